@@ -15,8 +15,8 @@ import (
 // begins 4 to 9 s later.
 const changeTimeout = 30 * time.Second
 
-// WithChangeTimeout calls f, which creates or changes a stream or consumer, with a context
-// that gives the server enough time.
+// WithChangeTimeout calls f, which looks up, creates or changes a stream or consumer, with a
+// context that gives the server enough time.
 func WithChangeTimeout(ctx context.Context, f func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()

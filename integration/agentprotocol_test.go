@@ -164,7 +164,7 @@ func TestAgentProtocol(t *testing.T) {
 	t.Parallel()
 	u := startUp(t)
 	long := strings.Repeat("ä long answer ", 8_000)
-	script := `{"text":"Hello."}` + "\n" + `{"text":"` + long + `"}` + "\n" + `{"text":"A table."}` + "\n" + `{"text":"A prompt."}` + "\n" + `{"expect":["never"]}` + "\n"
+	script := strings.Join([]string{`{"text":"Hello."}`, `{"text":"` + long + `"}`, `{"text":"A table."}`, `{"text":"A prompt."}`, `{"expect":["never"]}`, ""}, "\n")
 	_, c := serveAgent(t, u, script)
 	if s := c.prompt("hi").until(""); s.text != "Hello." || !slices.Equal(s.kinds, []string{"status ack", "response"}) || s.code != "" {
 		t.Errorf("%+v", s)

@@ -60,12 +60,14 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 	taken := !o.cfg.Disabled && !def.NoOffload && (call.Offload == nil || *call.Offload) && b.takePictures(o.cfg.MaxResult)
 	if b.blocks != nil && !o.cfg.Disabled { // an artifact of the whole result has the blocks as they came
 		fitted, changed, err := o.fitPictures(ctx, call, b.blocks)
-		if err == nil && (changed || taken) {
-			b.blocks = fitted
-			out.Blocks, err = encodeBlocks(fitted)
-		}
 		if err != nil {
 			return nil, err
+		}
+		if changed || taken {
+			b.blocks = fitted
+			if out.Blocks, err = encodeBlocks(b.blocks); err != nil {
+				return nil, err
+			}
 		}
 	}
 	why, err := o.cfg.decide(call, def, b)

@@ -17,47 +17,58 @@ import (
 )
 
 // fitPictures makes the pictures among the content blocks of a result fit for models, and reports
-// whether it changed any. One that is larger than models take is scaled, and its original becomes an
-// artifact. One that cannot be decoded becomes a text, because providers reject each later request
-// that has it. Pictures in the form of MCP get that of Anthropic's API.
+// whether it changed any.
 func (o *Offloader) fitPictures(ctx context.Context, call tools.Call, blocks []contentBlock) (fitted []contentBlock, changed bool, err error) {
 	for i, b := range blocks {
-		img, isMCP, ok := pictureOf(b.raw)
-		if !ok {
+		instead, err := o.fitPicture(ctx, call, i, b)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case instead == nil:
 			fitted = append(fitted, b)
-			continue
-		}
-		original := img.Data
-		if err := img.shrink(); err != nil {
-			img.Data, img.Note = nil, err.Error()
-		}
-		if img.Note == "" && !isMCP {
-			fitted = append(fitted, b)
-			continue
-		}
-		changed = true
-		if img.Note != "" {
-			text, err := o.storePicture(ctx, call, i, img, original)
-			if err != nil {
-				return nil, false, err
-			}
-			fitted = append(fitted, textBlock(text))
-		}
-		if img.Data != nil {
-			fitted = append(fitted, imageBlock(img))
+		default:
+			fitted, changed = append(fitted, instead...), true
 		}
 	}
 	return fitted, changed, nil
 }
 
-func textBlock(text string) contentBlock {
-	raw, _ := jsonform.Encode(map[string]string{"type": "text", "text": text}) // every string can be encoded
-	return contentBlock{raw: raw, text: text}
+// fitPicture returns what replaces the block i, or nil if it stays. A picture that is larger than
+// models take is scaled, and its original becomes an artifact. One that cannot be decoded becomes a
+// text, because providers reject each later request that has it. One in the form of MCP gets that
+// of Anthropic's API.
+func (o *Offloader) fitPicture(ctx context.Context, call tools.Call, i int, b contentBlock) (instead []contentBlock, err error) {
+	img, isMCP, ok := pictureOf(b.raw)
+	if !ok {
+		return nil, nil
+	}
+	original := img.Data
+	if err := img.shrink(); err != nil {
+		img.Data, img.Note = nil, err.Error()
+	}
+	var values []any
+	if img.Note != "" {
+		text, err := o.storePicture(ctx, call, i, img, original)
+		if err != nil {
+			return nil, err
+		}
+		values = append(values, map[string]string{"type": "text", "text": text})
+	} else if !isMCP {
+		return nil, nil
+	}
+	if img.Data != nil {
+		values = append(values, img.Block())
+	}
+	return newBlocks(values)
 }
 
-func imageBlock(img *Image) contentBlock {
-	raw, _ := json.Marshal(img.Block()) // base64 can be encoded
-	return parseBlock(raw)
+// newBlocks returns content blocks of this program.
+func newBlocks(values []any) ([]contentBlock, error) {
+	data, err := jsonform.Encode(values)
+	if err != nil {
+		return nil, err
+	}
+	return parseBlocks(data)
 }
 
 // encodeBlocks returns the JSON array of blocks.
@@ -98,7 +109,7 @@ func (b *body) takePictures(limit int) bool {
 		!slices.ContainsFunc(pictureStarts, func(start string) bool { return strings.Contains(b.text, start) }) {
 		return false
 	}
-	var found []contentBlock
+	var found []any
 	text := encodedPicture.ReplaceAllStringFunc(b.text, func(match string) string {
 		encoded := encodedPicture.FindStringSubmatch(match)[1]
 		data, err := base64.StdEncoding.DecodeString(encoded)
@@ -109,13 +120,17 @@ func (b *body) takePictures(limit int) bool {
 		if err != nil {
 			return match
 		}
-		found = append(found, imageBlock(&Image{MediaType: "image/" + format, Data: data}))
+		found = append(found, (&Image{MediaType: "image/" + format, Data: data}).Block())
 		return fmt.Sprintf("[picture %d]", len(found))
 	})
 	if found == nil {
 		return false
 	}
-	b.text, b.blocks = text, append([]contentBlock{textBlock(text + b.note)}, found...)
+	blocks, err := newBlocks(append([]any{map[string]string{"type": "text", "text": text + b.note}}, found...))
+	if err != nil {
+		return false
+	}
+	b.text, b.blocks = text, blocks
 	return true
 }
 

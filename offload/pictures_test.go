@@ -72,6 +72,11 @@ func TestPicturesOfTools(t *testing.T) {
 	if !strings.Contains(got[4].Text, "cannot be shown: it cannot be decoded") || got[5].Type != "image" {
 		t.Errorf("a broken picture is %+v, one without base64 %+v", got[4], got[5])
 	}
+	fits := json.RawMessage(fmt.Sprintf(`[ {"type":"image", "source":{"data":%q,"media_type":"image/png","type":"base64"}} ]`, encode(small)))
+	call.ID = "c2"
+	if res, err := o.Result(t.Context(), call, tools.Definition{Name: "browser"}, &tools.Result{Blocks: fits}); err != nil || !bytes.Equal(res.Blocks, fits) {
+		t.Errorf("a result whose pictures fit has changed: %.300s, %v", res.Blocks, err)
+	}
 	_, c, err := offload.NewReader(store, offload.ReaderConfig{}).Open(t.Context(), "s", "c1-picture-2")
 	if err != nil {
 		t.Fatal(err)

@@ -111,3 +111,27 @@ func TestProvisionPrefixes(t *testing.T) {
 		t.Errorf("found %v, %v", ok, err)
 	}
 }
+
+// A request gets no answer while its stream has no leader. Provision asks again.
+func TestProvisionAsksAgain(t *testing.T) {
+	t.Parallel()
+	s := bustest.Listen(t)
+	proxy := bustest.NewProxy(t, s)
+	b := proxy.Connect(t)
+	proxy.DropReplies()
+	done := make(chan error, 1)
+	go func() {
+		_, err := admin.Provision(t.Context(), b, admin.Nothing)
+		done <- err
+	}()
+	bustest.WaitUntil(t, "a lost answer", proxy.Affected)
+	proxy.Heal()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(bustest.Timeout):
+		t.Error("it waits for the lost answer")
+	}
+}

@@ -95,7 +95,7 @@ func (c *Channel) Send(ctx context.Context, n channel.Notification) error {
 	}
 	text := n.Text
 	if n.Note != "" { // such as that the text was cut
-		text += "\n(" + n.Note + ")"
+		text += "\n(" + tools.EscapeLine(n.Note) + ")"
 	}
 	if inbox, ok := agents.MessageOf(n.Call); ok && c.bus.IsInbox(inbox) {
 		return c.finish(ctx, inbox, text, n.IsError)

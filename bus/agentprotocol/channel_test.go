@@ -7,6 +7,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 func newChannel(t *testing.T) *Channel {
@@ -58,7 +59,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// A long text arrives whole, and no chunk cuts a character.
+// A long text arrives whole, with its note on a line of its own, and no chunk cuts a character.
 func TestLongTexts(t *testing.T) {
 	t.Parallel()
 	c := newChannel(t)
@@ -67,7 +68,7 @@ func TestLongTexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := "x" + strings.Repeat("ä", maxChunk)
-	if err := c.Send(t.Context(), channel.Notification{ChatID: "main", Call: "message-_INBOX.client", Text: text}); err != nil {
+	if err := c.Send(t.Context(), channel.Notification{ChatID: "main", Call: "message-_INBOX.client", Text: text, Note: "cut\nhere"}); err != nil {
 		t.Fatal(err)
 	}
 	var got strings.Builder
@@ -84,7 +85,7 @@ func TestLongTexts(t *testing.T) {
 			t.Fatalf("the chunk %.80s", m.Data)
 		}
 	}
-	if got.String() != text {
-		t.Errorf("%d bytes of %d", len(got.String()), len(text))
+	if want := text + `\n(cut\\nhere)`; got.String() != want {
+		t.Errorf("%d bytes of %d, with the end %q", len(got.String()), len(want), tools.Excerpt(got.String()[len(got.String())-30:], 60))
 	}
 }

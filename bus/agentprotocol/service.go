@@ -75,7 +75,7 @@ type session struct {
 func (s *session) serve(ctx context.Context) error {
 	nc := s.bus.Conn()
 	svc, err := micro.AddService(nc, micro.Config{
-		Name: "agents", Version: s.cfg.Version, Description: "a durable agent of Stevedore",
+		Name: "agents", Version: s.cfg.Version, Description: "a durable agent of Stevedore", QueueGroup: queueGroup,
 		Metadata: map[string]string{"agent": s.cfg.Agent, "owner": s.cfg.Owner, "session": s.name, "protocol_version": protocolVersion},
 	})
 	if err != nil {
@@ -83,22 +83,23 @@ func (s *session) serve(ctx context.Context) error {
 	}
 	s.id = svc.Info().ID
 	prompt := map[string]string{"max_payload": fmt.Sprintf("%dKB", nc.MaxPayload()>>10), "attachments_ok": "true"}
-	add := func(name, subject string, handle func(context.Context, micro.Request), metadata map[string]string) error {
-		handler := micro.HandlerFunc(func(r micro.Request) {
-			if s.slots.Acquire(ctx, 1) != nil {
-				return // it stops
+	life, end := context.WithCancel(context.WithoutCancel(ctx)) // requests that have come are handled after ctx
+	defer end()
+	bounded := func(handle func(context.Context, micro.Request)) micro.HandlerFunc {
+		return func(r micro.Request) {
+			if s.slots.Acquire(life, 1) != nil {
+				return // the service has ended
 			}
 			go func() {
 				defer s.slots.Release(1)
-				handle(context.WithoutCancel(ctx), r)
+				handle(life, r)
 			}()
-		})
-		return svc.AddEndpoint(name, handler, micro.WithEndpointSubject(subject), micro.WithEndpointQueueGroup(queueGroup), micro.WithEndpointMetadata(metadata))
+		}
 	}
 	err = errors.Join(
-		add("prompt", s.subject("prompt", s.name), s.prompt, prompt),
-		add("status", s.subject("status", s.name), s.status, nil),
-		add("answer", s.subject("answer", s.name)+".*", s.answer, nil),
+		svc.AddEndpoint("prompt", bounded(s.prompt), micro.WithEndpointSubject(s.subject("prompt", s.name)), micro.WithEndpointMetadata(prompt)),
+		svc.AddEndpoint("status", micro.HandlerFunc(s.status), micro.WithEndpointSubject(s.subject("status", s.name))),
+		svc.AddEndpoint("answer", bounded(s.answer), micro.WithEndpointSubject(s.subject("answer", s.name)+".*")),
 	)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start the agent %s: %w", s.name, err), svc.Stop())
@@ -109,11 +110,11 @@ func (s *session) serve(ctx context.Context) error {
 	if err := svc.Stop(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		return err
 	}
-	return s.slots.Acquire(context.WithoutCancel(ctx), requestsAtOnce) // the last requests have ended
+	return s.slots.Acquire(life, requestsAtOnce) // the last requests have ended
 }
 
 // status answers with a heartbeat. If that fails, the client asks again.
-func (s *session) status(_ context.Context, r micro.Request) { _ = r.RespondJSON(s.heartbeat()) }
+func (s *session) status(r micro.Request) { _ = r.RespondJSON(s.heartbeat()) }
 
 func (s *session) heartbeat() heartbeat {
 	return heartbeat{s.cfg.Agent, s.cfg.Owner, s.name, s.id, time.Now().UTC().Truncate(time.Second), int(interval.Seconds())}
