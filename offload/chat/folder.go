@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -18,7 +19,7 @@ const (
 	dirPerm  = 0o700
 )
 
-// folder is the FileWriter on disk, for paths below one directory. It
+// folder is the FileWriter and the FileCreator on disk, for paths below one directory. It
 // creates directories for the first file. A file appears whole and durable, and no
 // link leads out of the directory. A folder is not safe for concurrent use, but one
 // directory may have several folders.
@@ -57,11 +58,53 @@ func (f *folder) WriteFile(ctx context.Context, path, content string) error {
 	return nil
 }
 
-func (f *folder) durable() durable.Dir { return durable.Dir{Root: f.root} }
-
-func tempName(name string) string {
-	return filepath.Join(filepath.Dir(name), ".tmp-"+rand.Text())
+// CreateFile gives a complete file its name with a hard link, which never replaces a file.
+func (f *folder) CreateFile(ctx context.Context, path, content string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	name, err := f.prepare(path)
+	if err != nil {
+		return err
+	}
+	same, err := f.compare(name, content)
+	if errors.Is(err, fs.ErrNotExist) {
+		err, same = f.create(name, content), true
+	}
+	if errors.Is(err, fs.ErrExist) { // another process was faster
+		same, err = f.compare(name, content)
+	}
+	switch {
+	case err != nil:
+		return err
+	case !same:
+		return ErrFileExists
+	}
+	return f.durable().Sync(filepath.Dir(name)) // also if another process created it: that may not have synced yet
 }
+
+// create fails with fs.ErrExist if the name exists.
+func (f *folder) create(name, content string) (err error) {
+	from := filepath.Join(filepath.Dir(name), ".tmp-"+rand.Text())
+	temp, err := f.durable().CreateTemp(from, filePerm)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, temp.Discard()) }()
+	if _, err := temp.WriteString(content); err != nil {
+		return err
+	}
+	if err := temp.Sync(); err != nil {
+		return err
+	}
+	err = f.root.Link(from, name)
+	if err == nil || errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return f.renameWithoutLink(temp, name)
+}
+
+func (f *folder) durable() durable.Dir { return durable.Dir{Root: f.root} }
 
 // renameWithoutLink is for file systems without hard links: it creates an empty
 // file under the name and replaces that. A crash in between leaves the empty file.

@@ -38,8 +38,8 @@ type HistoryResult struct {
 // After an error the result is empty. Files that were written before the error stay,
 // and the next run uses them.
 func OffloadHistory(ctx context.Context, messages []Message, dir string, opts Options) (HistoryResult, error) {
-	return inBatch(dir, func(b *batch) (HistoryResult, error) {
-		return OffloadHistoryTo(ctx, messages, b.dir, opts, b)
+	return inFolder(dir, func(f *folder) (HistoryResult, error) {
+		return OffloadHistoryTo(ctx, messages, f.dir, opts, f)
 	})
 }
 

@@ -18,8 +18,8 @@ import (
 // After an error the result is empty. Files that were written before the error stay,
 // and the next run uses them.
 func OffloadResults(ctx context.Context, m Message, session, dir string, minChars int) (MessageResult, error) {
-	return inBatch(dir, func(b *batch) (MessageResult, error) {
-		return OffloadResultsTo(ctx, m, session, b.dir, minChars, b)
+	return inFolder(dir, func(f *folder) (MessageResult, error) {
+		return OffloadResultsTo(ctx, m, session, f.dir, minChars, f)
 	})
 }
 

@@ -176,8 +176,7 @@ func TestCreateFileNeverReplaces(t *testing.T) {
 		{"file", "abc", nil}, {"file", "abd", ErrFileExists}, {"file", "ab", ErrFileExists}, {"file", "", ErrFileExists},
 		{"directory", "x", ErrFileExists}, {"link", "x", ErrFileExists}, {"alias", "abc", ErrFileExists}, {"new", "x", nil}, {"new", "y", ErrFileExists},
 	} {
-		files := newBatch(f)
-		if err := errors.Join(files.CreateFile(t.Context(), path(test.name), test.content), files.flush()); !errors.Is(err, test.want) {
+		if err := f.CreateFile(t.Context(), path(test.name), test.content); !errors.Is(err, test.want) {
 			t.Errorf("create %s with %q: %v, want %v", test.name, test.content, err, test.want)
 		}
 	}
