@@ -100,10 +100,10 @@ SOAK ?= 10m
 soak:
 	STEVEDORE_SOAK=$(SOAK) go test -run Soak -count=1 -timeout 0 -v ./integration/
 
-# Scripted models ask 60 questions about 15 large results: right answers, calls, tokens.
+# Scripted models ask about large results: right answers, calls, characters (docs/eval.md).
 # With ANTHROPIC_API_KEY or OPENAI_API_KEY, a real model does so too; that costs money.
 eval:
-	go run ./integration/eval
+	STEVEDORE_EVAL=1 go test -run TestReport -count=1 -timeout 0 -v ./integration/eval/
 
 # A week of heartbeats in virtual time while the clock jumps. It builds the
 # standard library anew, with a clock that can be moved.

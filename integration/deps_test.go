@@ -108,7 +108,7 @@ var allowedImports = map[string][]string{
 
 	"integration":                         {"*"},
 	"integration/deploy/release/packages": {},
-	"integration/eval":                    {"offload", "offload/mem", "tools", "tools/agent", "tools/agent/provider"},
+	"integration/eval":                    {},
 }
 
 // natsFolders are the folders that may import NATS. Everything else is free of it.

@@ -1,4 +1,4 @@
-package main
+package eval
 
 import (
 	"bytes"
@@ -84,6 +84,10 @@ func (f *fakeModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // A real model is asked over both wire formats, with offloading and the alternatives.
 func TestModel(t *testing.T) {
+	offloaded, registry, err := offloadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for wire, suffix := range map[string]string{"anthropic": "", "openai": "/v1"} {
 		t.Run(wire, func(t *testing.T) {
 			fake := &fakeModel{t: t, wire: wire}
@@ -91,8 +95,12 @@ func TestModel(t *testing.T) {
 			defer server.Close()
 			kind := strings.ToUpper(wire)
 			env := map[string]string{kind + "_API_KEY": "secret-key", kind + "_BASE_URL": server.URL + suffix, "EVAL_QUESTIONS": "1"}
+			settings, err := modelFrom(func(name string) string { return env[name] })
+			if err != nil {
+				t.Fatal(err)
+			}
 			var out bytes.Buffer
-			if err := run(&out, func(name string) string { return env[name] }, false); err != nil {
+			if err := askRealModel(&out, settings, offloaded, registry, false); err != nil {
 				t.Fatal(err)
 			}
 			for name, least := range map[string]string{"offloaded": `1[45]`, "file and grep": `\d+`, "pasted whole": `0`, "truncated to 25,000 tokens": `0`} {
@@ -112,6 +120,7 @@ func TestModelSettings(t *testing.T) {
 		env        map[string]string
 		spec, want string
 	}{
+		{nil, "", ""},
 		{map[string]string{"OPENAI_API_KEY": "k"}, "openai:gpt-5-mini", ""},
 		{map[string]string{"OPENAI_API_KEY": "k", "EVAL_MODEL": "openai:x"}, "openai:x", ""},
 		{map[string]string{"OPENAI_API_KEY": "k", "EVAL_MODEL": "anthropic:x"}, "", "ANTHROPIC_API_KEY is not set"},

@@ -1,4 +1,4 @@
-package main
+package eval
 
 import (
 	"context"
@@ -133,8 +133,6 @@ func greedy(s *session, q question) bool {
 	return false
 }
 
-// Alternatives to offloading. Each returns what the model reads, and whether it can
-// answer from that.
 const (
 	contextTokens  = 200_000
 	truncateTokens = 25_000
