@@ -22,8 +22,10 @@ type Offloader struct {
 	store   Store
 	cfg     Config
 	sweeper *sweeper
-	earlier earlier
+	earlier earlier // by content
 	budgets budgets
+	// lastCalls has the newest artifact of a tool and its arguments.
+	lastCalls earlier
 }
 
 // NewOffloader returns an Offloader that stores artifacts in store. Without a
@@ -125,6 +127,9 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 		}
 	}
 	rec.sameAs = o.sameAs(ctx, rec)
+	if rec.Chars >= o.cfg.InlineChars { // shorter ones are shown in full
+		rec.changes = o.changes(ctx, call, rec, b)
+	}
 	o.refer(call, &out, b, rec, why)
 	return &out, nil
 }

@@ -8,11 +8,11 @@ import (
 // maxEarlier is how many contents an Offloader remembers.
 const maxEarlier = 4_096
 
-// sameContent identifies equal contents in a session.
+// sameContent identifies equal contents, or equal calls, in a session.
 type sameContent struct{ session, digest string }
 
-// earlier remembers which artifact of a session had a content first. It knows only what this
-// process stored lately: without it, a reference only has a longer preview.
+// earlier remembers which artifact of a session had a content, or the result of a call. It knows
+// only what this process stored lately: without it, a reference only has a longer preview.
 type earlier struct {
 	mu    sync.Mutex
 	ids   map[sameContent]string
