@@ -17,23 +17,27 @@ import (
 // with that result. The attempts of the call start again. RetryCall returns an error if
 // the call has any other result.
 func RetryCall(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
-	if err := RepublishCall(ctx, b, letter); err != nil {
+	if err := PrepareRetry(ctx, b, letter); err != nil {
+		return err
+	}
+	if err := dead.Republish(ctx, b, letter); err != nil {
 		return err
 	}
 	return dead.Remove(ctx, b, letter)
 }
 
-// RepublishCall is RetryCall without the removal of the letter.
-func RepublishCall(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
-	if err := dead.CheckRetriable(b.Subjects, letter); err != nil {
+// PrepareRetry is the first step of RetryCall: it removes what would end the call at once. A
+// caller that retries many letters prepares many before it publishes them: the server syncs
+// each removed result, and the results of calls that run meanwhile wait behind it.
+func PrepareRetry(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
+	err := dead.CheckRetriable(b.Subjects, letter)
+	if err == nil && letter.Kind == bus.DeadCall && letter.Code != tools.CodeMismatch {
+		err = removeResult(ctx, b, letter)
+	}
+	if err != nil {
 		return fmt.Errorf("retry dead letter %d: %w", letter.Number, err)
 	}
-	if letter.Kind == bus.DeadCall && letter.Code != tools.CodeMismatch {
-		if err := removeResult(ctx, b, letter); err != nil {
-			return fmt.Errorf("retry dead letter %d: %w", letter.Number, err)
-		}
-	}
-	return dead.Republish(ctx, b, letter)
+	return nil
 }
 
 // removeResult removes the result, the claim and the starts of a dead letter's call. A crash after it keeps

@@ -61,11 +61,11 @@ func newDeadCommand() *cobra.Command {
 	show := o.Command("show NUMBER", "Show a dead letter and its message", o.show)
 	retry := &cobra.Command{
 		Use: "retry [NUMBER...]", Short: "Publish the messages of dead letters again",
-		RunE: o.each("retried", rpc.RepublishCall),
+		RunE: o.each("retried", rpc.PrepareRetry, dead.Republish),
 	}
 	rm := &cobra.Command{
 		Use: "rm [NUMBER...]", Short: "Remove dead letters for good",
-		RunE: o.each("removed", func(context.Context, *bus.Bus, dead.Stored) error { return nil }),
+		RunE: o.each("removed"),
 	}
 	for _, c := range []*cobra.Command{retry, rm} {
 		c.Flags().BoolVar(&o.all, "all", false, "all dead letters, or all of --kind, instead of NUMBERs")
@@ -83,13 +83,13 @@ func (o *deadOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus
 	return o.With(cmd, do)
 }
 
-// removedAtOnce is how many letters are removed together. If the command is killed, as many
+// lettersTogether is how many letters take each step together. If the command is killed, as many
 // stay although their messages were published again.
-const removedAtOnce = 500
+const lettersTogether = 500
 
-// each calls do with each dead letter that the arguments name, removes it, and prints done,
-// such as "retried", for each.
-func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, dead.Stored) error) func(*cobra.Command, []string) error {
+// each takes each dead letter that the arguments name through the steps, removes it, and
+// prints done, such as "retried", for each.
+func (o *deadOptions) each(done string, steps ...func(context.Context, *bus.Bus, dead.Stored) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 != o.all {
 			return cli.Exit(cli.ExitUsage, "give the NUMBER of each dead letter, or --all; see stevedore dead ls")
@@ -100,18 +100,21 @@ func (o *deadOptions) each(done string, do func(context.Context, *bus.Bus, dead.
 				return err
 			}
 			var errs []error // an error must not stop the others
-			for group := range slices.Chunk(letters, removedAtOnce) {
-				var succeeded []dead.Stored
-				dead.Each(group, func(letter dead.Stored) error {
-					return do(ctx, b, letter)
-				}, func(letter dead.Stored, err error) {
-					if err != nil {
-						errs = append(errs, err)
-						return
-					}
-					succeeded = append(succeeded, letter)
-				})
-				dead.RemoveAll(ctx, b, succeeded, func(letter dead.Stored, err error) {
+			for group := range slices.Chunk(letters, lettersTogether) {
+				for _, step := range steps {
+					var succeeded []dead.Stored
+					dead.Each(group, func(letter dead.Stored) error {
+						return step(ctx, b, letter)
+					}, func(letter dead.Stored, err error) {
+						if err != nil {
+							errs = append(errs, err)
+							return
+						}
+						succeeded = append(succeeded, letter)
+					})
+					group = succeeded
+				}
+				dead.RemoveAll(ctx, b, group, func(letter dead.Stored, err error) {
 					if err != nil {
 						errs = append(errs, err)
 						return
