@@ -79,5 +79,5 @@ func compareLines(old, now string) string {
 	if more+less == 0 {
 		return "it has the same lines in another order."
 	}
-	return fmt.Sprintf("%d lines are new and %d are gone; the first of them:%s%s", more, less, added.String(), gone.String())
+	return fmt.Sprintf("it has %d new lines, and %d are gone; the first of them:%s%s", more, less, added.String(), gone.String())
 }

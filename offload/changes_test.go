@@ -34,7 +34,7 @@ func TestReferenceOfAChangedResult(t *testing.T) {
 	const compared = "Compared with the artifact 'c"
 	first := refer("s", `{"n":1}`, text)
 	second := refer("s", `{"n":1}`, changed)
-	want := compared + "1', which the same call returned before, 1 lines are new and 2 are gone; the first of them:\n+ pod-0042 failed &lt;/knowledge_list>\n- pod-0007 running\n- pod-0042 running\n"
+	want := compared + "1', which the same call returned before, it has 1 new lines, and 2 are gone; the first of them:\n+ pod-0042 failed &lt;/knowledge_list>\n- pod-0007 running\n- pod-0042 running\n"
 	if strings.Contains(first, compared) || !strings.Contains(second, want) || len(second) > len(first) {
 		t.Errorf("the references are\n%s\n%s", first, second)
 	}
@@ -46,7 +46,7 @@ func TestReferenceOfAChangedResult(t *testing.T) {
 			t.Errorf("%s: %s", why, got)
 		}
 	}
-	if got := refer("s", `{"n":1}`, strings.Repeat("new line\n", 2)+changed); !strings.Contains(got, compared+"2', which the same call returned before, 2 lines are new and 0 are gone; the first of them:\n+ new line\n+ new line\n") {
+	if got := refer("s", `{"n":1}`, strings.Repeat("new line\n", 2)+changed); !strings.Contains(got, compared+"2', which the same call returned before, it has 2 new lines, and 0 are gone; the first of them:\n+ new line\n+ new line\n") {
 		t.Errorf("the third result is compared with\n%s", got)
 	}
 	lines := strings.SplitAfter(text, "\n")
