@@ -151,11 +151,9 @@ func readCell(r *jsonread.Reader) (cell, error) {
 	return cell{nested, string(compact)}, nil
 }
 
-// findJSON sets the path of l to the longest array, unless it is given, and returns all columns.
-func (l *layout) findJSON(src io.Reader) error {
-	if l.path != "" {
-		return l.json(src, func(row []cell) error { l.see(row); return nil })
-	}
+// findJSON sets the path of l to the longest array and finds all columns. In a log, one value
+// without an array is a row.
+func (l *layout) findJSON(src io.Reader, log bool) error {
 	r := jsonread.New(src, maxRow)
 	var found []*candidate
 	several := &candidate{}
@@ -176,7 +174,7 @@ func (l *layout) findJSON(src io.Reader) error {
 			return notJSON(err)
 		}
 	}
-	if values > 1 {
+	if values > 1 || log && len(found) == 0 {
 		*l = several.layout
 		l.path = rowsPath
 		return nil

@@ -35,7 +35,7 @@ func load(ctx context.Context, t Table, contents io.Reader) error {
 		return ofTable(t, err)
 	}
 	schema := Schema{Others: l.others, Columns: l.typed()}
-	if t.Format == FormatJSON && l.path != rowsPath && l.path != wholePath {
+	if (t.Format == FormatJSON || t.Format == FormatLog) && l.path != rowsPath && l.path != wholePath {
 		schema.Path = l.path
 	}
 	part := t.File + partSuffix

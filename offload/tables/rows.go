@@ -31,7 +31,6 @@ func (l *layout) rows(t Table, src io.Reader, yield func([]cell) error) error {
 	case FormatText:
 		return l.text(src, yield)
 	case FormatLog:
-		l.path = rowsPath
 		return l.json(jq.LogValues(src), yield)
 	}
 	return l.json(src, yield)
@@ -40,10 +39,13 @@ func (l *layout) rows(t Table, src io.Reader, yield func([]cell) error) error {
 // find reads a content for its columns, and for the path of its rows.
 func (l *layout) find(t Table, src io.Reader) (err error) {
 	l.path = cleanPath(t.Path)
-	if t.Format == FormatJSON && l.path == "" {
-		err = l.findJSON(src)
-	} else {
+	switch {
+	case l.path != "" || t.Format != FormatJSON && t.Format != FormatLog:
 		err = l.rows(t, src, func(row []cell) error { l.see(row); return nil })
+	case t.Format == FormatLog: // lines of text may be around one document
+		err = l.findJSON(jq.LogValues(src), true)
+	default:
+		err = l.findJSON(src, false)
 	}
 	switch {
 	case err != nil:
