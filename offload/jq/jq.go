@@ -6,8 +6,9 @@
 // and tables are read row by row. The query then sees only that part, and an answer that stopped
 // at a row or element continues there.
 //
-// gojq keeps objects as maps. So the package notes the order in which names occur in the
-// document, and uses it where a query iterates over an object and where a result is written.
+// gojq keeps objects as maps. So the package notes the order of the names in the objects of the
+// document and of the query, and uses it where a query iterates over an object and where a result
+// is written.
 package jq
 
 import (
@@ -152,7 +153,7 @@ func compile(query string) (*gojq.Code, error) {
 	if err != nil {
 		return nil, badQuery(query, err)
 	}
-	code, err := new(keyOrder).compile(parsed, gojq.WithInputIter(gojq.NewIter[any]()))
+	code, err := newKeyOrder().compile(parsed, gojq.WithInputIter(gojq.NewIter[any]()))
 	if err != nil {
 		return nil, badQuery(query, err)
 	}

@@ -5,12 +5,15 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"hash/maphash"
 	"io"
+	"iter"
 	"maps"
 	"math"
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/itchyny/gojq"
@@ -21,11 +24,38 @@ import (
 // maxNames bounds the names whose order is kept, in case they are data.
 const maxNames = 10_000
 
-// keyOrder is the order in which names of members first occur in a document: that of the
-// columns of a table, and of rows that are alike.
-type keyOrder struct{ rank map[string]int }
+// keyOrder is the order of names in objects. An object with the names of one in the document, or
+// of one that the query writes, has its order. The names of others have the order in which they
+// first occur in the document, and then in the query.
+type keyOrder struct {
+	rank    map[string]int // of the names in the document
+	written map[string]int // of the names in objects that the query writes
+	shapes  map[uint64][]string
+	seed    maphash.Seed
+	stack   []string // names of the objects that are being read
+	size    int      // names in shapes
+}
 
-func newKeyOrder() *keyOrder { return &keyOrder{map[string]int{}} }
+func newKeyOrder() *keyOrder {
+	return &keyOrder{rank: map[string]int{}, written: map[string]int{}, shapes: map[uint64][]string{}, seed: maphash.MakeSeed()}
+}
+
+// shape identifies an object by its names, in any order.
+func (o *keyOrder) shape(names iter.Seq[string]) (sum uint64) {
+	for name := range names {
+		sum += maphash.String(o.seed, name)
+	}
+	return sum
+}
+
+// note keeps the order of the names of an object, unless another one with these names is known.
+func (o *keyOrder) note(names []string) {
+	sum := o.shape(slices.Values(names))
+	if _, known := o.shapes[sum]; !known && o.size+len(names) <= 10*maxNames {
+		o.shapes[sum] = slices.Clone(names)
+		o.size += len(names)
+	}
+}
 
 // decode decodes one value; numbers keep their text.
 func (o *keyOrder) decode(data []byte) (any, error) {
@@ -62,7 +92,7 @@ func (o *keyOrder) value(dec *jsontext.Decoder) (any, error) {
 		_, err := dec.ReadToken()
 		return list, err
 	case '{':
-		object := map[string]any{}
+		object, first := map[string]any{}, len(o.stack)
 		for dec.PeekKind() != '}' {
 			key, err := scalar(dec)
 			if err != nil {
@@ -72,10 +102,15 @@ func (o *keyOrder) value(dec *jsontext.Decoder) (any, error) {
 			if _, ok := o.rank[name]; !ok && len(o.rank) < maxNames {
 				o.rank[name] = len(o.rank)
 			}
+			if _, twice := object[name]; !twice {
+				o.stack = append(o.stack, name)
+			}
 			if object[name], err = o.value(dec); err != nil {
 				return nil, err
 			}
 		}
+		o.note(o.stack[first:])
+		o.stack = o.stack[:first]
 		_, err := dec.ReadToken()
 		return object, err
 	}
@@ -107,21 +142,54 @@ func exactNumber(text string) any {
 	return json.Number(text)
 }
 
-// names returns the names of an object in order; those that the document does not have come
-// last.
+// names returns the names of an object in order, which the caller does not change.
 func (o *keyOrder) names(object map[string]any) []string {
+	shape, known := o.shapes[o.shape(maps.Keys(object))]
+	missing := func(name string) bool { _, ok := object[name]; return !ok }
+	if known && len(shape) == len(object) && !slices.ContainsFunc(shape, missing) {
+		return shape
+	}
 	return slices.SortedFunc(maps.Keys(object), func(a, b string) int {
-		i, known := o.rank[a]
-		j, otherKnown := o.rank[b]
-		switch {
-		case known && otherKnown:
-			return i - j
-		case known:
-			return -1
-		case otherKnown:
-			return 1
+		return cmp.Or(o.place(a)-o.place(b), cmp.Compare(a, b))
+	})
+}
+
+// place returns the place of a name among others.
+func (o *keyOrder) place(name string) int {
+	if i, ok := o.rank[name]; ok {
+		return i
+	}
+	if i, ok := o.written[name]; ok {
+		return maxNames + i
+	}
+	return math.MaxInt32
+}
+
+// read notes the names of the objects that a query writes.
+func (o *keyOrder) read(query *gojq.Query) {
+	each(reflect.ValueOf(query), func(node any) bool {
+		object, ok := node.(*gojq.Object)
+		if !ok {
+			return true
 		}
-		return cmp.Compare(a, b)
+		names := []string{}
+		for _, kv := range object.KeyVals {
+			switch {
+			case kv.Key != "":
+				names = append(names, strings.TrimPrefix(kv.Key, "$"))
+			case kv.KeyString != nil && len(kv.KeyString.Queries) == 0:
+				names = append(names, kv.KeyString.Str)
+			}
+		}
+		for _, name := range names {
+			if _, ok := o.written[name]; !ok {
+				o.written[name] = len(o.written)
+			}
+		}
+		if len(names) == len(object.KeyVals) { // else it has names that the query computes
+			o.shapes[o.shape(slices.Values(names))] = names
+		}
+		return true
 	})
 }
 
@@ -163,9 +231,11 @@ func (o *keyOrder) appendJSON(out []byte, v any) ([]byte, error) {
 const (
 	valuesFunc = "_values" // .[] in order
 	namesFunc  = "_names"
+	jsonFunc   = "_json"
 	prelude    = `def _max(xs; f): reduce xs as $x (null; ($x | [f]) as $k | if . == null or $k >= .[0] then [$k, $x] end) | .[1];
 		def _min(xs; f): reduce xs as $x (null; ($x | [f]) as $k | if . == null or $k < .[0] then [$k, $x] end) | .[1];
 		def map(f): [_values | f]; def keys_unsorted: _names;
+		def tojson: _json; def tostring: if type == "string" then . else _json end;
 		def to_entries: [_names[] as $k | {key: $k, value: .[$k]}];
 		def with_entries(f): to_entries | [_values | f] | from_entries; .`
 )
@@ -174,6 +244,7 @@ const (
 // an assignment, stay as they are: no function can stand there, and order has no effect. If
 // functions of the query may be used in paths, all of it stays.
 func (o *keyOrder) compile(query *gojq.Query, options ...gojq.CompilerOption) (*gojq.Code, error) {
+	o.read(query)
 	if v := reflect.ValueOf(query); len(query.FuncDefs) == 0 || !usesPaths(v) {
 		inOrder(v)
 	}
@@ -184,6 +255,13 @@ func (o *keyOrder) compile(query *gojq.Query, options ...gojq.CompilerOption) (*
 	query.FuncDefs = append(definitions.FuncDefs, query.FuncDefs...)
 	options = append(options,
 		gojq.WithIterFunction(valuesFunc, 0, 0, func(v any, _ []any) gojq.Iter { return o.iterate(v) }),
+		gojq.WithFunction(jsonFunc, 0, 0, func(v any, _ []any) any {
+			text, err := o.appendJSON(nil, v)
+			if err != nil {
+				return err
+			}
+			return string(text)
+		}),
 		gojq.WithFunction(namesFunc, 0, 0, func(v any, _ []any) any {
 			switch v := v.(type) {
 			case []any:
@@ -252,7 +330,7 @@ func usesPaths(query reflect.Value) (found bool) {
 	return found
 }
 
-// inOrder replaces each .[] in a query, except in paths.
+// inOrder replaces each .[] and @json in a query, except in paths.
 func inOrder(query reflect.Value) {
 	each(query, func(node any) bool {
 		switch node := node.(type) {
@@ -264,6 +342,9 @@ func inOrder(query reflect.Value) {
 		case *gojq.Func:
 			return !takesPath(node)
 		case *gojq.Term:
+			if node.Type == gojq.TermTypeFormat && node.Format == "@json" && node.Str == nil {
+				node.Type, node.Func = gojq.TermTypeFunc, &gojq.Func{Name: jsonFunc}
+			}
 			for at := iterates(node); at >= 0; at = iterates(node) {
 				left, rest := *node, node.SuffixList[at+1:]
 				left.SuffixList = node.SuffixList[:at]
