@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -37,7 +38,8 @@ func publishResults(t *testing.T, b *bus.Bus, session string, count int) (batche
 	var wg sync.WaitGroup
 	for i := range count {
 		wg.Go(func() {
-			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result(session, fmt.Sprint(i)), Body: make([]byte, 1000)}); err != nil {
+			_, err := b.Publish(t.Context(), bus.Message{Subject: b.Result(session, fmt.Sprint(i)), Body: make([]byte, 1000)})
+			if err != nil && !errors.Is(err, bus.ErrSubjectExists) { // of a batch that was stored in part, see below
 				t.Error(err)
 			}
 		})
