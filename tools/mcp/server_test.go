@@ -187,7 +187,7 @@ func TestToolsOfAProgram(t *testing.T) {
 	t.Setenv("STEVEDORE_SECRET", "must not leak")
 	r, lists := run(t, program(t))
 	<-lists
-	if def, ok := r.Definition("other_echo"); !ok || def.Effect != tools.Idempotent {
+	if def, ok := r.Definition("other_echo"); !ok || def.Effect != tools.Idempotent || !def.AcceptsArtifacts {
 		t.Errorf("echo: %v %+v", ok, def)
 	}
 	found := ""

@@ -32,7 +32,7 @@ func (s *Server) newTool(t *mcp.Tool) *tool {
 	}
 	return &tool{server: s, name: t.Name, def: tools.Definition{
 		Name: toolName(s.cfg.Name, t.Name), Description: tools.Excerpt(t.Description, maxDescription),
-		Parameters: schemaOf(t.InputSchema), Effect: effect,
+		Parameters: schemaOf(t.InputSchema), Effect: effect, AcceptsArtifacts: true,
 	}}
 }
 
