@@ -9,22 +9,36 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// changeTimeout is how long the server may take to create or change a stream or
-// consumer. A cluster answers after the replicas have elected a leader. The first vote
-// takes less than a second. If it fails, as it does on busy machines, the next one
-// begins 4 to 9 s later.
-const changeTimeout = 30 * time.Second
+const (
+	// changeTimeout is how long the server may take to create or change a stream or
+	// consumer. A cluster answers after the replicas have elected a leader. The first vote
+	// takes less than a second. If it fails, as it does on busy machines, the next one
+	// begins 4 to 9 s later.
+	changeTimeout = 30 * time.Second
+	// askTimeout is how long WithChangeTimeout waits before it asks again. The server drops an
+	// answer if it does not know yet where the client is: the routes of a cluster that starts
+	// do not all exist, while two of three servers elect a leader. It drops a question if the
+	// stream has no leader.
+	askTimeout = 10 * time.Second
+)
 
 // WithChangeTimeout calls f, which looks up, creates or changes a stream or consumer, with a
-// context that gives the server enough time.
+// context that gives the server enough time. It calls f again if no answer comes, so the same
+// change twice must do no harm.
 func WithChangeTimeout(ctx context.Context, f func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
-	err := f(limited)
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return fmt.Errorf("the server did not answer within %s; are most servers of the cluster up? %w", changeTimeout, err)
+	for {
+		once, stop := context.WithTimeout(limited, askTimeout)
+		err := f(once)
+		stop()
+		switch {
+		case !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
+			return err
+		case limited.Err() != nil:
+			return fmt.Errorf("the server did not answer within %s; are most servers of the cluster up? %w", changeTimeout, err)
+		}
 	}
-	return err
 }
 
 // ConsumerInfo returns the state of a consumer, or ok false if it does not exist.

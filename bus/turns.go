@@ -125,12 +125,13 @@ func (t *turns) run(ctx context.Context) {
 func (t *turns) lead(ctx context.Context) error {
 	b, c := t.k.bus, t.k.consumer
 	stream, name := b.StreamName(c.Stream), "turns-"+c.Name
+	config := jetstream.ConsumerConfig{
+		Name: name, FilterSubjects: c.Filter, HeadersOnly: true, AckPolicy: jetstream.AckNonePolicy,
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.shares.Delivered() + 1,
+		InactiveThreshold: leadTimeout, MemoryStorage: true, Replicas: 1, Metadata: map[string]string{"leader": nuid.Next()},
+	}
 	err := WithChangeTimeout(ctx, func(ctx context.Context) error {
-		_, err := b.js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
-			Name: name, FilterSubjects: c.Filter, HeadersOnly: true, AckPolicy: jetstream.AckNonePolicy,
-			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.shares.Delivered() + 1,
-			InactiveThreshold: leadTimeout, MemoryStorage: true, Replicas: 1, Metadata: map[string]string{"leader": nuid.Next()},
-		})
+		_, err := b.js.CreateConsumer(ctx, stream, config)
 		return err
 	})
 	if err != nil {

@@ -99,21 +99,11 @@ func checkFormats(ctx context.Context, b *bus.Bus, all []jetstream.StreamConfig,
 	return replicas, nil
 }
 
-// lookUpTimeout is how long one request for a stream may take. No server answers while the stream
-// has no leader.
-const lookUpTimeout = 5 * time.Second
-
-// lookUp returns a stream. It asks again while the cluster may elect its leader.
+// lookUp returns a stream.
 func lookUp(ctx context.Context, b *bus.Bus, name string) (stream jetstream.Stream, err error) {
 	err = bus.WithChangeTimeout(ctx, func(ctx context.Context) error {
-		for {
-			once, cancel := context.WithTimeout(ctx, lookUpTimeout)
-			stream, err = b.JetStream().Stream(once, name)
-			cancel()
-			if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-				return err
-			}
-		}
+		stream, err = b.JetStream().Stream(ctx, name)
+		return err
 	})
 	return stream, err
 }
