@@ -195,9 +195,9 @@ func TestDeployAdvice(t *testing.T) {
 
 func heartbeatProgram(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(filepath.Dir(workerProgram), "stevedore-heartbeat")
-	if out, err := exec.Command("go", "build", "-o", path, module+"/cmd/heartbeat").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	path, err := buildProgram(filepath.Dir(workerProgram), "stevedore-heartbeat", "heartbeat")
+	if err != nil {
+		t.Fatal(err)
 	}
 	return path
 }

@@ -36,13 +36,22 @@ func buildAndRun(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	workerProgram = filepath.Join(dir, "stevedore")
-	build := exec.Command("go", "build", "-o", workerProgram, module+"/cmd/worker")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+	if workerProgram, err = buildProgram(dir, "stevedore", "worker"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return bustest.RunWaiting(m)
+}
+
+// buildProgram builds the program of a folder of cmd into dir. "go run" keeps the program in the
+// build cache, which "go build" does not, so that only a change of the code links it again.
+func buildProgram(dir, name, folder string) (string, error) {
+	path := filepath.Join(dir, name)
+	build := exec.Command("go", "run", "-exec", "cp", module+"/cmd/"+folder, path)
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", build, err, out)
+	}
+	return path, nil
 }
 
 // testTimeout is how long a test waits for anything.
