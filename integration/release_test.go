@@ -3,6 +3,7 @@ package integration
 import (
 	"archive/tar"
 	wheels "archive/zip"
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -266,5 +267,149 @@ func TestReleaseLauncherNeedsItsPlatform(t *testing.T) {
 	}
 	if strings.Count(string(out), "\n") != 1 {
 		t.Errorf("the launcher printed more than its message: %q", out)
+	}
+}
+
+// The image of a release has the settings of the Dockerfile, the programs, certificates, and
+// folders that any user can write; the same programs make the same bytes.
+func TestImageOfARelease(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/etc/ssl/certs/ca-certificates.crt"); err != nil {
+		t.Skip(err)
+	}
+	programs := t.TempDir()
+	for _, name := range []string{"stevedore", "stevedore-heartbeat"} {
+		if err := os.WriteFile(filepath.Join(programs, name), []byte("the program "+name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var files map[string][]byte
+	for range 2 {
+		out := filepath.Join(t.TempDir(), "image.tar")
+		build := exec.Command("go", "run", ".", "v0.1.0", out, programs, programs)
+		build.Dir = "deploy/release/image"
+		if text, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+		f, err := os.Open(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		again := filesOf(t, f)
+		if files != nil && !maps.EqualFunc(files, again, bytes.Equal) {
+			t.Error("two builds have different bytes")
+		}
+		files = again
+	}
+	type descriptor struct {
+		Digest   string
+		Platform struct{ OS, Architecture string }
+	}
+	blob := func(d descriptor) []byte { return files["blobs/"+strings.Replace(d.Digest, ":", "/", 1)] }
+	var index, platforms struct{ Manifests []descriptor }
+	decodeJSON(t, files["index.json"], &index)
+	decodeJSON(t, blob(index.Manifests[0]), &platforms)
+	var architectures []string
+	for _, platform := range platforms.Manifests {
+		architectures = append(architectures, platform.Platform.OS+"/"+platform.Platform.Architecture)
+		var manifest struct {
+			Config descriptor
+			Layers []descriptor
+		}
+		decodeJSON(t, blob(platform), &manifest)
+		testImageConfig(t, blob(manifest.Config))
+		layer, err := gzip.NewReader(bytes.NewReader(blob(manifest.Layers[0])))
+		if err != nil {
+			t.Fatal(err)
+		}
+		testImageLayer(t, layer)
+	}
+	if !slices.Equal(architectures, []string{"linux/amd64", "linux/arm64"}) {
+		t.Errorf("the image is for %v", architectures)
+	}
+}
+
+func decodeJSON(t *testing.T, data []byte, v any) {
+	t.Helper()
+	if err := json.Unmarshal(data, v); err != nil {
+		t.Fatalf("%v: %.200s", err, data)
+	}
+}
+
+func filesOf(t *testing.T, r io.Reader) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	archive := tar.NewReader(r)
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if files[header.Name], err = io.ReadAll(archive); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// testImageConfig compares the settings of an image with those of the Dockerfile.
+func testImageConfig(t *testing.T, data []byte) {
+	t.Helper()
+	var config struct {
+		Config struct {
+			User, WorkingDir      string
+			Env, Entrypoint, Cmd  []string
+			Volumes, ExposedPorts map[string]struct{}
+			Healthcheck           struct{ Test []string }
+		}
+	}
+	decodeJSON(t, data, &config)
+	c := config.Config
+	list := func(words []string) string {
+		text, _ := json.Marshal(words) // strings
+		return strings.ReplaceAll(string(text), ",", ", ")
+	}
+	want := []string{"USER " + c.User, "WORKDIR " + c.WorkingDir, "ENV " + strings.Join(c.Env, " "), "ENTRYPOINT " + list(c.Entrypoint), "CMD " + list(c.Cmd),
+		"VOLUME " + list(slices.Sorted(maps.Keys(c.Volumes)))}
+	for port := range c.ExposedPorts {
+		want = append(want, "EXPOSE "+strings.TrimSuffix(port, "/tcp"))
+	}
+	want = append(want, "HEALTHCHECK --interval=10s --timeout=5s --start-period=30s CMD "+list(c.Healthcheck.Test[1:]))
+	dockerfile, err := os.ReadFile("deploy/container/Dockerfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(dockerfile), "\n")
+	for _, line := range want {
+		if !slices.Contains(lines, line) {
+			t.Errorf("the Dockerfile has no line %q", line)
+		}
+	}
+}
+
+func testImageLayer(t *testing.T, layer io.Reader) {
+	t.Helper()
+	modes := map[string]int64{}
+	archive := tar.NewReader(layer)
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		modes[header.Name] = header.Mode
+	}
+	for name, mode := range map[string]int64{
+		"usr/local/bin/stevedore": 0o755, "usr/local/bin/stevedore-heartbeat": 0o755, "etc/ssl/certs/ca-certificates.crt": 0o644,
+		"etc/passwd": 0o644, "data/": 0o1777, "workspace/": 0o1777, "tmp/": 0o1777,
+	} {
+		if modes[name] != mode {
+			t.Errorf("%s has the mode %o, want %o", name, modes[name], mode)
+		}
 	}
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds a release for six platforms into dist/: archives, .deb, .rpm, npm packages and Python wheels, with
-# checksums, an SBOM, shell completions and a Homebrew formula: make release VERSION=v1.2.3
+# Builds a release for six platforms into dist/: archives, .deb, .rpm, npm packages, Python wheels and a
+# container image, with checksums, an SBOM, shell completions and a Homebrew formula: make release VERSION=v1.2.3
 # HEAD must have the tag VERSION, and CHANGELOG.md a section of it.
 set -euo pipefail
 cd "$(git rev-parse --show-toplevel)"
@@ -13,10 +13,11 @@ git tag --points-at HEAD | grep -qxF "$version" || fail "the commit has no tag $
 out=dist
 rm -rf "$out" && mkdir -p "$out/completions"
 
-# build DIR [SUFFIX] builds both programs into a directory.
+# build DIR [SUFFIX] builds both programs into a directory. They contain the time zones, which
+# Windows and the image lack.
 build() {
-  go build -trimpath -buildvcs=true -ldflags "-s -w" -o "$1/stevedore${2:-}" ./cmd/worker
-  go build -trimpath -buildvcs=true -ldflags "-s -w" -o "$1/stevedore-heartbeat${2:-}" ./cmd/heartbeat
+  go build -tags timetzdata -trimpath -buildvcs=true -ldflags "-s -w" -o "$1/stevedore${2:-}" ./cmd/worker
+  go build -tags timetzdata -trimpath -buildvcs=true -ldflags "-s -w" -o "$1/stevedore-heartbeat${2:-}" ./cmd/heartbeat
 }
 
 build "$out/host"
@@ -56,10 +57,12 @@ for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 
     tar -C "$out" --sort=name --owner=0 --group=0 --numeric-owner --mtime='2000-01-01 UTC' -czf "$out/$name.tar.gz" "$name"
   fi
 done
+dist=$PWD/$out
+(cd integration/deploy/release/image && go run . "$version" "$dist/stevedore_${version#v}_image.tar" "$dist/stevedore_${version#v}_linux_amd64" "$dist/stevedore_${version#v}_linux_arm64")
 go run ./integration/deploy/release/packages "$version" "$out" "$out"/stevedore_*_*/
 rm -r "$out"/stevedore_*_*/ "$out/host" "$out/linux"
 # The release on GitHub has all files in one folder.
-(cd "$out" && sha256sum -- *.tar.gz *.zip *.deb *.rpm npm/* python/* stevedore.cdx.json | sed -E 's#  (npm|python)/#  #' > checksums.txt)
+(cd "$out" && sha256sum -- *.tar.gz *.tar *.zip *.deb *.rpm npm/* python/* stevedore.cdx.json | sed -E 's#  (npm|python)/#  #' > checksums.txt)
 
 sum() { awk -v f="stevedore_${version#v}_$1.tar.gz" '$2 == f {print $1}' "$out/checksums.txt"; }
 url="https://github.com/stevedore-bus/stevedore/releases/download/$version/stevedore_${version#v}"
