@@ -4,7 +4,7 @@
 //
 // OUT.tar is an OCI layout with an image for each platform, as "docker load", "podman load"
 // and "skopeo copy oci-archive:" read it. The image has no base image: the programs are
-// static, and all else that they need is in the second layer.
+// static, and all else that they need is in the same layer.
 package main
 
 import (
@@ -91,7 +91,7 @@ func imageOf(version, arch, programs string) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	image, err := mutate.AppendLayers(mutate.MediaType(empty.Image, types.OCIManifestSchema1), layer)
+	image, err := mutate.AppendLayers(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), layer)
 	if err != nil {
 		return nil, err
 	}
@@ -143,5 +143,5 @@ func layerOf(entries []entry) (v1.Layer, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil })
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Bytes())), nil }, tarball.WithMediaType(types.OCILayer))
 }
