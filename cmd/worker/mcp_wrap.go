@@ -40,6 +40,9 @@ In the configuration of an MCP host, put "stevedore mcp wrap --" before the comm
   stevedore mcp wrap --header Authorization=file:token https://mcp.example.com/mcp
   stevedore mcp wrap --http 127.0.0.1:8931 --token alice=file:alice.token -- npx -y some-server
 
+With - in place of the server, a call of any tool returns its arguments. An agent framework
+stores the results of its own tools with it: see integration/node/frameworks.mjs.
+
 Results are stored in --data; no other process is needed. Each start is a session of
 its own, unless --session names one. The server gets the environment of this command,
 without the variables of Stevedore and NATS.
@@ -68,7 +71,7 @@ type mcpWrapOptions struct {
 func newMCPWrapCommand() *cobra.Command {
 	var o mcpWrapOptions
 	cmd := &cobra.Command{
-		Use:   "wrap [flags] URL | -- COMMAND [ARGS...]",
+		Use:   "wrap [flags] URL | - | -- COMMAND [ARGS...]",
 		Short: "Keep the big results of any MCP server out of the prompt",
 		Long:  mcpWrapHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -140,7 +143,7 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", LateTools: late,
 			CallTimeout: o.timeout, BackgroundAfter: o.background, Links: o.links, Log: log,
 			Reader: offload.ReaderConfig{JQCommand: process.JQCommand(), SQLCommand: process.SQLCommand(), SQLCache: databases},
-			Server: server,
+			Server: server, ContentIDs: name == "",
 		}
 	}
 	if guard != nil {
@@ -161,6 +164,9 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 
 // server returns what starts the server, or connects to it, and its name in errors.
 func (o *mcpWrapOptions) server(argv []string, stderr io.Writer) (open func(context.Context) (wrap.Link, error), name string, err error) {
+	if len(argv) == 1 && argv[0] == "-" {
+		return func(context.Context) (wrap.Link, error) { return wrap.NewEcho(), nil }, "", nil
+	}
 	if !strings.HasPrefix(argv[0], "http://") && !strings.HasPrefix(argv[0], "https://") {
 		if len(o.headers) > 0 {
 			return nil, "", cli.Exit(cli.ExitUsage, "--header is for a server at a URL")

@@ -61,6 +61,10 @@ export interface CallOptions {
   id?: string;
   /** Milliseconds to wait for the result, default an hour. The call itself goes on. */
   timeout?: number;
+  /** Cancels the call. Its result then has the outcome cancelled. */
+  signal?: AbortSignal;
+  /** Gets the progress of the call, if its id is a token. */
+  onProgress?: (progress: { message?: string; done?: number; total?: number; activity?: unknown[] }) => void;
   /** The other fields of a call. */
   channel?: string;
   chat_id?: string;
@@ -99,6 +103,18 @@ export interface Stevedore {
   lines(artifact: string, start: number, end?: number): Promise<string>;
   /** The lines of an artifact that match a regular expression (RE2). */
   grep(artifact: string, pattern: string, more?: { ignore_case?: boolean; context_before?: number; context_after?: number; max_results?: number; cursor?: string }): Promise<string>;
+  /** Shortens the result of a tool that your program ran. The same id gives the same result. A text that
+   * exceeds the server's limit for a message needs the package @nats-io/obj. */
+  offload(tool: string, text: string, options?: { id?: string; is_error?: boolean; for_user?: string }): Promise<Result>;
+  /** The state of a call, and its cancellation. */
+  task(id: string): Promise<Record<string, unknown>>;
+  cancel(id: string): Promise<Record<string, unknown>>;
+  /** The list of the artifacts of the session. */
+  artifacts(): Promise<string>;
+  /** What a jq query makes of an artifact. */
+  jq(artifact: string, query: string, more?: { cursor?: string }): Promise<string>;
+  /** The rows of a query over artifacts as tables. */
+  sql(query: string, more?: { artifacts?: string[]; cursor?: string }): Promise<string>;
   /** Characters of an artifact. */
   page(artifact: string, offset?: number, limit?: number): Promise<string>;
   /** The completions of the session's async calls: those stored from now on, or those after a sequence (0: all). */

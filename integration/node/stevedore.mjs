@@ -55,6 +55,15 @@ export async function connect(url = process.env.NATS_URL ?? "nats://127.0.0.1:42
     }
   }
   const read = async (what, body) => (await ask(`artifact.${session}.${what}`, body)).text;
+  const stream = `${prefix.toUpperCase().replaceAll(".", "_")}_RESULTS`;
+
+  // upload stores what no message can hold.
+  async function upload(name, text) {
+    const { Objm } = await import("@nats-io/obj").catch((err) => { throw new StevedoreError("too_large", `the result exceeds the server's limit for a message; run: npm install @nats-io/obj (${err.message})`); });
+    const store = await new Objm(nc).open(`${prefix.replaceAll(".", "_")}_blobs`);
+    await store.put({ name }, new Blob([text]).stream());
+    return name;
+  }
 
   return {
     nc, session,
@@ -67,19 +76,48 @@ export async function connect(url = process.env.NATS_URL ?? "nats://127.0.0.1:42
         ? { type: "function", function: { name, description, parameters } }
         : { name, description, input_schema: parameters });
     },
-    async call(tool, args = {}, { id = randomUUID(), timeout = 3_600_000, ...fields } = {}) {
+    async call(tool, args = {}, { id = randomUUID(), timeout = 3_600_000, signal, onProgress, ...fields } = {}) {
       if (!/^[\w-]{1,64}$/.test(tool)) { // a model can invent any name
         const text = `there is no tool ${JSON.stringify(tool.slice(0, 80))}`;
         return { id, session, tool, outcome: "failed", is_error: true, for_llm: text, error: { code: "unknown_tool", message: text } };
       }
-      return ask(`call.${queue}.${tool}${isToken(id) ? `.${session}.${id}` : ""}`, { ...fields, id, session, args }, timeout);
+      signal?.throwIfAborted();
+      const progress = onProgress && isToken(id) && nc.subscribe(`${prefix}.progress.${session}.${id}`, { callback: (err, msg) => { if (!err) onProgress(msg.json()); } });
+      const cancel = () => ask(`task.${session}.cancel`, { id }).catch(() => {}); // it may have ended
+      signal?.addEventListener("abort", cancel, { once: true });
+      try {
+        return await ask(`call.${queue}.${tool}${isToken(id) ? `.${session}.${id}` : ""}`, { ...fields, id, session, args }, timeout);
+      } finally {
+        signal?.removeEventListener("abort", cancel);
+        progress?.unsubscribe();
+      }
     },
+    async offload(tool, text, { id = `raw-${randomUUID()}`, ...fields } = {}) {
+      const subject = `${tool}.${session}.${id}`, body = { ...fields, id, session };
+      if (Buffer.byteLength(text) < nc.info.max_payload / 4) body.for_llm = text; // escapes make it longer
+      else body.object = await upload(`${session}/${id}`, text);
+      for (let start = Date.now(), again = start; ; await sleep(Date.now() - start < 2000 ? 20 : 300)) {
+        if (Date.now() >= again) { // the stream keeps the first one
+          const ack = await nc.request(`${prefix}.raw.${queue}.${subject}`, JSON.stringify(body), { timeout: 5000 }).catch((err) => err);
+          if (denied(ack, subject)) throw denied(ack, subject);
+          again = Date.now() + (ack?.data ? 5000 : 500);
+        }
+        const stored = await nc.request(`$JS.API.DIRECT.GET.${stream}`, JSON.stringify({ last_by_subj: `${prefix}.result.${session}.${id}` }), { timeout: 5000 }).catch(() => {});
+        if (stored?.data.length && !stored.headers?.code) return stored.json();
+        if (Date.now() - start > 60_000) throw new StevedoreError("timeout", `no worker shortened the result of ${tool} within a minute`);
+      }
+    },
+    task: (id) => ask(`task.${session}.get`, { id }),
+    cancel: (id) => ask(`task.${session}.cancel`, { id }),
+    artifacts: () => read("query", {}),
+    jq: (artifact_id, query, more = {}) => read("jq", { artifact_id, query, ...more }),
+    sql: (sql, more = {}) => read("sql", { sql, ...more }),
     lines: (artifact_id, start_line, end_line) => read("lines", { artifact_id, start_line, end_line }),
     grep: (artifact_id, pattern, more = {}) => read("grep", { artifact_id, pattern, ...more }),
     page: (artifact_id, offset = 0, limit = 15_000) => read("get", { artifact_id, offset, limit }),
 
     completions(after) {
-      const subject = `completion.${session}.*`, stream = `${prefix.toUpperCase().replaceAll(".", "_")}_RESULTS`;
+      const subject = `completion.${session}.*`;
       const sequence = (msg) => Number(msg?.headers?.get("Nats-Sequence") ?? 0);
       let notify, news = []; // null: read from the stream what was missed
       const add = (msg) => { news.push(msg); notify?.(); };

@@ -3,7 +3,7 @@
 It needs Python 3.9 and nothing else. The functions are safe for use in several threads.
 """
 
-import json, os, queue, re, time, uuid
+import base64, hashlib, json, os, queue, re, time, uuid
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Callable, Iterator, Optional
 
@@ -64,15 +64,63 @@ class Stevedore:
             return [{"type": "function", "function": {k: t[k] for k in ("name", "description", "parameters") if k in t}} for t in found.values()]
         return [{"name": t["name"], "description": t.get("description", ""), "input_schema": t["parameters"]} for t in found.values()]
 
-    def call(self, tool: str, args: Optional[dict[str, Any]] = None, id: Optional[str] = None, timeout: float = 3600, **fields: Any) -> dict[str, Any]:
+    def call(self, tool: str, args: Optional[dict[str, Any]] = None, id: Optional[str] = None, timeout: float = 3600, on_progress: Optional[Callable[[dict[str, Any]], None]] = None, **fields: Any) -> dict[str, Any]:
         """Submits a call and waits for its result. A tool that failed is a result with is_error. The same
-        id gives the same result and never a second run. fields are other fields of a call, such as channel."""
+        id gives the same result and never a second run. on_progress gets the progress of a call whose id is
+        a token, in the thread that reads, so it must not wait for the bus. fields are other fields of a call, such as channel."""
         id = id or str(uuid.uuid4())
         if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", tool):  # a model can invent any name
             text = f"there is no tool {tool[:80]!r}"
             return {"id": id, "session": self.session, "tool": tool, "outcome": "failed", "is_error": True, "for_llm": text, "error": {"code": "unknown_tool", "message": text}}
         names = f".{self.session}.{id}" if _is_token(id) else ""
-        return self.ask(f"call.{self.queue}.{tool}{names}", {**fields, "id": id, "session": self.session, "args": args or {}}, timeout)
+        unsubscribe = self.nc.subscribe(f"{self.prefix}.progress{names}", lambda msg: on_progress(json.loads(msg.data))) if on_progress and names else lambda: None
+        try:
+            return self.ask(f"call.{self.queue}.{tool}{names}", {**fields, "id": id, "session": self.session, "args": args or {}}, timeout)
+        finally:
+            unsubscribe()
+
+    def cancel(self, id: str) -> dict[str, Any]:
+        return self.ask(f"task.{self.session}.cancel", {"id": id})
+
+    def task(self, id: str) -> dict[str, Any]:
+        """The state of a call."""
+        return self.ask(f"task.{self.session}.get", {"id": id})
+
+    def offload(self, tool: str, text: str, id: Optional[str] = None, timeout: float = 60, **fields: Any) -> dict[str, Any]:
+        """Shortens the result of a tool that your program ran, and returns it. The same id gives the same
+        result. fields are other fields of a raw result, such as is_error."""
+        id = id or "raw-" + str(uuid.uuid4())
+        data = text.encode("utf-8", "replace")
+        big = len(data) >= self.nc.max_payload // 4  # escapes make it longer
+        body = {**fields, "id": id, "session": self.session, **({"object": self._upload(f"{self.session}/{id}", data)} if big else {"for_llm": text})}
+        end = time.monotonic() + timeout
+        again = 0.0
+        while time.monotonic() < end:
+            if time.monotonic() >= again:  # the stream keeps the first one
+                self._publish(f"{self.prefix}.raw.{self.queue}.{tool}.{self.session}.{id}", json.dumps(body).encode())
+                again = time.monotonic() + 5
+            msg = self.nc.request(f"$JS.API.DIRECT.GET.{self.prefix.upper().replace('.', '_')}_RESULTS", json.dumps({"last_by_subj": f"{self.prefix}.result.{self.session}.{id}"}).encode(), 5)
+            if msg and msg.data and not msg.headers.get("Status"):
+                return json.loads(msg.data)
+            time.sleep(0.05)
+        raise StevedoreError("timeout", f"no worker shortened the result of {tool} within {timeout} s")
+
+    def _publish(self, subject: str, data: bytes, headers: Optional[dict[str, str]] = None) -> None:
+        try:
+            self.nc.request(subject, data, 5, headers)
+        except PermissionError as err:
+            raise StevedoreError("permission_denied", f"{subject}: {err}") from err
+
+    def _upload(self, name: str, data: bytes) -> str:
+        """Stores an object: its chunks, then its description."""
+        bucket, nuid = f"{self.prefix.replace('.', '_')}_blobs", uuid.uuid4().hex
+        chunks = range(0, len(data), 1 << 17)
+        for start in chunks:
+            self._publish(f"$O.{bucket}.C.{nuid}", data[start : start + (1 << 17)])
+        encode = lambda b: base64.urlsafe_b64encode(b).decode()
+        about = {"name": name, "bucket": bucket, "nuid": nuid, "size": len(data), "chunks": len(chunks), "digest": "SHA-256=" + encode(hashlib.sha256(data).digest()), "options": {"max_chunk_size": 1 << 17}}
+        self._publish(f"$O.{bucket}.M.{encode(name.encode())}", json.dumps(about).encode(), {"Nats-Rollup": "sub"})
+        return name
 
     def _read(self, function: str, **body: Any) -> str:
         return self.ask(f"artifact.{self.session}.{function}", {k: v for k, v in body.items() if v is not None})["text"]
@@ -85,6 +133,17 @@ class Stevedore:
 
     def page(self, artifact_id: str, offset: int = 0, limit: int = 15_000) -> str:
         return self._read("get", artifact_id=artifact_id, offset=offset, limit=limit)
+
+    def artifacts(self) -> str:
+        """The list of the artifacts of the session."""
+        return self._read("query")
+
+    def jq(self, artifact_id: str, query: str, cursor: Optional[str] = None) -> str:
+        return self._read("jq", artifact_id=artifact_id, query=query, cursor=cursor)
+
+    def sql(self, sql: str, artifacts: Optional[list[str]] = None, cursor: Optional[str] = None) -> str:
+        """The rows of a query over artifacts as tables."""
+        return self._read("sql", sql=sql, artifacts=artifacts, cursor=cursor)
 
     def completions(self, after: Optional[int] = None) -> Iterator[dict[str, Any]]:
         """The completions of the session's async calls: those stored from now on, or those after a

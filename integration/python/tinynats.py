@@ -154,7 +154,7 @@ class Connection:
             if subject in self.refused:
                 raise self.refused[subject]
 
-    def request(self, subject: str, data: bytes, timeout: float) -> Optional[Message]:
+    def request(self, subject: str, data: bytes, timeout: float, headers: Optional[dict[str, str]] = None) -> Optional[Message]:
         """Returns the answer, or None if none came in time or the connection was lost. A request that
         the server does not permit is a PermissionError."""
         reply = f"{self.inbox}.{uuid.uuid4().hex}"
@@ -163,7 +163,7 @@ class Connection:
         try:
             if denied := self.refused.get(self.inbox + ".*"):
                 raise denied
-            self.publish(subject, data, reply)
+            self.publish(subject, data, reply, headers)
             got = answer.get(timeout=timeout)
             if isinstance(got, Exception):
                 raise got

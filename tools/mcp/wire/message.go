@@ -106,6 +106,7 @@ func Response(id string, result any) *Message {
 // Codes of JSON-RPC and MCP errors.
 const (
 	CodeInvalidRequest = -32600
+	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
 	CodeInternal       = -32603
 	CodeParse          = -32700

@@ -3,11 +3,14 @@ package wrap
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -45,7 +48,12 @@ type stored struct {
 
 // store stores a text or a file as an artifact of a tool.
 func (s *shrinker) store(ctx context.Context, tool, text string) (stored, error) {
-	return s.storeAs(ctx, artifacts.NewID(tool), tool, text)
+	id := artifacts.NewID(tool)
+	if s.cfg.ContentIDs {
+		digest := sha256.Sum256([]byte(text))
+		id = id[:strings.LastIndexByte(id, '_')+1] + hex.EncodeToString(digest[:8])
+	}
+	return s.storeAs(ctx, id, tool, text)
 }
 
 func (s *shrinker) storeAs(ctx context.Context, id, tool, text string) (stored, error) {

@@ -14,6 +14,7 @@
 //	host       the limits of the hosts that are known; late adds tools to their lists later
 //	call       the result of a tool without its big parts; shrink those of resources
 //	shorten    structured content that is short and fits its schema
+//	echo       a server that returns the results which a program gives it
 //	http       a server at a URL; routing has the headers of its requests
 //	transport  a Link for the SDK
 //	handler    clients over HTTP; served is the session of one
@@ -72,6 +73,9 @@ type Config struct {
 	// readable before.
 	LateTools bool
 	Reader    offload.ReaderConfig
+	// ContentIDs derives the ids of artifacts from their content. A client that gives the same
+	// result again, as to build its prompt anew, then gets the same reference.
+	ContentIDs bool
 	// Links says whether the client gets links to artifacts.
 	Links artifacts.Links
 	// CallTimeout is how long the server may send neither the response nor progress
