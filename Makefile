@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill mutants small-streams soak eval clock hosts release
+.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill mutants small-streams soak eval clock hosts frameworks conformance release
 
 build:
 	go build -trimpath -ldflags "-s -w" -o bin/stevedore$$(go env GOEXE) ./cmd/worker
@@ -117,6 +117,13 @@ hosts:
 	mkdir -p "$(HOSTS)"
 	cd "$(HOSTS)" && npm install --no-audit --no-fund @anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai @modelcontextprotocol/server-filesystem
 	STEVEDORE_HOSTS="$(HOSTS)/node_modules" go test -run "TestRealHosts|TestPluginOfClaudeCode" -count=1 -v ./integration/
+
+# The adapters of integration/node/frameworks.mjs with the frameworks from npm, 500 MB, and a scripted model.
+FRAMEWORKS ?= $${TMPDIR:-/tmp}/stevedore-frameworks
+frameworks:
+	mkdir -p "$(FRAMEWORKS)"
+	cd "$(FRAMEWORKS)" && npm install --no-audit --no-fund ai@6 @ai-sdk/openai-compatible @openai/agents openai langchain@1 @langchain/core @langchain/openai @anthropic-ai/claude-agent-sdk zod
+	STEVEDORE_FRAMEWORKS="$(FRAMEWORKS)" go test -run TestRealFrameworks -count=1 -v ./integration/
 
 # The archives of a release, for six platforms: make release VERSION=v1.2.3
 release: cross

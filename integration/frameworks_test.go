@@ -47,3 +47,20 @@ func runCheck(t *testing.T, program, dir string, args []string, steps int, env .
 		t.Errorf("%d of %d steps, %v\n%s", got, steps, err, out)
 	}
 }
+
+// Agents of four frameworks from npm read a long log with a scripted model.
+func TestRealFrameworks(t *testing.T) {
+	packages := os.Getenv("STEVEDORE_FRAMEWORKS")
+	if packages == "" {
+		t.Skip("make frameworks installs the frameworks and runs this test")
+	}
+	dir := filepath.Join(packages, "check") // the packages are found from here
+	for _, file := range []string{"frameworks.mjs", "frameworks_real.mjs"} {
+		text, err := os.ReadFile(filepath.Join("node", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		writeAll(t, filepath.Join(dir, file), string(text))
+	}
+	runCheck(t, "node", dir, []string{"frameworks_real.mjs", workerProgram, t.TempDir()}, 4)
+}

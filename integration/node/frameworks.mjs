@@ -192,6 +192,6 @@ export function forClaude(results, { command = "stevedore", data, matcher = "Bas
   };
   return {
     hooks: { PostToolUse: [{ matcher, hooks: [(...call) => shorten(...call).catch(() => ({}))] }] },
-    mcpServers: { stevedore: { command, args: ["mcp", "wrap", "--session", results.session, ...(data ? ["--data", data] : []), "-"] } },
+    mcpServers: { stevedore: { command, args: ["mcp", "wrap", "--session", results.session, ...(data ? ["--data", data] : []), "-"], alwaysLoad: true } }, // a reference names the tool
   };
 }

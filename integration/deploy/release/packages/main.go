@@ -138,7 +138,9 @@ func clientPackage(version, out string) error {
 	data, err := os.ReadFile("integration/node/package.json")
 	source, err2 := os.ReadFile("integration/node/stevedore.mjs")
 	types, err3 := os.ReadFile("integration/node/stevedore.d.mts")
-	if err := errors.Join(err, err2, err3); err != nil {
+	adapters, err4 := os.ReadFile("integration/node/frameworks.mjs")
+	adapterTypes, err5 := os.ReadFile("integration/node/frameworks.d.mts")
+	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
 		return err
 	}
 	var tested struct{ Dependencies, Engines map[string]string }
@@ -151,9 +153,15 @@ func clientPackage(version, out string) error {
 	}
 	manifest := manifestOf(clientName, version)
 	manifest["type"], manifest["engines"], manifest["dependencies"] = "module", tested.Engines, needs
-	manifest["exports"] = map[string]any{".": map[string]string{"types": "./stevedore.d.mts", "default": "./stevedore.mjs"}}
+	manifest["exports"] = map[string]any{
+		".":            map[string]string{"types": "./stevedore.d.mts", "default": "./stevedore.mjs"},
+		"./frameworks": map[string]string{"types": "./frameworks.d.mts", "default": "./frameworks.mjs"},
+	}
 	readme := "# " + clientName + "\n\nA client of [Stevedore](" + home + "): `import { connect } from \"" + clientName + "\"`.\n"
-	return writeNPM(out, manifest, []file{{"stevedore.mjs", source, false}, {"stevedore.d.mts", types, false}, {"README.md", []byte(readme), false}})
+	return writeNPM(out, manifest, []file{
+		{"stevedore.mjs", source, false}, {"stevedore.d.mts", types, false},
+		{"frameworks.mjs", adapters, false}, {"frameworks.d.mts", adapterTypes, false}, {"README.md", []byte(readme), false},
+	})
 }
 
 func manifestOf(name, version string) map[string]any {
@@ -198,7 +206,8 @@ func writeNPM(out string, manifest map[string]any, files []file) error {
 func writeWheel(out, version, tag string, files []file) error {
 	helper, err := os.ReadFile("integration/python/stevedore.py")
 	client, err2 := os.ReadFile("integration/python/tinynats.py")
-	if err := errors.Join(err, err2); err != nil {
+	adapters, err3 := os.ReadFile("integration/python/frameworks.py")
+	if err := errors.Join(err, err2, err3); err != nil {
 		return err
 	}
 	local := strings.Replace(string(helper), "from tinynats import", "from .tinynats import", 1)
@@ -209,7 +218,7 @@ func writeWheel(out, version, tag string, files []file) error {
 	}
 	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: %s\nHome-page: %s\nLicense: MIT\nRequires-Python: >=3.9\n", wheelName, version, about, home)
 	files = append(files,
-		file{wheelName + "/__init__.py", []byte(local), false}, file{wheelName + "/tinynats.py", client, false},
+		file{wheelName + "/__init__.py", []byte(local), false}, file{wheelName + "/tinynats.py", client, false}, file{wheelName + "/frameworks.py", adapters, false},
 		file{info + "METADATA", []byte(metadata), false},
 		file{info + "WHEEL", []byte("Wheel-Version: 1.0\nGenerator: stevedore-release\nRoot-Is-Purelib: false\n" + tags.String()), false})
 	var record strings.Builder

@@ -1,0 +1,45 @@
+package wrap
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// A program stores results of its own tools: the same result has the same reference.
+func TestEcho(t *testing.T) {
+	t.Parallel()
+	s := wrapServer(t, "", func(c *Config) {
+		c.Server, c.ContentIDs = func(context.Context) (Link, error) { return NewEcho(), nil }, true
+	})
+	list, err := s.ListTools(t.Context(), nil)
+	if err != nil || len(list.Tools) != 1 || list.Tools[0].Name != "read_result" {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	result := func(text string) map[string]any {
+		return map[string]any{"content": []map[string]any{{"type": "text", "text": text}}, "isError": true}
+	}
+	if got := s.call(t, "any tool", result("short")); texts(got) != "short" || !got.IsError {
+		t.Errorf("%+v", got)
+	}
+	long := strings.Repeat("a line\n", 10_000)
+	first, second, other := texts(s.call(t, "search", result(long))), texts(s.call(t, "search", result(long))), texts(s.call(t, "search", result(long+"x")))
+	if first != second || first == other || !strings.Contains(first, "the artifact 'search_") || len(first) > 2500 {
+		t.Errorf("references %q, %q, %q", first, second, other)
+	}
+	_, id, _ := strings.Cut(first, "the artifact '")
+	id, _, _ = strings.Cut(id, "'")
+	if got := texts(s.call(t, "read_result", map[string]any{"id": id, "lines": "10000"})); !strings.Contains(got, "a line") {
+		t.Errorf("reading back: %s", got)
+	}
+	for _, args := range []map[string]any{nil, {"text": "x"}, {"content": "x"}} {
+		if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "search", Arguments: args}); err == nil || !strings.Contains(err.Error(), "the arguments are to be the result") {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+	if err := s.Ping(t.Context(), nil); err != nil {
+		t.Error(err)
+	}
+}
