@@ -1,214 +1,204 @@
 package jq
 
 import (
-	"context"
-	"errors"
-	"fmt"
+	"io"
 	"slices"
-	"strings"
+
+	"github.com/itchyny/gojq"
 
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
-// document evaluates a plan on a JSON document that is read once.
-type document struct {
-	ctx  context.Context
-	in   *jsonread.Reader
-	plan plan
-	keys *keyOrder
-
-	inArray bool  // elements reads an array
-	at      int64 // where the last element that it read begins
+// document applies the query to one value, which is read in parts if possible.
+func (r *runner) document(src io.Reader) error {
+	plan := planOf(r.query())
+	in := jsonread.New(src, int64(maxElement))
+	found, err := seek(in, plan.path)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return r.apply(plan.rest, nil)
+	}
+	kind, err := in.Peek()
+	if err != nil {
+		return err
+	}
+	if plan.need != needAll && (kind == '[' || kind == '{' && plan.need != needRange) {
+		if err := in.Open(); err != nil {
+			return err
+		}
+		return r.parts(plan, &elementRows{Reader: in, object: kind == '{'})
+	}
+	data, err := in.Value()
+	if err != nil {
+		return err
+	}
+	v, err := r.keys.decode(data)
+	if err != nil {
+		return err
+	}
+	return r.apply(plan.rest, v)
 }
 
-// errFound ends a walk early.
-var errFound = errors.New("found")
+// seek goes to the value at a path, and reports whether there is one.
+func seek(in *jsonread.Reader, path []any) (found bool, err error) {
+	for _, step := range path {
+		kind, err := in.Peek()
+		if err != nil {
+			return false, err
+		}
+		name, byName := step.(string)
+		switch {
+		case kind == 'n':
+			return false, nil // null.x is null
+		case byName && kind != '{':
+			return false, tools.Errorf(tools.CodeInvalidArguments, "expected an object for .%v, but the value is %s", step, jsonread.TypeOf(kind))
+		case !byName && kind != '[':
+			return false, tools.Errorf(tools.CodeInvalidArguments, "expected an array for .[%v], but the value is %s", step, jsonread.TypeOf(kind))
+		}
+		if err := in.Open(); err != nil {
+			return false, err
+		}
+		for i := 0; ; i++ {
+			here, more, err := in.Next()
+			if err != nil || !more {
+				return false, err
+			}
+			if byName && here == name || !byName && i == step {
+				break
+			}
+			if err := in.Skip(); err != nil {
+				return false, err
+			}
+		}
+	}
+	return true, nil
+}
 
-func unlessFound(err error) error {
-	if errors.Is(err, errFound) {
+// array applies the query to the array of all rows.
+func (r *runner) array(rows rowSource) error {
+	p := planOf(r.query())
+	if len(p.path) > 0 { // .[3].id; a name is an error of the query
+		n, _ := p.path[0].(int)
+		p = plan{need: needRange, from: n, to: n + 1, rest: r.query()}
+	}
+	return r.parts(p, rows)
+}
+
+// parts applies the query to the elements of an array, or to the members of an object.
+func (r *runner) parts(p plan, rows rowSource) error {
+	var input any
+	var err error
+	query := p.after
+	switch p.need {
+	case needEach:
+		return r.each(rows, p.each, r.add)
+	case needMapped:
+		results := []any{}
+		err = r.each(rows, p.each, func(v any) (bool, error) {
+			results = append(results, v)
+			return true, nil
+		})
+		input = results
+	case needLength, needKeys:
+		input, err = summary(rows, p.need == needKeys)
+	case needRange:
+		query = p.rest
+		input, err = r.elements(rows, p.from, p.to)
+	default:
+		query = p.rest
+		input, err = r.elements(rows, 0, -1)
+	}
+	if err != nil {
+		return err
+	}
+	return r.apply(query, input)
+}
+
+// elements returns an array with the elements from one to another, and null for those before them:
+// the query, which stays as it is, does not look at these.
+func (r *runner) elements(rows rowSource, from, to int) ([]any, error) {
+	all := []any{}
+	for to < 0 || len(all) < to {
+		if len(all) < from {
+			if err := skip(rows); err != nil {
+				return all, unlessEnd(err)
+			}
+			all = append(all, nil)
+			continue
+		}
+		v, err := r.next(rows)
+		if err != nil {
+			return all, unlessEnd(err)
+		}
+		if all = append(all, v); from < 0 && len(all)+from > 0 {
+			all[len(all)+from-1] = nil
+		}
+	}
+	return all, nil
+}
+
+// summary returns the length of an array or object, or its keys.
+func summary(rows rowSource, keys bool) (any, error) {
+	names := []any{}
+	for n := 0; ; n++ {
+		err := skip(rows)
+		if err != nil && !keys {
+			return n, unlessEnd(err)
+		}
+		if err != nil {
+			slices.SortFunc(names, gojq.Compare)
+			return names, unlessEnd(err)
+		}
+		if e, ok := rows.(*elementRows); ok && keys && e.object {
+			names = append(names, e.name)
+		} else if keys {
+			names = append(names, n)
+		}
+	}
+}
+
+func unlessEnd(err error) error {
+	if err == io.EOF {
 		return nil
 	}
 	return err
 }
 
-// find goes to the part that the plan needs. It returns false if there is none, and
-// then the value of the part is null.
-func (d *document) find(path []any, f func() error) (bool, error) {
-	if len(path) == 0 {
-		return true, f()
-	}
-	kind, err := d.in.Peek()
-	if err != nil {
-		return false, err
-	}
-	name, byName := path[0].(string)
-	switch {
-	case kind == 'n':
-		return false, d.in.Skip() // null.x is null
-	case byName && kind != '{', !byName && kind != '[':
-		want := "an object"
-		if !byName {
-			want = "an array"
-		}
-		return false, tools.Errorf(tools.CodeInvalidArguments, "expected %s for .%v, but the value is %s", want, path[0], jsonread.TypeOf(kind))
-	}
-	found, i := false, 0
-	err = d.in.Elements(func(key string) error {
-		here := byName && key == name || !byName && i == path[0]
-		i++
-		if !here {
-			return d.in.Skip()
-		}
-		var err error
-		if found, err = d.find(path[1:], f); err != nil {
-			return err
-		}
-		return errFound
-	})
-	return found, unlessFound(err)
+// elementRows are the elements of an array, or the members of an object, that is open.
+type elementRows struct {
+	*jsonread.Reader
+	object bool
+	name   string // of the last member
 }
 
-// value decodes the next value.
-func (d *document) value() (any, error) {
-	if err := d.ctx.Err(); err != nil {
+func (e *elementRows) next() ([]byte, error) {
+	if err := e.enter(); err != nil {
 		return nil, err
 	}
-	data, err := d.in.Value()
-	if errors.Is(err, jsonread.ErrTooLong) {
-		return nil, limited.ErrMemory
-	}
-	if err != nil {
-		return nil, err
-	}
-	return d.keys.decode(data)
+	return e.Value()
 }
 
-// input returns the input of the planned query, except for needElements.
-func (d *document) input() (in any, err error) {
-	found, err := d.find(d.plan.path, func() (err error) {
-		switch d.plan.need {
-		case needLength, needKeys:
-			in, err = d.summary()
-		case needSlice:
-			in, err = d.slice()
-		default:
-			in, err = d.value()
-		}
+func (e *elementRows) enter() error {
+	name, more, err := e.Next()
+	if err == nil && !more {
+		return io.EOF
+	}
+	e.name = name
+	return err
+}
+
+// skip skips a row. An element may have any size then.
+func skip(rows rowSource) error {
+	e, ok := rows.(*elementRows)
+	if !ok {
+		_, err := rows.next()
 		return err
-	})
-	if err == nil && !found {
-		switch d.plan.need {
-		case needLength:
-			return 0, nil
-		case needKeys:
-			return nil, tools.Errorf(tools.CodeInvalidArguments, "null has no keys")
-		}
 	}
-	return in, err
-}
-
-// summary returns the length or the keys of the next value.
-func (d *document) summary() (any, error) {
-	kind, err := d.in.Peek()
-	if err != nil {
-		return nil, err
-	}
-	if kind != '[' && kind != '{' {
-		v, err := d.value()
-		if err != nil {
-			return nil, err
-		}
-		code, err := compile(map[need]string{needLength: "length", needKeys: "keys"}[d.plan.need])
-		if err != nil {
-			return nil, err
-		}
-		out, _ := code.RunWithContext(d.ctx, v).Next()
-		if err, ok := out.(error); ok {
-			return nil, err
-		}
-		return out, nil
-	}
-	n, names := 0, []string{}
-	err = d.in.Elements(func(key string) error {
-		if n++; n%1000 == 0 && d.ctx.Err() != nil {
-			return d.ctx.Err()
-		}
-		if d.plan.need == needKeys && kind == '{' {
-			names = append(names, key)
-		}
-		return d.in.Skip()
-	})
-	if err != nil || d.plan.need == needLength {
-		return n, err
-	}
-	keys := make([]any, n)
-	slices.Sort(names)
-	for i := range keys {
-		if keys[i] = i; kind == '{' {
-			keys[i] = names[i]
-		}
-	}
-	return keys, nil
-}
-
-// slice returns some elements of the next value, an array.
-func (d *document) slice() (any, error) {
-	kind, err := d.in.Peek()
-	switch {
-	case err != nil:
-		return nil, err
-	case kind == 'n':
-		return nil, d.in.Skip()
-	case kind != '[':
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "expected an array for the slice, but the value is %s", jsonread.TypeOf(kind))
-	}
-	out, i := []any{}, 0
-	err = d.in.Elements(func(string) error {
-		at := i
-		i++
-		if d.plan.to >= 0 && at >= d.plan.to {
-			return errFound
-		}
-		if at < d.plan.from {
-			return d.in.Skip()
-		}
-		v, err := d.value()
-		if out = append(out, v); d.plan.from < 0 && len(out) > -d.plan.from { // the last ones
-			out[0] = nil
-			out = out[1:]
-		}
+	if err := e.enter(); err != nil {
 		return err
-	})
-	return out, unlessFound(err)
-}
-
-// elements calls f with the elements of the part.
-func (d *document) elements(f func(any) bool) error {
-	found, err := d.find(d.plan.path, func() error {
-		kind, err := d.in.Peek()
-		if err != nil {
-			return err
-		}
-		d.inArray = kind == '['
-		if kind != '[' && (kind != '{' || d.plan.array) {
-			if d.plan.optional {
-				return d.in.Skip()
-			}
-			return tools.Errorf(tools.CodeInvalidArguments, "cannot iterate over %s", jsonread.TypeOf(kind))
-		}
-		return d.in.Elements(func(string) error {
-			d.at = d.in.Offset()
-			v, err := d.value()
-			if err == nil && !f(v) {
-				return errFound
-			}
-			return err
-		})
-	})
-	if err == nil && !found && !d.plan.optional {
-		return tools.Errorf(tools.CodeInvalidArguments, "cannot iterate over null: the path .%s does not exist", strings.Trim(fmt.Sprint(d.plan.path), "[]"))
 	}
-	return unlessFound(err)
+	return e.Skip()
 }

@@ -72,9 +72,6 @@ type Result struct {
 	// NextCursor, if it can.
 	Limited    bool   `json:"limited,omitempty"`
 	NextCursor string `json:"next_cursor,omitempty"`
-	// Searched is the byte before which all rows were searched if the query was stopped at
-	// its timeout and can continue, otherwise 0.
-	Searched int64 `json:"searched,omitempty"`
 	// Notes say what is missing.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -93,7 +90,7 @@ func (r *Result) Text() string {
 		}
 		fmt.Fprintf(&b, "\n%s", result)
 	}
-	if r.NextCursor != "" && r.Searched == 0 {
+	if r.NextCursor != "" {
 		fmt.Fprintf(&b, "\n\n[there are more results than shown; continue with cursor=%q, or narrow the query]", r.NextCursor)
 	}
 	for _, note := range r.Notes {
@@ -119,12 +116,8 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	req := request{ArtifactID: src.ArtifactID, Query: q.Query, Place: place, Comma: src.Comma, Size: src.Size, Limit: src.Chars, Time: src.Time}
-	var input io.Reader = io.NewSectionReader(src.Content, 0, src.Size)
-	if place.Byte > 0 {
-		head := io.NewSectionReader(src.Content, 0, min(src.Size, Large))
-		input = io.MultiReader(head, io.NewSectionReader(src.Content, place.Byte, src.Size-place.Byte))
-	}
+	req := request{ArtifactID: src.ArtifactID, Query: q.Query, Skip: place.More, Comma: src.Comma, Size: src.Size, Limit: src.Chars, Time: src.Time}
+	input := io.NewSectionReader(src.Content, 0, src.Size)
 	var res *Result
 	if len(src.Command) > 0 {
 		res, err = inProcess(ctx, src.Command, req, input)
@@ -135,11 +128,7 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 		return res, err
 	}
 	if src.Size > Large {
-		var start io.Reader
-		if src.Comma == 0 {
-			start = io.NewSectionReader(src.Content, 0, Large)
-		}
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query %q needs too much memory: it needs the whole document (%d bytes) or a large part of it at a time. %s%s, or use grep_knowledge", tools.Excerpt(q.Query, 200), src.Size, sqlFor(src.ArtifactID, q.Query), instead(q.Query, start))
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query %q needs too much memory: it needs the whole document (%d bytes) or a large part of it at a time. %s", tools.Excerpt(q.Query, 200), src.Size, instead(src.ArtifactID, q.Query))
 	}
 	return nil, tools.Errorf(tools.CodeInvalidArguments, "the query or its artifact needs too much memory; narrow the query, or use grep_knowledge")
 }
@@ -158,33 +147,6 @@ func compile(query string) (*gojq.Code, error) {
 		return nil, badQuery(query, err)
 	}
 	return code, nil
-}
-
-// minJSONLen returns the least length that v can have as JSON, or any length over
-// limit. It visits no more of v than that: parts of v may be shared many times.
-func minJSONLen(v any, limit int) int {
-	n := 1
-	switch v := v.(type) {
-	case string:
-		n = len(v) + 2
-	case json.Number:
-		n = len(v)
-	case fmt.Stringer: // a big.Int
-		n = len(v.String())
-	case []any:
-		for _, e := range v {
-			if n += minJSONLen(e, limit-n) + 1; n > limit {
-				break
-			}
-		}
-	case map[string]any:
-		for k, e := range v {
-			if n += len(k) + 4 + minJSONLen(e, limit-n); n > limit {
-				break
-			}
-		}
-	}
-	return n
 }
 
 // watchHeap returns a context that ends when the heap has grown by more than

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"io"
@@ -193,8 +194,16 @@ func (o *keyOrder) read(query *gojq.Query) {
 	})
 }
 
-// appendJSON appends the text of a result.
-func (o *keyOrder) appendJSON(out []byte, v any) ([]byte, error) {
+// errTooLong ends the text of a result that is too long.
+var errTooLong = errors.New("a result is too long")
+
+// appendJSON appends the text of a result, of at most about limit bytes: parts of a value may be
+// shared many times.
+func (o *keyOrder) appendJSON(out []byte, v any, limit int) ([]byte, error) {
+	text, _ := v.(string)
+	if len(out)+len(text) > limit {
+		return nil, errTooLong
+	}
 	var err error
 	switch v := v.(type) {
 	case []any:
@@ -203,7 +212,7 @@ func (o *keyOrder) appendJSON(out []byte, v any) ([]byte, error) {
 			if i > 0 {
 				out = append(out, ',')
 			}
-			if out, err = o.appendJSON(out, element); err != nil {
+			if out, err = o.appendJSON(out, element, limit); err != nil {
 				return nil, err
 			}
 		}
@@ -214,17 +223,17 @@ func (o *keyOrder) appendJSON(out []byte, v any) ([]byte, error) {
 			if i > 0 {
 				out = append(out, ',')
 			}
-			if out, err = o.appendJSON(out, name); err != nil {
+			if out, err = o.appendJSON(out, name, limit); err != nil {
 				return nil, err
 			}
-			if out, err = o.appendJSON(append(out, ':'), v[name]); err != nil {
+			if out, err = o.appendJSON(append(out, ':'), v[name], limit); err != nil {
 				return nil, err
 			}
 		}
 		return append(out, '}'), nil
 	}
-	text, err := gojq.Marshal(v)
-	return append(out, text...), err
+	data, err := gojq.Marshal(v)
+	return append(out, data...), err
 }
 
 // Functions of the rewritten query.
@@ -232,9 +241,7 @@ const (
 	valuesFunc = "_values" // .[] in order
 	namesFunc  = "_names"
 	jsonFunc   = "_json"
-	prelude    = `def _max(xs; f): reduce xs as $x (null; ($x | [f]) as $k | if . == null or $k >= .[0] then [$k, $x] end) | .[1];
-		def _min(xs; f): reduce xs as $x (null; ($x | [f]) as $k | if . == null or $k < .[0] then [$k, $x] end) | .[1];
-		def map(f): [_values | f]; def keys_unsorted: _names;
+	prelude    = `def map(f): [_values | f]; def keys_unsorted: _names;
 		def tojson: _json; def tostring: if type == "string" then . else _json end;
 		def to_entries: [_names[] as $k | {key: $k, value: .[$k]}];
 		def with_entries(f): to_entries | [_values | f] | from_entries; .`
@@ -256,7 +263,7 @@ func (o *keyOrder) compile(query *gojq.Query, options ...gojq.CompilerOption) (*
 	options = append(options,
 		gojq.WithIterFunction(valuesFunc, 0, 0, func(v any, _ []any) gojq.Iter { return o.iterate(v) }),
 		gojq.WithFunction(jsonFunc, 0, 0, func(v any, _ []any) any {
-			text, err := o.appendJSON(nil, v)
+			text, err := o.appendJSON(nil, v, math.MaxInt)
 			if err != nil {
 				return err
 			}

@@ -15,6 +15,8 @@ func TestPlans(t *testing.T) {
 		"any(.a.b[]; . == 1)", ".a.b|any", ".a.b|all(. != 7)", "reduce .a.b[] as $x (0;.+1)", ".a.b|to_entries|length", "map_values(type)", "1", `"x"`, "empty", "null",
 		".a as $x | .s", ".a.b|sort_by(type)", `.["a"].b[0]`, `.["a"]["b"][]`, `.["a"].b | length`, `.["a"+"x"]`, `.["a"|.]`, "..|numbers", ".a|length", "(.a.b)[0]", ".a.b|nth(1)", "try error(\"x\") catch .", ".a//1", ".zz//1", "if .a then 1 else 2 end",
 		"[range(3)]", ".a.b|index(1)", "path(..)", "del(.a)", ".a.b |= length", "tojson|length", "add", "def f: .a; f", ".a.b | .[1:] | length", "getpath([\"a\",\"b\",0])", "@json",
+		".a|map(type)", ".l|map(.x)", "[.a.b[]|type]|length", "[.a.b[]|1][0]", ".a.b[1]?", ".a.b[0:0]", ".a.b[5:7]", ".a.b[1:2]|.[0]", ".a.b[-3:-1]", ".a.b[2:]", "(.a|.b)[0]", "[.s[]]", "[.s[]?]", "map(.)",
+		".a.b|(map(type)|unique)", ".a|keys|length", ".a.b|keys[0]", ".a|[.b[]|1]|add", "[[.a.b[]|1]|add]", ".s[0:2]", ".a|.[]|type", ".a[\"b\"]|map(1)|length", ".zz|map(1)", ".zz[1:2]", "[.l[]]", ".l|length,1",
 		".a.b|max", ".a.b|min", ".l|max", ".l|min_by(.x)", ".s|max", ".a|max", ".a.n|min", ".a.b|max_by(type)", ".a.b|min_by(type)", "[.a.b|max_by(type,.)]",
 	} {
 		want, wantErr := resultsOf(t, doc, query, false)

@@ -5,22 +5,19 @@ import (
 	"io"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // request is the first line of the input of the process; the artifact follows.
 type request struct {
-	ArtifactID string `json:"artifact_id"`
-	Query      string `json:"query"`
-	// Place is where the query continues. If that is not the start, the input is the first
-	// 8 MiB of the artifact, followed by the bytes from the place on.
-	Place cursor.Place  `json:"place"`
-	Comma rune          `json:"comma,omitempty"`
-	Size  int64         `json:"size"`
-	Limit int           `json:"limit"` // characters of results
-	Time  time.Duration `json:"time"`
+	ArtifactID string        `json:"artifact_id"`
+	Query      string        `json:"query"`
+	Skip       int64         `json:"skip,omitempty"` // results that earlier answers showed
+	Comma      rune          `json:"comma,omitempty"`
+	Size       int64         `json:"size"`
+	Limit      int           `json:"limit"` // characters of results
+	Time       time.Duration `json:"time"`
 }
 
 // Serve runs one query of a Run whose Source.Command started this

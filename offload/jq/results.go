@@ -14,8 +14,9 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
-// collect adds the results of one run. more is false if there is no room for others.
-func (r *runner) collect(results gojq.Iter) (more bool, err error) {
+// collect calls yield with the results of one run. more is false if yield or the query wants no
+// others.
+func (r *runner) collect(results gojq.Iter, yield func(any) (more bool, err error)) (more bool, err error) {
 	for {
 		v, ok := results.Next()
 		if !ok {
@@ -27,7 +28,7 @@ func (r *runner) collect(results gojq.Iter) (more bool, err error) {
 			}
 			return false, r.inQuery(err)
 		}
-		if more, err := r.add(v); !more || err != nil {
+		if more, err := yield(v); !more || err != nil {
 			return false, err
 		}
 	}
@@ -45,7 +46,10 @@ func (r *runner) inQuery(err error) error {
 }
 
 func (r *runner) notJSON(err error) error {
-	if errors.Is(err, jsonread.ErrNotJSON) {
+	switch {
+	case errors.Is(err, jsonread.ErrTooLong):
+		return limited.ErrMemory
+	case errors.Is(err, jsonread.ErrNotJSON):
 		return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q is not JSON (%v); use grep_knowledge or get_knowledge_by_lines", r.ArtifactID, err)
 	}
 	return err
@@ -53,16 +57,13 @@ func (r *runner) notJSON(err error) error {
 
 // add adds a result.
 func (r *runner) add(v any) (more bool, err error) {
-	if r.emitted++; int64(r.emitted) <= r.Place.More {
+	if r.emitted++; r.emitted <= r.Skip {
 		return true, nil
 	}
-	var text []byte
-	tooLong := minJSONLen(v, r.left) > r.left // then its encoding might not fit into memory
-	if !tooLong {
-		if text, err = r.keys.appendJSON(nil, v); err != nil {
-			return false, badQuery(r.Query, err)
-		}
-		tooLong = utf8.RuneCount(text) > r.left
+	text, err := r.keys.appendJSON(nil, v, r.left*utf8.UTFMax)
+	tooLong := err == errTooLong || utf8.RuneCount(text) > r.left
+	if err != nil && !tooLong {
+		return false, badQuery(r.Query, err)
 	}
 	switch {
 	case tooLong && len(r.res.Results) == 0:
@@ -72,15 +73,7 @@ func (r *runner) add(v any) (more bool, err error) {
 		}
 		return false, tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is %s, longer than the %d characters that can be shown%s; %s", tools.Excerpt(r.Query, 200), sizeOf(v), r.Limit, why.String(), narrower(v))
 	case tooLong:
-		r.res.Limited = true
-		switch place, ok := r.place(r.emitted - 1); {
-		case ok:
-			r.res.NextCursor = place.String()
-		case r.Place.Byte == 0:
-			r.res.NextCursor = cursor.Place{More: int64(r.emitted - 1)}.String()
-		default:
-			r.res.Notes = append(r.res.Notes, "there are more results than shown, and this query cannot continue; narrow it")
-		}
+		r.res.Limited, r.res.NextCursor = true, cursor.Place{More: r.emitted - 1}.String()
 		return false, nil
 	}
 	r.left -= utf8.RuneCount(text) + 1

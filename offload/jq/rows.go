@@ -19,8 +19,6 @@ import (
 type rowSource interface {
 	// next returns a row, or io.EOF at the end. The bytes are valid until the next call.
 	next() ([]byte, error)
-	// offset returns the byte at which the next row begins.
-	offset() int64
 }
 
 // jsonRows are the values of a text with several JSON values.
@@ -32,14 +30,11 @@ func newJSONRows(src io.Reader, _ bool) rowSource {
 
 func (r jsonRows) next() ([]byte, error) { return r.Value() }
 
-func (r jsonRows) offset() int64 { return r.Offset() }
-
 // logRows are the values in a log. A value begins with a line, or is an object behind other text.
 // It ends with that line or a later one.
 type logRows struct {
 	values *bufio.Scanner
-	at     int64 // where the line after the last value begins
-	cut    bool  // the input ends before the text does
+	cut    bool // the input ends before the text does
 	// open counts the values that the end of the input cuts.
 	open int
 }
@@ -52,7 +47,6 @@ func newLogRows(src io.Reader, cut bool) *logRows {
 	r.values.Buffer(nil, maxElement)
 	r.values.Split(func(data []byte, atEOF bool) (int, []byte, error) {
 		row, n := r.value(data, atEOF)
-		r.at += int64(n)
 		return n, row, nil
 	})
 	return r
@@ -64,8 +58,6 @@ func (r *logRows) next() ([]byte, error) {
 	}
 	return nil, cmp.Or(r.values.Err(), io.EOF)
 }
-
-func (r *logRows) offset() int64 { return r.at }
 
 // value returns the first value in the lines of data, or nil, and how many bytes the lines up to
 // its end have. If more data may complete a line or a value, these are the bytes before that line.
@@ -173,13 +165,6 @@ func newTableRows(src io.Reader, comma rune) rowSource {
 	return &tableRows{Reader: r}
 }
 
-// tableHeader returns the row of the names of the columns.
-func tableHeader(head []byte, comma rune) ([]byte, error) {
-	r := newTableRows(bytes.NewReader(head), comma).(*tableRows)
-	_, err := r.Read()
-	return head[:r.InputOffset()], err
-}
-
 func (r *tableRows) next() ([]byte, error) {
 	if err := r.header(); err != nil {
 		return nil, err
@@ -220,51 +205,10 @@ func (r *tableRows) header() error {
 	return nil
 }
 
-func (r *tableRows) offset() int64 {
-	_ = r.header() // next returns its error
-	return r.InputOffset()
-}
-
 func appendJSON(to []byte, text string) []byte {
 	out, err := jsontext.AppendQuote(to, text)
 	if err != nil { // bytes that are not UTF-8
 		out, _ = jsontext.AppendQuote(to, strings.ToValidUTF8(text, "\uFFFD"))
 	}
 	return out
-}
-
-// asArray is the text of a JSON array of rows. A space follows each row, so that the reader
-// of a number finds its end without the next row.
-type asArray struct {
-	rows    rowSource
-	rowAt   int64 // where the row that was read last begins
-	rest    []byte
-	started bool
-	ended   bool
-}
-
-func (a *asArray) Read(p []byte) (int, error) {
-	for len(a.rest) == 0 {
-		if a.ended {
-			return 0, io.EOF
-		}
-		at := a.rows.offset()
-		row, err := a.rows.next()
-		a.rowAt = at
-		switch {
-		case err == io.EOF && !a.started:
-			a.rest, a.ended = []byte("[]"), true
-		case err == io.EOF:
-			a.rest, a.ended = []byte("]"), true
-		case err != nil:
-			return 0, err
-		case a.started:
-			a.rest = fmt.Appendf(nil, ",%s ", row)
-		default:
-			a.rest, a.started = fmt.Appendf(nil, "[%s ", row), true
-		}
-	}
-	n := copy(p, a.rest)
-	a.rest = a.rest[n:]
-	return n, nil
 }
