@@ -20,25 +20,37 @@ import (
 	"github.com/itchyny/gojq"
 
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// maxNames bounds the names whose order is kept, in case they are data.
-const maxNames = 10_000
+const (
+	maxNames  = 10_000 // whose order is kept, in case they are data
+	maxOthers = 100_000
+)
 
-// keyOrder is the order of names in objects. An object with the names of one in the document, or
-// of one that the query writes, has its order. The names of others have the order in which they
-// first occur in the document, and then in the query.
+// keyOrder is the order of names in objects. Objects with the same names have the order of the
+// first one in the document, or of one that the query writes; those in another order are listed.
+// The names of objects that the query computes have the order in which they first occur in the
+// document, and then in the query.
 type keyOrder struct {
 	rank    map[string]int // of the names in the document
 	written map[string]int // of the names in objects that the query writes
 	shapes  map[uint64][]string
+	others  map[uintptr]other // by the address of the object
 	seed    maphash.Seed
 	stack   []string // names of the objects that are being read
 	size    int      // names in shapes
 }
 
+// other is an object whose order is not that of the first one with its names. While it is kept, no
+// other object gets its address.
+type other struct {
+	object map[string]any
+	names  []string
+}
+
 func newKeyOrder() *keyOrder {
-	return &keyOrder{rank: map[string]int{}, written: map[string]int{}, shapes: map[uint64][]string{}, seed: maphash.MakeSeed()}
+	return &keyOrder{rank: map[string]int{}, written: map[string]int{}, shapes: map[uint64][]string{}, others: map[uintptr]other{}, seed: maphash.MakeSeed()}
 }
 
 // shape identifies an object by its names, in any order.
@@ -49,13 +61,25 @@ func (o *keyOrder) shape(names iter.Seq[string]) (sum uint64) {
 	return sum
 }
 
-// note keeps the order of the names of an object, unless another one with these names is known.
-func (o *keyOrder) note(names []string) {
-	sum := o.shape(slices.Values(names))
-	if _, known := o.shapes[sum]; !known && o.size+len(names) <= 10*maxNames {
+// note keeps the order of the names of an object.
+func (o *keyOrder) note(object map[string]any, names []string) {
+	if first := o.known(o.shape(slices.Values(names)), names); slices.Equal(first, names) {
+		return
+	}
+	if len(o.others) == maxOthers {
+		clear(o.others) // those of rows read before
+	}
+	ordered := maphash.String(o.seed, strings.Join(names, "\x00"))
+	o.others[reflect.ValueOf(object).Pointer()] = other{object, o.known(ordered, names)}
+}
+
+// known returns the names for a hash, which are these if there are none yet.
+func (o *keyOrder) known(sum uint64, names []string) []string {
+	if _, ok := o.shapes[sum]; !ok && o.size+len(names) <= 10*maxNames {
 		o.shapes[sum] = slices.Clone(names)
 		o.size += len(names)
 	}
+	return o.shapes[sum]
 }
 
 // decode decodes one value; numbers keep their text.
@@ -110,7 +134,7 @@ func (o *keyOrder) value(dec *jsontext.Decoder) (any, error) {
 				return nil, err
 			}
 		}
-		o.note(o.stack[first:])
+		o.note(object, o.stack[first:])
 		o.stack = o.stack[:first]
 		_, err := dec.ReadToken()
 		return object, err
@@ -145,10 +169,11 @@ func exactNumber(text string) any {
 
 // names returns the names of an object in order, which the caller does not change.
 func (o *keyOrder) names(object map[string]any) []string {
-	shape, known := o.shapes[o.shape(maps.Keys(object))]
 	missing := func(name string) bool { _, ok := object[name]; return !ok }
-	if known && len(shape) == len(object) && !slices.ContainsFunc(shape, missing) {
-		return shape
+	for _, names := range [][]string{o.others[reflect.ValueOf(object).Pointer()].names, o.shapes[o.shape(maps.Keys(object))]} {
+		if len(names) == len(object) && !slices.ContainsFunc(names, missing) {
+			return names
+		}
 	}
 	return slices.SortedFunc(maps.Keys(object), func(a, b string) int {
 		return cmp.Or(o.place(a)-o.place(b), cmp.Compare(a, b))
@@ -241,8 +266,8 @@ const (
 	valuesFunc = "_values" // .[] in order
 	namesFunc  = "_names"
 	jsonFunc   = "_json"
-	prelude    = `def map(f): [_values | f]; def keys_unsorted: _names;
-		def tojson: _json; def tostring: if type == "string" then . else _json end;
+	prelude    = `def map(f): [_values | f]; def _recurse: ., (_values? | _recurse); def keys_unsorted: _names;
+		def tojson: _json; def fromjson: _fromjson; def tostring: if type == "string" then . else _json end;
 		def to_entries: [_names[] as $k | {key: $k, value: .[$k]}];
 		def with_entries(f): to_entries | [_values | f] | from_entries; .`
 )
@@ -268,6 +293,17 @@ func (o *keyOrder) compile(query *gojq.Query, options ...gojq.CompilerOption) (*
 				return err
 			}
 			return string(text)
+		}),
+		gojq.WithFunction("_fromjson", 0, 0, func(v any, _ []any) any {
+			text, ok := v.(string)
+			if !ok {
+				return fmt.Errorf("fromjson cannot be applied to: %s", gojq.TypeOf(v))
+			}
+			parsed, err := o.decode([]byte(text))
+			if err != nil {
+				return fmt.Errorf("fromjson cannot be applied to %q: %w", tools.Excerpt(text, 100), err)
+			}
+			return parsed
 		}),
 		gojq.WithFunction(namesFunc, 0, 0, func(v any, _ []any) any {
 			switch v := v.(type) {
@@ -351,6 +387,9 @@ func inOrder(query reflect.Value) {
 		case *gojq.Term:
 			if node.Type == gojq.TermTypeFormat && node.Format == "@json" && node.Str == nil {
 				node.Type, node.Func = gojq.TermTypeFunc, &gojq.Func{Name: jsonFunc}
+			}
+			if node.Type == gojq.TermTypeRecurse || node.Type == gojq.TermTypeFunc && node.Func.Name == "recurse" && len(node.Func.Args) == 0 {
+				node.Type, node.Func = gojq.TermTypeFunc, &gojq.Func{Name: "_recurse"}
 			}
 			for at := iterates(node); at >= 0; at = iterates(node) {
 				left, rest := *node, node.SuffixList[at+1:]

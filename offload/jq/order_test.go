@@ -5,21 +5,27 @@ import "testing"
 // TestKeyOrder: names are in jq's order, also if they first occur elsewhere in another order, and
 // in the objects that a query writes.
 func TestKeyOrder(t *testing.T) {
-	doc := `{"z":1,"rows":[{"name":"n","id":3,"nested":{"b":1,"a":{"c":2}}}],"meta":{"id":1,"name":null},"a":[],"name":"x","name":"y"}`
+	doc := `{"z":1,"same":[{"b":1,"a":2},{"a":3,"b":4}],"rows":[{"name":"n","id":3,"nested":{"b":1,"a":{"c":2}}}],"meta":{"id":1,"name":null},"a":[],"name":"x","name":"y"}`
 	for query, want := range map[string]string{
-		".":                                  `{"z":1,"rows":[{"name":"n","id":3,"nested":{"b":1,"a":{"c":2}}}],"meta":{"id":1,"name":null},"a":[],"name":"y"}`,
-		"keys_unsorted":                      `["z","rows","meta","a","name"]`,
-		"to_entries|map(.key)":               `["z","rows","meta","a","name"]`,
-		"[.meta[]]":                          `[1,null]`,
-		".rows[0]|{nested,name}":             `{"nested":{"b":1,"a":{"c":2}},"name":"n"}`,
-		".meta|{name,id}":                    `{"name":null,"id":1}`,
-		`.meta|{y:1}+{"x":.id}`:              `{"y":1,"x":1}`,
-		`.rows[0]+{new:2}|del(.nested)`:      `{"name":"n","id":3,"new":2}`,
-		".rows[0]|del(.id)":                  `{"name":"n","nested":{"b":1,"a":{"c":2}}}`,
-		".rows[0].nested|tojson,@json":       `"{\"b\":1,\"a\":{\"c\":2}}" "{\"b\":1,\"a\":{\"c\":2}}"`,
-		".rows[0].nested|tostring":           `"{\"b\":1,\"a\":{\"c\":2}}"`,
-		`"text"|tostring`:                    `"text"`,
-		`{("k"+"2"):1,"k1":2}|keys_unsorted`: `["k1","k2"]`,
+		".":                                              `{"z":1,"same":[{"b":1,"a":2},{"a":3,"b":4}],"rows":[{"name":"n","id":3,"nested":{"b":1,"a":{"c":2}}}],"meta":{"id":1,"name":null},"a":[],"name":"y"}`,
+		"keys_unsorted":                                  `["z","same","rows","meta","a","name"]`,
+		"to_entries|map(.key)":                           `["z","same","rows","meta","a","name"]`,
+		"[.meta[]]":                                      `[1,null]`,
+		".rows[0]|{nested,name}":                         `{"nested":{"b":1,"a":{"c":2}},"name":"n"}`,
+		".meta|{name,id}":                                `{"name":null,"id":1}`,
+		`.meta|{y:1}+{"x":.id}`:                          `{"y":1,"x":1}`,
+		`.rows[0]+{new:2}|del(.nested)`:                  `{"name":"n","id":3,"new":2}`,
+		".rows[0]|del(.id)":                              `{"name":"n","nested":{"b":1,"a":{"c":2}}}`,
+		".rows[0].nested|tojson,@json":                   `"{\"b\":1,\"a\":{\"c\":2}}" "{\"b\":1,\"a\":{\"c\":2}}"`,
+		".rows[0].nested|tostring":                       `"{\"b\":1,\"a\":{\"c\":2}}"`,
+		`"text"|tostring`:                                `"text"`,
+		`{("k"+"2"):1,"k1":2}|keys_unsorted`:             `["k1","k2"]`,
+		"[.same[]|keys_unsorted]":                        `[["b","a"],["a","b"]]`,
+		".same|sort_by(-.b)|.[0]":                        `{"a":3,"b":4}`,
+		`"{\"y\":1,\"x\":[{\"q\":1,\"p\":2}]}"|fromjson`: `{"y":1,"x":[{"q":1,"p":2}]}`,
+		`try ("{"|fromjson) catch "bad", try (1|fromjson) catch "bad"`: `"bad" "bad"`,
+		".rows[0].nested|[..|numbers],[recurse|numbers]":               `[1,2] [1,2]`,
+		"[path(..)]|length":                             `22`,
 		`[{b:1,a:2},{a:3,b:4}]|map(keys_unsorted)|.[0]`: `["a","b"]`, // one order for objects with the same names
 	} {
 		if got, err := resultsOf(t, doc, query, false); err != nil || got != want {
