@@ -295,3 +295,25 @@ func TestConnectionEndsDuringARequest(t *testing.T) {
 		t.Errorf("result %+v", res)
 	}
 }
+
+// A server that restarts, or a connection that breaks, can drop a response. Then the silence is
+// not the tool's: a call that may run again is interrupted soon, a once-only one at its timeout.
+func TestResponseIsLostWithTheConnection(t *testing.T) {
+	t.Parallel()
+	s := bustest.Listen(t)
+	server := bustest.Dial(t, s, bus.Config{})
+	for _, effect := range []tools.Effect{tools.Idempotent, tools.Once} {
+		proxy := bustest.NewProxy(t, s)
+		client := proxy.Connect(t)
+		subject, cfg := "acme.lost-"+string(effect), remote.Config{RetryTimeout: 10 * time.Second, ReconnectGrace: 10 * time.Millisecond}
+		serve(t, server, subject+".definition", respond(`{"effect":"`+string(effect)+`"}`))
+		serve(t, server, subject, func(*nats.Msg) *nats.Msg { proxy.Cut(); return nil })
+		if effect == tools.Once {
+			cfg.Timeout = 2 * time.Second
+		}
+		res := open(t, client, subject, cfg).Execute(t.Context(), tools.Call{ID: "1", Tool: "tool"})
+		if !errors.Is(res.Err, tools.ErrInterrupted) || effect == tools.Idempotent && tools.CodeOf(res.Err) == tools.CodeTimeout {
+			t.Errorf("%s: %v", effect, res.Err)
+		}
+	}
+}

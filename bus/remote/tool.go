@@ -25,6 +25,9 @@ type Config struct {
 	// RetryTimeout is how long a request is retried while no process serves the
 	// subject. Default 3 seconds.
 	RetryTimeout time.Duration
+	// ReconnectGrace is how long the response of a tool that may run again is awaited, at
+	// least, after the connection was lost, and the response perhaps with it. Default 10 seconds.
+	ReconnectGrace time.Duration
 	// MaxResult is the maximum size of a response, in bytes; the server's
 	// max_payload also bounds it. Default 8 MiB.
 	MaxResult int
@@ -34,6 +37,7 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Timeout = cmp.Or(max(c.Timeout, 0), 5*time.Minute)
 	c.RetryTimeout = cmp.Or(max(c.RetryTimeout, 0), 3*time.Second)
+	c.ReconnectGrace = cmp.Or(max(c.ReconnectGrace, 0), 10*time.Second)
 	c.MaxResult = cmp.Or(max(c.MaxResult, 0), 8<<20)
 	return c
 }
@@ -127,11 +131,39 @@ func (t *Tool) Execute(ctx context.Context, call tools.Call) *tools.Result {
 	if err != nil {
 		return tools.Failure(err)
 	}
-	msg, err := t.request(ctx, t.subject, body)
-	if err != nil {
-		return tools.Failure(t.failure(ctx, call.Tool, err))
+	reconnects := t.bus.Conn().Stats().Reconnects
+	lost := func() bool { return !t.bus.Conn().IsConnected() || t.bus.Conn().Stats().Reconnects != reconnects }
+	waitCtx, stop := ctx, func() {}
+	if t.def.Effect != tools.Once {
+		waitCtx, stop = t.endIfLost(ctx, lost)
 	}
-	return t.result(msg)
+	msg, err := t.request(waitCtx, t.subject, body)
+	stop()
+	if err == nil {
+		return t.result(msg)
+	}
+	failure := t.failure(ctx, call.Tool, err)
+	if lost() && !errors.Is(err, nats.ErrNoResponders) && !errors.Is(ctx.Err(), context.Canceled) {
+		failure = fmt.Errorf("%w: %w", tools.ErrInterrupted, failure)
+	}
+	return tools.Failure(failure)
+}
+
+// endIfLost returns a context that ends some time after the connection was lost. A server that
+// restarts drops responses, and nothing would say so until the timeout.
+func (t *Tool) endIfLost(ctx context.Context, lost func() bool) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ended := false; !ended && tools.Sleep(ctx, t.cfg.ReconnectGrace) == nil; {
+			ended = lost()
+		}
+		if tools.Sleep(ctx, t.cfg.ReconnectGrace) == nil {
+			cancel()
+		}
+	}()
+	return ctx, func() { cancel(); <-done }
 }
 
 // request sends a request. It retries only while no process serves the subject,
@@ -161,8 +193,6 @@ func (t *Tool) failure(ctx context.Context, name string, err error) error {
 		return tools.Errorf(tools.CodeCancelled, "the call of %s was cancelled; it may have acted", name)
 	case ctx.Err() != nil, errors.Is(err, nats.ErrTimeout):
 		return tools.Errorf(tools.CodeTimeout, "%s did not respond in time; it may have acted", name)
-	case errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionReconnecting), errors.Is(err, nats.ErrStaleConnection):
-		return fmt.Errorf("%w: %s may have acted: %w", tools.ErrInterrupted, name, err)
 	}
 	return tools.Errorf(tools.CodeToolFailed, "the call of %s failed, and it may have acted: %v", name, tools.Excerpt(strings.ToValidUTF8(err.Error(), "?"), 300))
 }
