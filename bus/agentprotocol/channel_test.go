@@ -1,8 +1,14 @@
 package agentprotocol
 
 import (
+	"context"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -87,5 +93,48 @@ func TestLongTexts(t *testing.T) {
 	}
 	if want := text + `\n(cut\\nhere)`; got.String() != want {
 		t.Errorf("%d bytes of %d, with the end %q", len(got.String()), len(want), tools.Excerpt(got.String()[len(got.String())-30:], 60))
+	}
+}
+
+// slowInbox accepts a message when the test reads it.
+type slowInbox struct {
+	channel.Inbox
+	texts   chan string
+	running atomic.Int32
+}
+
+func (in *slowInbox) Accept(_ context.Context, m channel.Incoming) (channel.Accepted, error) {
+	if in.running.Add(1) > 1 {
+		m.Text += " beside another one"
+	}
+	in.texts <- m.Text
+	in.running.Add(-1)
+	return channel.Accepted{}, nil
+}
+
+// A client that sends prompts in a row, without waiting for their acknowledgements, gets them
+// stored in this order.
+func TestPromptsInARow(t *testing.T) {
+	t.Parallel()
+	c := newChannel(t)
+	in := &slowInbox{texts: make(chan string)}
+	stop := bustest.Run(t, func(ctx context.Context) error { return c.Receive(ctx, in, zerolog.Nop()) })
+	defer stop()
+	bustest.WaitUntil(t, "the agent", func() bool {
+		_, err := c.bus.Conn().Request(c.subject("status", "main"), nil, time.Second)
+		return err == nil
+	})
+	want := []string{"1 delete it", "2 no, keep it", "3 wait", "4 rename it", "5 thanks"}
+	for _, text := range want {
+		if err := c.bus.Conn().PublishRequest(c.subject("prompt", "main"), c.bus.Conn().NewInbox(), []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for range want {
+		got = append(got, <-in.texts)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
 	}
 }

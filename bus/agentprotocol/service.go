@@ -31,8 +31,8 @@ const (
 	interval = 20 * time.Second
 	// acceptTimeout is how long a prompt may take until it is stored.
 	acceptTimeout = 40 * time.Second
-	// requestsAtOnce is how many prompts and answers a session stores at once; others wait.
-	requestsAtOnce = 16
+	// answersAtOnce is how many answers to queries a session stores at once; others wait.
+	answersAtOnce = 16
 )
 
 // heartbeat says that an agent lives.
@@ -50,7 +50,7 @@ func (c *Channel) Receive(ctx context.Context, inbox channel.Inbox, log zerolog.
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range c.cfg.Sessions {
 		group.Go(func() error {
-			s := &session{Channel: c, name: name, inbox: inbox, log: log, slots: semaphore.NewWeighted(requestsAtOnce), waiting: map[string]bool{}}
+			s := &session{Channel: c, name: name, inbox: inbox, log: log, waiting: map[string]bool{}}
 			return s.serve(ctx)
 		})
 	}
@@ -63,7 +63,6 @@ type session struct {
 	name  string
 	inbox channel.Inbox
 	log   zerolog.Logger
-	slots *semaphore.Weighted
 	id    string // of this instance
 
 	mu sync.Mutex
@@ -85,21 +84,22 @@ func (s *session) serve(ctx context.Context) error {
 	prompt := map[string]string{"max_payload": fmt.Sprintf("%dKB", nc.MaxPayload()>>10), "attachments_ok": "true"}
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // requests that have come are handled after ctx
 	defer end()
-	bounded := func(handle func(context.Context, micro.Request)) micro.HandlerFunc {
+	bounded := func(slots *semaphore.Weighted, handle func(context.Context, micro.Request)) micro.HandlerFunc {
 		return func(r micro.Request) {
-			if s.slots.Acquire(life, 1) != nil {
+			if slots.Acquire(life, 1) != nil {
 				return // the service has ended
 			}
 			go func() {
-				defer s.slots.Release(1)
+				defer slots.Release(1)
 				handle(life, r)
 			}()
 		}
 	}
+	prompts, answers := semaphore.NewWeighted(1), semaphore.NewWeighted(answersAtOnce) // prompts stay in their order
 	err = errors.Join(
-		svc.AddEndpoint("prompt", bounded(s.prompt), micro.WithEndpointSubject(s.subject("prompt", s.name)), micro.WithEndpointMetadata(prompt)),
+		svc.AddEndpoint("prompt", bounded(prompts, s.prompt), micro.WithEndpointSubject(s.subject("prompt", s.name)), micro.WithEndpointMetadata(prompt)),
 		svc.AddEndpoint("status", micro.HandlerFunc(s.status), micro.WithEndpointSubject(s.subject("status", s.name))),
-		svc.AddEndpoint("answer", bounded(s.answer), micro.WithEndpointSubject(s.subject("answer", s.name)+".*")),
+		svc.AddEndpoint("answer", bounded(answers, s.answer), micro.WithEndpointSubject(s.subject("answer", s.name)+".*")),
 	)
 	if err != nil {
 		return errors.Join(fmt.Errorf("start the agent %s: %w", s.name, err), svc.Stop())
@@ -110,7 +110,7 @@ func (s *session) serve(ctx context.Context) error {
 	if err := svc.Stop(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) {
 		return err
 	}
-	return s.slots.Acquire(life, requestsAtOnce) // the last requests have ended
+	return errors.Join(prompts.Acquire(life, 1), answers.Acquire(life, answersAtOnce)) // the last requests have ended
 }
 
 // status answers with a heartbeat. If that fails, the client asks again.
