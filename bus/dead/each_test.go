@@ -14,6 +14,13 @@ import (
 // EachDeadLetter handles many letters at once, but those of a chat in order. It reports
 // all in order, also after errors.
 func TestEachDeadLetter(t *testing.T) {
+	testEach(t, dead.DeletesAtOnce, 20)
+	testEach(t, dead.PublishesAtOnce, 100)
+}
+
+// testEach checks that want letters are handled at once.
+func testEach(t *testing.T, atOnce, want int) {
+	t.Helper()
 	const count = 200
 	var letters []dead.Stored
 	for i := range count {
@@ -31,9 +38,9 @@ func TestEachDeadLetter(t *testing.T) {
 		next     uint64
 		parallel = make(chan struct{})
 	)
-	dead.Each(letters, func(l dead.Stored) error {
+	dead.Each(letters, atOnce, func(l dead.Stored) error {
 		mu.Lock()
-		if running++; running == 20 {
+		if running++; running == want {
 			close(parallel)
 		}
 		if chat := string(l.Body); chat != "" {
@@ -43,7 +50,7 @@ func TestEachDeadLetter(t *testing.T) {
 			last[chat], busy[chat] = l.Number, true
 		}
 		mu.Unlock()
-		<-parallel // needs 20 at once
+		<-parallel // needs want at once
 		mu.Lock()
 		defer mu.Unlock()
 		busy[string(l.Body)] = false

@@ -35,7 +35,7 @@ func TestRetriedMessagesDieAgain(t *testing.T) {
 		letters = append(letters, l)
 	}
 	reads := bustest.Subscribe(t, b, "$JS.API.DIRECT.GET.STEVEDORE_DEAD")
-	dead.Each(letters, func(l dead.Stored) error { return retry(t.Context(), b, l) }, func(l dead.Stored, err error) {
+	dead.Each(letters, dead.DeletesAtOnce, func(l dead.Stored) error { return retry(t.Context(), b, l) }, func(l dead.Stored, err error) {
 		if err != nil {
 			t.Errorf("letter %d: %v", l.Number, err)
 		}

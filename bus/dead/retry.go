@@ -13,14 +13,17 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
-// lettersAtOnce is how many dead letters Each handles at once. The server handles the deletes
-// of a connection one after the other and syncs each, so with many more they time out.
-const lettersAtOnce = 24
+// The server handles the deletes of a connection one after the other and syncs each, so with many
+// more at once they time out. It stores many publishes with one sync.
+const (
+	DeletesAtOnce   = 24
+	PublishesAtOnce = 128
+)
 
-// Each calls do for each letter, for many at once, and then done in the order of the letters.
+// Each calls do for each letter, for atOnce of them at a time, and then done in the order of the letters.
 // Letters of the same chat of a channel are handled one after the other, so that a retry keeps
 // their order.
-func Each(letters []Stored, do func(Stored) error, done func(Stored, error)) {
+func Each(letters []Stored, atOnce int, do func(Stored) error, done func(Stored, error)) {
 	results := make([]chan error, len(letters))
 	var groups [][]int
 	chats := map[string]int{} // the group of a chat
@@ -47,7 +50,7 @@ func Each(letters []Stored, do func(Stored) error, done func(Stored, error)) {
 		queue <- group
 	}
 	close(queue)
-	for range min(lettersAtOnce, len(groups)) {
+	for range min(atOnce, len(groups)) {
 		go func() {
 			for group := range queue {
 				for _, i := range group {
@@ -92,7 +95,7 @@ func RemoveAll(ctx context.Context, b *bus.Bus, letters []Stored, done func(Stor
 			purged[subject] = until
 		}
 	}
-	Each(letters, func(l Stored) error {
+	Each(letters, DeletesAtOnce, func(l Stored) error {
 		if l.Number < purged[b.Dead(l.Kind, l.Name)] && l.BodySequence == 0 {
 			return nil
 		}

@@ -51,10 +51,10 @@ func BenchmarkDeadLetters(b *testing.B) {
 				}
 			}
 			for group := range slices.Chunk(letters, 500) {
-				dead.Each(group, func(letter dead.Stored) error {
+				dead.Each(group, dead.DeletesAtOnce, func(letter dead.Stored) error {
 					return rpc.PrepareRetry(b.Context(), conn, letter)
 				}, check)
-				dead.Each(group, func(letter dead.Stored) error {
+				dead.Each(group, dead.PublishesAtOnce, func(letter dead.Stored) error {
 					return dead.Republish(b.Context(), conn, letter)
 				}, check)
 				dead.RemoveAll(b.Context(), conn, group, check)

@@ -61,7 +61,7 @@ func newDeadCommand() *cobra.Command {
 	show := o.Command("show NUMBER", "Show a dead letter and its message", o.show)
 	retry := &cobra.Command{
 		Use: "retry [NUMBER...]", Short: "Publish the messages of dead letters again",
-		RunE: o.each("retried", rpc.PrepareRetry, dead.Republish),
+		RunE: o.each("retried", deadStep{rpc.PrepareRetry, dead.DeletesAtOnce}, deadStep{dead.Republish, dead.PublishesAtOnce}),
 	}
 	rm := &cobra.Command{
 		Use: "rm [NUMBER...]", Short: "Remove dead letters for good",
@@ -87,9 +87,15 @@ func (o *deadOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus
 // stay although their messages were published again.
 const lettersTogether = 500
 
+// deadStep is a step that letters take, atOnce of them at a time.
+type deadStep struct {
+	do     func(context.Context, *bus.Bus, dead.Stored) error
+	atOnce int
+}
+
 // each takes each dead letter that the arguments name through the steps, removes it, and
 // prints done, such as "retried", for each.
-func (o *deadOptions) each(done string, steps ...func(context.Context, *bus.Bus, dead.Stored) error) func(*cobra.Command, []string) error {
+func (o *deadOptions) each(done string, steps ...deadStep) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 != o.all {
 			return cli.Exit(cli.ExitUsage, "give the NUMBER of each dead letter, or --all; see stevedore dead ls")
@@ -103,8 +109,8 @@ func (o *deadOptions) each(done string, steps ...func(context.Context, *bus.Bus,
 			for group := range slices.Chunk(letters, lettersTogether) {
 				for _, step := range steps {
 					var succeeded []dead.Stored
-					dead.Each(group, func(letter dead.Stored) error {
-						return step(ctx, b, letter)
+					dead.Each(group, step.atOnce, func(letter dead.Stored) error {
+						return step.do(ctx, b, letter)
 					}, func(letter dead.Stored, err error) {
 						if err != nil {
 							errs = append(errs, err)
