@@ -98,7 +98,7 @@ func TestBinaryArtifacts(t *testing.T) {
 	png := screenshot(t, 300, 200)
 	for id, data := range map[string][]byte{"png": png, "elf": append([]byte("\x7fELF\x00\xff"), png...), "large": append(png, make([]byte, maxImageFile)...)} {
 		rec := Record{Artifact: tools.Artifact{ID: id}, Session: "s"}
-		if _, err := store.Put(t.Context(), rec, bytes.NewReader(data), summarize(t.Context(), nil)); err != nil {
+		if _, err := store.Put(t.Context(), rec, bytes.NewReader(data), summarize(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 	}

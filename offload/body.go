@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -104,11 +105,44 @@ func (b body) withNote(text string) string {
 // withoutStore returns what a model gets of content that is not UTF-8 if nothing is stored.
 func (b body) withoutStore() string {
 	charset, _ := charsetOf(b.plain, b.plain.Size(), utf8.RuneCountInString(b.text) == len(b.text)) // the text is in memory
-	text := readable(b.text, charset)
+	text := b.readable(charset)
 	if typ, media, err := kind(b.plain, b.plain.Size()); charset == "" && err == nil && typ == TypeBinary {
 		text = fmt.Sprintf("The result is %d bytes of %s, which is not text. They were not kept, because offloading is off.", b.plain.Size(), attribute(media))
 	}
 	return b.withNote(text)
+}
+
+// readable returns the text in a charset as UTF-8, with escapes for what is not text.
+func (b body) readable(charset string) string {
+	if charset != "" {
+		if decoded, err := charsets[charset].NewDecoder().String(b.text); err == nil {
+			return decoded
+		}
+	}
+	return tools.EscapeBytes(b.text)
+}
+
+// readableNotice follows the readable text of an artifact that is not UTF-8.
+func readableNotice(rec Record) string {
+	if charset := rec.charset(); charset != "" {
+		return fmt.Sprintf("[this is the text of %s; the artifact '%s' has the exact bytes]", charset, rec.ID)
+	}
+	return fmt.Sprintf("[each \\xNN stands for a byte that is not UTF-8; the artifact '%s' has the exact bytes]", rec.ID)
+}
+
+// summarize is summarize, with the text of content blocks as the preview.
+func (b body) summarize(ctx context.Context) func(*Record, Content) error {
+	return func(rec *Record, c Content) error {
+		err := summarize(ctx)(rec, c)
+		if b.blocks == nil || err != nil {
+			return err
+		}
+		chars, err := countChars(b.plain, b.plain.Size())
+		if err == nil {
+			rec.Summary, err = previewOf(b.plain, b.plain.Size(), chars, 0)
+		}
+		return err
+	}
 }
 
 // contentBlock is a part of a message, as the chat APIs and MCP define them.

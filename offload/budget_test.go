@@ -55,7 +55,7 @@ func TestBudget(t *testing.T) {
 // The budget of a session returns within a minute, and the number of sessions is bounded.
 func TestBudgetReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b budgets
+		var b recent
 		spend := func(want bool) {
 			t.Helper()
 			if got := b.spend("s", 6_000, 10_000); got != want {
@@ -67,11 +67,11 @@ func TestBudgetReturns(t *testing.T) {
 		time.Sleep(12 * time.Second) // 2,000 more
 		spend(true)
 		spend(false)
-		for i := range 2 * maxBudgets {
+		for i := range 2 * maxRecent {
 			b.spend(fmt.Sprint(i), 1, 1)
 		}
-		if len(b.sessions) > maxBudgets {
-			t.Errorf("%d sessions are remembered", len(b.sessions))
+		if len(b.budgets) > maxRecent {
+			t.Errorf("%d sessions are remembered", len(b.budgets))
 		}
 	})
 }

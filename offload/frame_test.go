@@ -212,7 +212,7 @@ func TestPreviewsOfUnreadableText(t *testing.T) {
 	} {
 		c := contentOf(t, []byte(row.text))
 		rec := Record{}
-		if err := summarize(t.Context(), nil)(&rec, c); err != nil || !strings.HasPrefix(rec.Summary, row.want) || name != "table" && name != "colors" && len(rec.Summary) > 300 {
+		if err := summarize(t.Context())(&rec, c); err != nil || !strings.HasPrefix(rec.Summary, row.want) || name != "table" && name != "colors" && len(rec.Summary) > 300 {
 			t.Errorf("%s: %v\n%s\nwant %s", name, err, rec.Summary, row.want)
 		}
 	}
@@ -241,7 +241,7 @@ func TestNoticeNamesToolsThatWork(t *testing.T) {
 	} {
 		c := contentOf(t, []byte(row.text))
 		rec := Record{Artifact: tools.Artifact{ID: "a", Size: c.Size(), Lines: c.Index().Lines()}}
-		if err := summarize(t.Context(), nil)(&rec, c); err != nil {
+		if err := summarize(t.Context())(&rec, c); err != nil {
 			t.Fatal(err)
 		}
 		text := notice(rec)

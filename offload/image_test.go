@@ -76,7 +76,7 @@ func TestLargeImagesAreScaled(t *testing.T) {
 		"huge": append(slices.Clone(large), make([]byte, maxImageFile)...),
 	} {
 		rec := Record{Artifact: tools.Artifact{ID: tools.TokenOf(id)}, Session: "s"}
-		if _, err := store.Put(t.Context(), rec, bytes.NewReader(data), summarize(t.Context(), nil)); err != nil {
+		if _, err := store.Put(t.Context(), rec, bytes.NewReader(data), summarize(t.Context())); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -290,7 +290,7 @@ func TestJQAfterAByteOrderMark(t *testing.T) {
 	for _, text := range []string{"{\"a\":1}", "{\"a\":1}\r\n{\"a\":2}\r\n", "[" + strings.Repeat(`{"a":1},`, 1<<18) + `{"a":1}]`} {
 		store := newFakeStore(StoreConfig{})
 		rec := Record{Artifact: tools.Artifact{ID: "a"}, Session: "s"}
-		rec, err := store.Put(t.Context(), rec, strings.NewReader("\ufeff"+text), summarize(t.Context(), nil))
+		rec, err := store.Put(t.Context(), rec, strings.NewReader("\ufeff"+text), summarize(t.Context()))
 		if err != nil || !rec.queryable() || !strings.Contains(rec.Summary, `"a":1`) {
 			t.Errorf("%.20q: %s %s %.100s, %v", text, rec.Type, rec.MediaType, rec.Summary, err)
 		}

@@ -70,7 +70,7 @@ func TestKindsOfRows(t *testing.T) {
 		"code":            {strings.Repeat("let a = 1;\nlet b = 2;\n", 50), mediaText},
 	} {
 		rec := Record{}
-		if err := summarize(t.Context(), nil)(&rec, contentOf(t, []byte(row.text))); err != nil || rec.MediaType != row.media {
+		if err := summarize(t.Context())(&rec, contentOf(t, []byte(row.text))); err != nil || rec.MediaType != row.media {
 			t.Errorf("%s: %v, %s, want %s", name, err, rec.MediaType, row.media)
 		}
 	}
@@ -86,7 +86,7 @@ func TestShapeCountsTheLinesOfRows(t *testing.T) {
 		"indented":          {strings.Repeat("{\n\"a\":1\n}\n", 20_000), "2047+ rows of JSON, each of the shape {a: number}"},
 	} {
 		rec := Record{}
-		if err := summarize(t.Context(), nil)(&rec, contentOf(t, []byte(row.text))); err != nil || !strings.HasPrefix(rec.Summary, row.want) {
+		if err := summarize(t.Context())(&rec, contentOf(t, []byte(row.text))); err != nil || !strings.HasPrefix(rec.Summary, row.want) {
 			t.Errorf("%s: %v\n%s\nwant %s", name, err, tools.Excerpt(rec.Summary, 200), row.want)
 		}
 	}

@@ -239,49 +239,44 @@ func startsJSON(r io.Reader) bool {
 }
 
 // summarize returns an argument for Store.Put, which sets type, media type and
-// preview, and of a text in another charset its size in characters and lines. If plain is not
-// nil, it makes the preview from plain.
-func summarize(ctx context.Context, plain *io.SectionReader) func(*Record, Content) error {
+// preview, and of a text in another charset its size in characters and lines.
+func summarize(ctx context.Context) func(*Record, Content) error {
 	return func(rec *Record, c Content) error {
-		charset, err := charsetOf(c, c.Size(), !c.Index().ASCII() && c.Index().TotalChars() == c.Size())
-		if charset != "" {
-			text, err := decode(ctx, c, c.Size(), charset)
-			if err != nil {
-				return fmt.Errorf("summarize %q: %w", rec.ID, err)
-			}
-			defer text.Close()
-			c = text
-			rec.Chars = c.Index().TotalChars()
-			rec.Tokens = TokensOfRunes(rec.Chars)
-		}
-		if err != nil {
+		if err := rec.summarize(ctx, c); err != nil {
 			return fmt.Errorf("summarize %q: %w", rec.ID, err)
-		}
-		typ, mediaType, err := kind(c, c.Size())
-		if err != nil {
-			return fmt.Errorf("summarize %q: %w", rec.ID, err)
-		}
-		rec.Type, rec.MediaType = typ, mediaType
-		if rec.Lines, err = countLines(c); err != nil {
-			return fmt.Errorf("summarize %q: %w", rec.ID, err)
-		}
-		if plain != nil && typ != TypeBinary {
-			var chars int64
-			if chars, err = countChars(plain, plain.Size()); err == nil {
-				rec.Summary, err = previewOf(plain, plain.Size(), chars, 0)
-			}
-		} else {
-			err = rec.summarizeContent(c)
-		}
-		if err != nil {
-			return fmt.Errorf("summarize %q: %w", rec.ID, err)
-		}
-		rec.Summary = neutralise(rec.Summary)
-		if charset != "" && rec.Type != TypeBinary {
-			rec.MediaType = inCharset(rec.MediaType, charset)
 		}
 		return nil
 	}
+}
+
+func (rec *Record) summarize(ctx context.Context, c Content) error {
+	charset, err := charsetOf(c, c.Size(), !c.Index().ASCII() && c.Index().TotalChars() == c.Size())
+	if charset != "" {
+		text, err := decode(ctx, c, c.Size(), charset)
+		if err != nil {
+			return err
+		}
+		defer text.Close()
+		c = text
+		rec.Chars = c.Index().TotalChars()
+		rec.Tokens = TokensOfRunes(rec.Chars)
+	}
+	if err != nil {
+		return err
+	}
+	if rec.Type, rec.MediaType, err = kind(c, c.Size()); err != nil {
+		return err
+	}
+	if rec.Lines, err = countLines(c); err != nil {
+		return err
+	}
+	if err := rec.summarizeContent(c); err != nil {
+		return err
+	}
+	if charset != "" && rec.Type != TypeBinary {
+		rec.MediaType = inCharset(rec.MediaType, charset)
+	}
+	return nil
 }
 
 // summarizeContent sets the preview. It corrects the type of a text that only looks

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -22,10 +21,7 @@ type Offloader struct {
 	store   Store
 	cfg     Config
 	sweeper *sweeper
-	earlier earlier // by content
-	budgets budgets
-	// lastCalls has the newest artifact of a tool and its arguments.
-	lastCalls earlier
+	recent  recent
 }
 
 // NewOffloader returns an Offloader that stores artifacts in store. Without a
@@ -72,6 +68,7 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 			}
 		}
 	}
+	characters := utf8.RuneCountInString(b.text)
 	why, err := o.cfg.decide(call, def, b)
 	if err != nil {
 		return nil, err
@@ -79,7 +76,7 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 	switch {
 	case res.Artifact != nil: // offloaded before
 		why = keep
-	case o.exceedsBudget(call, def, b):
+	case b.inMemory && o.exceedsBudget(call, def, characters):
 		why = tooMany
 	case taken && why == keep:
 		why = pictures
@@ -110,11 +107,7 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 	}
 	rec := newRecord(call, ContextToolResult)
 	rec.Truncated = b.truncated
-	var preview *io.SectionReader
-	if b.blocks != nil {
-		preview = b.plain
-	}
-	rec, err = o.put(ctx, rec, call.IDToken(), b.raw, summarize(ctx, preview))
+	rec, err = o.put(ctx, rec, call.IDToken(), b.raw, b.summarize(ctx))
 	if errors.Is(err, ErrQuota) {
 		rec, err = o.putPart(ctx, call, b, err)
 	}
@@ -128,7 +121,7 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 	}
 	rec.sameAs = o.sameAs(ctx, rec)
 	if rec.Chars >= o.cfg.InlineChars { // shorter ones are shown in full
-		rec.changes = o.changes(ctx, call, rec, b)
+		rec.changes = o.changes(ctx, call, rec)
 	}
 	o.refer(call, &out, b, rec, why)
 	return &out, nil
@@ -151,7 +144,7 @@ func (o *Offloader) refer(call tools.Call, out *tools.Result, b body, rec Record
 	short := b.inMemory && rec.Chars < o.cfg.InlineChars && why != tooMany
 	if short && b.blocks == nil && rec.Type != TypeBinary && !utf8.ValidString(b.text) {
 		rec.Inline = false // not the exact bytes
-		out.ForLLM = b.withNote(readable(b.text, rec.charset()) + "\n" + readableNotice(rec))
+		out.ForLLM = b.withNote(b.readable(rec.charset()) + "\n" + readableNotice(rec))
 		if o.fits(call, out) {
 			o.logOffload(call, rec, why)
 			return

@@ -12,6 +12,17 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
+// ToolUpload is the tool in the metadata of a file that a user sent. The action is the name of
+// the file.
+const ToolUpload = "upload"
+
+// Attach stores a file in the session of call, under the id of call; the tool and the action of
+// call describe it. If the same file was stored before, Attach returns that artifact. The error
+// of a store that is full is ErrQuota.
+func (o *Offloader) Attach(ctx context.Context, call tools.Call, file *io.SectionReader) (Record, error) {
+	return o.put(ctx, newRecord(inSession(call), ContextToolResult), call.IDToken(), file, summarize(ctx))
+}
+
 // put stores src under id, or under an id that derives from it.
 func (o *Offloader) put(ctx context.Context, rec Record, id string, src *io.SectionReader, summarize func(*Record, Content) error) (Record, error) {
 	return putFree(id, func(id string) (Record, error) {
@@ -70,7 +81,7 @@ func (o *Offloader) putPart(ctx context.Context, call tools.Call, b body, full e
 		rec, err = putFree(call.IDToken(), func(id string) (Record, error) {
 			rec := rec
 			rec.ID = id
-			return o.store.Put(ctx, rec, atStart(src), summarize(ctx, nil))
+			return o.store.Put(ctx, rec, atStart(src), summarize(ctx))
 		}, atStart(src))
 		if err == nil {
 			o.cfg.Log.Warn().Err(full).Str("artifact_id", rec.ID).Str("session", rec.Session).Int64("bytes", size).Int64("stored", part).

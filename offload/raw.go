@@ -67,7 +67,7 @@ func (o *Offloader) adopt(ctx context.Context, e tools.RawEvent, res *tools.Resu
 	rec, err := putFree(call.IDToken(), func(id string) (Record, error) {
 		rec := newRecord(call, ContextToolResult)
 		rec.ID = id
-		return o.sweepIfFull(ctx, func() (Record, error) { return adopter.PutObject(ctx, rec, e.Object, summarize(ctx, nil)) })
+		return o.sweepIfFull(ctx, func() (Record, error) { return adopter.PutObject(ctx, rec, e.Object, summarize(ctx)) })
 	}, strings.NewReader(e.Object))
 	switch {
 	case errors.Is(err, ErrNotFound):

@@ -12,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/jq"
 	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/metrics"
 )
 
 // CodeCorrupt is the code of an error about an artifact whose stored bytes differ
@@ -275,4 +276,12 @@ func (r *Reader) Delete(ctx context.Context, session, id string) (Record, error)
 		return Record{}, err
 	}
 	return rec, r.store.Delete(ctx, rec.Session, rec.ID)
+}
+
+var readDuration = metrics.NewHistogram("stevedore_read_back_duration_seconds",
+	"Time to read from an artifact: a page of characters, lines, a search (grep) or a query (jq).", metrics.Seconds, "kind")
+
+// countRead counts a read that began at a time.
+func countRead(kind string, began time.Time) {
+	readDuration.Observe(time.Since(began).Seconds(), kind)
 }

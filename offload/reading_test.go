@@ -28,7 +28,7 @@ func putArtifact(t testing.TB, store Store, session, id string, content []byte) 
 	t.Helper()
 	rec := newRecord(tools.Call{ID: id, Session: session, Tool: "t"}, ContextToolResult)
 	rec.ID = tools.Token(id)
-	rec, err := store.Put(t.Context(), rec, bytes.NewReader(content), summarize(t.Context(), nil))
+	rec, err := store.Put(t.Context(), rec, bytes.NewReader(content), summarize(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -253,7 +253,7 @@ func TestLinesFromTheEnd(t *testing.T) {
 	}
 	for text, want := range map[string]int64{"": 0, "a": 1, "a\n": 1, "a\n\n": 2, "a\nb": 2} {
 		rec := Record{}
-		if err := summarize(t.Context(), nil)(&rec, contentOf(t, []byte(text))); err != nil || rec.Lines != want {
+		if err := summarize(t.Context())(&rec, contentOf(t, []byte(text))); err != nil || rec.Lines != want {
 			t.Errorf("%q has %d lines, %v; want %d", text, rec.Lines, err, want)
 		}
 	}

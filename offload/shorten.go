@@ -52,8 +52,8 @@ func fitText(s string, limit int) string {
 	for size := jsonLen(s); size > limit && n > 0; size = jsonLen(s[:n]) {
 		n = n * limit / (size + 1)
 	}
-	if n < len(s) {
-		n = len(wholeRunes([]byte(s[:n])))
+	for n < len(s) && n > 0 && !utf8.RuneStart(s[n]) {
+		n--
 	}
 	return s[:n]
 }
@@ -74,7 +74,7 @@ func (o *Offloader) shortenForUser(ctx context.Context, call tools.Call, out *to
 		return nil
 	}
 	if artifact == "" && !o.cfg.Disabled {
-		rec, err := o.put(ctx, newRecord(call, contextForUser), tools.Token(call.ID+"_user"), sectionOf(out.ForUser), summarize(ctx, nil))
+		rec, err := o.put(ctx, newRecord(call, contextForUser), tools.Token(call.ID+"_user"), sectionOf(out.ForUser), summarize(ctx))
 		if err != nil {
 			return fmt.Errorf("offload text for the user of %q: %w", call.IDToken(), err)
 		}
