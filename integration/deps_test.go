@@ -27,7 +27,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/demo":    {"*"},
 
 	// bus/worker combines calls, tools, offloading and state.
-	"bus/agents":             {"bus", "bus/notify", "bus/notify/channel", "bus/rpc", "bus/schedule", "bus/session", "bus/task", "offload", "state", "tools", "tools/agent", "tools/builtin"},
+	"bus/agents":             {"bus", "bus/cron", "bus/notify", "bus/notify/channel", "bus/rpc", "bus/schedule", "bus/session", "bus/task", "offload", "state", "tools", "tools/agent", "tools/builtin"},
 	"bus/agentprotocol":      {"bus", "bus/agents", "bus/notify/channel", "bus/task", "tools", "tools/agent"},
 	"bus/worker":             {"tools/tracing", "bus", "bus/dead", "bus/retention", "bus/schedule", "bus/task", "tools/metrics", "tools", "offload", "state"},
 	"bus/rpc":                {"tools/tracing", "bus", "bus/dead", "bus/cron", "bus/task", "tools", "offload"},

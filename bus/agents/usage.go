@@ -11,9 +11,9 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// Used is what the turns of models used: on a day, of a model, or in a session.
+// Used is what the turns of models used: on a day, of a model, in a session, or for a tool.
 type Used struct {
-	// Of is the day (UTC, as 2006-01-02), the model, or the token of the session.
+	// Of is the day (UTC, as 2006-01-02), the model, the token of the session, or the tool.
 	Of    string `json:"of"`
 	Turns int    `json:"turns"`
 	agent.Usage
@@ -24,30 +24,63 @@ const (
 	ByDay     = "day"
 	ByModel   = "model"
 	BySession = "session"
+	// ByTool shares what a turn used among the results that are new to it, by their length.
+	// NoTool is what the turns used that read no result, but a prompt.
+	ByTool = "tool"
+	NoTool = "(prompt)"
 )
 
 // ReadUsage sums what the turns since a time used, in groups ordered by Of. Conversations that
 // were deleted do not count.
 func ReadUsage(ctx context.Context, b *bus.Bus, since time.Time, by string) ([]Used, error) {
-	groups := map[string]*Used{}
+	groups, results := map[string]*Used{}, map[string][]agent.CallResult{} // the last ones of a session
+	add := func(of string, u agent.Usage) {
+		if groups[of] == nil {
+			groups[of] = &Used{Of: of}
+		}
+		groups[of].Turns++
+		groups[of].Add(&u)
+	}
 	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session("*"), Since: since}) {
 		if err != nil {
 			return nil, fmt.Errorf("read what agents used: %w", err)
 		}
 		e, err := agent.DecodeEntry(m.Body)
-		if err != nil || e.Usage == nil {
-			continue
+		session := b.Split(m.Subject)[1]
+		switch {
+		case err != nil:
+		case e.Kind == agent.KindResults:
+			results[session] = e.Results
+		case e.Usage == nil:
+		case by == ByTool:
+			share(results[session], *e.Usage, add)
+			delete(results, session)
+		default:
+			add(map[string]string{ByDay: m.At.UTC().Format(time.DateOnly), ByModel: e.Model, BySession: session}[by], *e.Usage)
 		}
-		of := map[string]string{ByDay: m.At.UTC().Format(time.DateOnly), ByModel: e.Model, BySession: b.Split(m.Subject)[1]}[by]
-		if groups[of] == nil {
-			groups[of] = &Used{Of: of}
-		}
-		groups[of].Turns++
-		groups[of].Add(e.Usage)
 	}
 	used := []Used{}
 	for _, of := range slices.Sorted(maps.Keys(groups)) {
 		used = append(used, *groups[of])
 	}
 	return used, nil
+}
+
+// share adds the parts of a turn's usage that belong to the results that it read.
+func share(results []agent.CallResult, u agent.Usage, add func(tool string, u agent.Usage)) {
+	lengths, all := map[string]int64{}, int64(0)
+	for _, r := range results {
+		lengths[r.Tool] += int64(len(r.ForLLM)) + 1
+		all += int64(len(r.ForLLM)) + 1
+	}
+	if all == 0 {
+		lengths[NoTool], all = 1, 1
+	}
+	from := int64(0)
+	for _, tool := range slices.Sorted(maps.Keys(lengths)) {
+		to := from + lengths[tool]
+		part := func(n int64) int64 { return n*to/all - n*from/all } // the parts add up to n
+		add(tool, agent.Usage{Input: part(u.Input), Output: part(u.Output), CachedInput: part(u.CachedInput), Cost: u.Cost * float64(lengths[tool]) / float64(all)})
+		from = to
+	}
 }

@@ -113,16 +113,17 @@ func (c *Console) call(r *http.Request) (any, error) {
 	return details, nil
 }
 
-func (c *Console) cancel(r *http.Request) (any, error) {
-	k := callOf(r)
+func (c *Console) cancel(r *http.Request) (any, error) { return c.cancelCall(r.Context(), callOf(r)) }
+
+func (c *Console) cancelCall(ctx context.Context, k tools.CallKey) (any, error) {
 	// A worker cancels it, because the role of the page may not publish results. Without
 	// a worker, the page tries it itself.
-	body, err := rpc.Request(r.Context(), c.bus, c.bus.RPC("task", k.Session, "cancel"), rpc.TaskRequest{ID: k.ID})
+	body, err := rpc.Request(ctx, c.bus, c.bus.RPC("task", k.Session, "cancel"), rpc.TaskRequest{ID: k.ID})
 	if !errors.Is(err, nats.ErrNoResponders) {
 		return json.RawMessage(body), err
 	}
 	var cancelled task.Task
-	err = c.bus.WatchDenial(r.Context(), c.bus.Result(k.Session, k.ID), func(ctx context.Context) (err error) {
+	err = c.bus.WatchDenial(ctx, c.bus.Result(k.Session, k.ID), func(ctx context.Context) (err error) {
 		cancelled, err = task.Cancel(ctx, c.bus, k.Session, k.ID, "the page")
 		return err
 	})

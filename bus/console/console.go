@@ -39,6 +39,7 @@ type Console struct {
 	bus *bus.Bus
 	cfg Config
 	hub *hub
+	day *day
 }
 
 //go:embed static
@@ -53,7 +54,7 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 func New(b *bus.Bus, cfg Config) (http.Handler, error) {
 	cfg.AgentQueue, cfg.AgentTool = cmp.Or(cfg.AgentQueue, bus.AgentQueue), cmp.Or(cfg.AgentTool, "agent")
 	cfg.Server = cmp.Or(cfg.Server, b.Conn().ConnectedUrlRedacted())
-	c := &Console{bus: b, cfg: cfg}
+	c := &Console{bus: b, cfg: cfg, day: &day{bus: b}}
 	c.hub = newHub(b, cfg.ReadOnly, cfg.Log)
 	guard, err := httpauth.New(httpauth.Config{
 		Tokens: map[string]string{cfg.Token: "console"}, Hosts: cfg.Hosts,
@@ -79,6 +80,8 @@ func (c *Console) routes() http.Handler {
 		"GET /api/calls":    c.calls,
 		"GET /api/sessions": c.sessions,
 		"GET /api/dead":     c.dead,
+		"GET /api/day":      c.day.read,
+		"GET /api/usage":    c.usage,
 
 		"GET /api/approvals":                 c.approvals,
 		"POST /api/approvals/{session}/{id}": c.answerApproval,
@@ -100,7 +103,9 @@ func (c *Console) routes() http.Handler {
 		"POST /api/calls/{session}/{id}/cancel": c.cancel,
 		"POST /api/sessions/{session}/messages": c.sendMessage,
 		"POST /api/schedules/{name}/{action}":   c.changeSchedule,
-		"POST /api/dead/{number}/{action}":      c.changeDeadLetter,
+		"POST /api/sessions/{session}/remove":   c.removeSession,
+		"POST /api/dead/{action}":               c.changeDeadLetters,
+		"POST /api/calls/cancel":                c.cancelCalls,
 		"POST /api/channels/{name}/test":        c.testChannel,
 	} {
 		mux.HandleFunc(route, c.answer(answer))

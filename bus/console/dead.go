@@ -1,25 +1,27 @@
 package console
 
 import (
-	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/bus/dead"
-	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const deadPerPage = 100
 
-// dead returns a page of dead letters, newest first, without their messages.
+// dead returns a page of dead letters, newest first, without their messages. The parameters
+// kind and text select some.
 func (c *Console) dead(r *http.Request) (any, error) {
 	before, err := sequence(r, "before")
 	if err != nil {
 		return nil, err
 	}
-	letters, next, err := dead.ListBack(r.Context(), c.bus, before, deadPerPage)
+	query := r.URL.Query()
+	letters, next, err := dead.ListPage(r.Context(), c.bus, dead.Query{
+		Kind: query.Get("kind"), Text: query.Get("text"), Before: before, Back: true, Limit: deadPerPage,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -52,25 +54,4 @@ func (c *Console) letterOf(r *http.Request) (dead.Stored, error) {
 		return dead.Stored{}, badArgument("%q is not the number of a dead letter", tools.Excerpt(r.PathValue("number"), 40))
 	}
 	return dead.Get(r.Context(), c.bus, n)
-}
-
-// changeDeadLetter retries or removes a dead letter.
-func (c *Console) changeDeadLetter(r *http.Request) (any, error) {
-	letter, err := c.letterOf(r)
-	if err != nil {
-		return nil, err
-	}
-	switch action := r.PathValue("action"); action {
-	case "retry":
-		if err := rpc.RetryCall(r.Context(), c.bus, letter); err != nil {
-			return nil, tools.Errorf(codeConflict, "%v", err)
-		}
-	case "remove":
-		if err := dead.Remove(r.Context(), c.bus, letter); err != nil {
-			return nil, err
-		}
-	default:
-		return nil, badArgument("unknown action %q; known are retry, remove", tools.Excerpt(action, 40))
-	}
-	return map[string]string{"number": fmt.Sprint(letter.Number)}, nil
 }

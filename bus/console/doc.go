@@ -8,5 +8,7 @@
 //	artifacts   records, lines, grep, jq, download
 //	sessions    conversations, and messages to the agent
 //	approvals, schedules, dead, channels
+//	bulk        changes of many dead letters or calls
+//	usage       what the agents used, and the last day by hours
 //	static      the files of the page
 package console

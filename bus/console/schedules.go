@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/cron"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -15,13 +15,13 @@ var operator = cron.Caller{Operator: true}
 
 // scheduleLine is a job or a heartbeat.
 type scheduleLine struct {
-	Kind     string      `json:"kind"`
-	Name     string      `json:"name"`
-	When     string      `json:"when"`
-	Enabled  bool        `json:"enabled"`
-	Upcoming []time.Time `json:"upcoming"`
-	Job      *cron.Entry `json:"job,omitempty"` // nil for a heartbeat
-	Last     time.Time   `json:"last,omitzero"` // of a heartbeat
+	Kind      string            `json:"kind"`
+	Name      string            `json:"name"`
+	When      string            `json:"when"`
+	Enabled   bool              `json:"enabled"`
+	Upcoming  []time.Time       `json:"upcoming"`
+	Job       *cron.Entry       `json:"job,omitempty"`
+	Heartbeat *agents.Heartbeat `json:"heartbeat,omitempty"`
 }
 
 const (
@@ -33,13 +33,14 @@ const (
 func (c *Console) schedules(r *http.Request) (any, error) {
 	lines := []scheduleLine{}
 	omitted := 0
-	for s, err := range schedule.New(c.bus).List(r.Context(), bus.Heartbeat) {
-		if err != nil {
-			return nil, err
-		}
-		line := scheduleLine{Kind: bus.Heartbeat, Name: s.Name, When: s.When(), Enabled: !s.Disabled, Last: s.Last, Upcoming: []time.Time{}}
-		if !s.Disabled && !s.Next.IsZero() {
-			line.Upcoming = append(append(line.Upcoming, s.Next), s.Upcoming(s.Next, upcomingRuns-1)...)
+	beats, err := agents.Heartbeats(r.Context(), c.bus)
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range beats {
+		line := scheduleLine{Kind: bus.Heartbeat, Name: h.Name, When: h.When, Enabled: !h.Disabled, Heartbeat: &h, Upcoming: []time.Time{}}
+		if !h.Disabled && !h.Next.IsZero() {
+			line.Upcoming = append(append(line.Upcoming, h.Next), h.Schedule.Upcoming(h.Next, upcomingRuns-1)...)
 		}
 		lines = append(lines, line)
 	}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nuid"
 
@@ -15,97 +14,25 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// sessionLine is a conversation in the list.
-type sessionLine struct {
-	Session string    `json:"session"`
-	At      time.Time `json:"at"`
-	// State is "open" while a run goes on, otherwise how the last run ended.
-	State string `json:"state"`
-	Turns int    `json:"turns,omitempty"`
-	Input int64  `json:"input,omitempty"`
-	// Output counts tokens, as Input does.
-	Output int64 `json:"output,omitempty"`
-}
+const sessionsPerPage = 60
 
-// lastEntry is what the list needs of the last entry of a conversation.
-type lastEntry struct {
-	Kind string    `json:"kind"`
-	At   time.Time `json:"at"`
-	End  *struct {
-		Reason string `json:"reason"`
-	} `json:"end"`
-	Total *struct {
-		Turns  int   `json:"turns"`
-		Input  int64 `json:"input_tokens"`
-		Output int64 `json:"output_tokens"`
-	} `json:"total"`
-}
-
-const (
-	sessionsPerPage = 60
-	// maxSessionScan limits the entries that one request reads to find sessions.
-	maxSessionScan = 2000
-)
-
-// sessions lists conversations, the one with the newest entry first.
+// sessions lists a page of the conversations, the one with the newest entry first. The
+// parameter text searches in their messages.
 func (c *Console) sessions(r *http.Request) (any, error) {
 	before, err := sequence(r, "before")
 	if err != nil {
 		return nil, err
 	}
-	lines, seen, scanned, next := []sessionLine{}, map[string]bool{}, 0, uint64(0)
-	noticed := map[int]uint64{} // lines whose last entry is a notice, which changes no run
-	for m, err := range c.bus.Read(r.Context(), bus.Sessions, bus.Back(c.bus.Session("*"), before)) {
-		if err != nil {
-			return nil, err
-		}
-		tokens := c.bus.Split(m.Subject)
-		if session := tokens[len(tokens)-1]; !seen[session] {
-			seen[session] = true
-			line, isNotice := lineOf(session, m)
-			if isNotice {
-				noticed[len(lines)] = m.Sequence
-			}
-			lines = append(lines, line)
-		}
-		if scanned++; len(lines) >= sessionsPerPage || scanned >= maxSessionScan {
-			next = m.Sequence
-			break
-		}
-	}
-	for i, sequence := range noticed {
-		scanned = 0
-		for m, err := range c.bus.Read(r.Context(), bus.Sessions, bus.Back(c.bus.Session(lines[i].Session), sequence)) {
-			if err != nil {
-				return nil, err
-			}
-			line, isNotice := lineOf(lines[i].Session, m)
-			if !isNotice {
-				line.At = lines[i].At
-				lines[i] = line
-			}
-			if scanned++; !isNotice || scanned >= entriesPerPage {
-				break
-			}
-		}
+	lines, next, err := agents.List(r.Context(), c.bus, agents.ListQuery{Text: r.URL.Query().Get("text"), Before: before, Limit: sessionsPerPage})
+	if err != nil {
+		return nil, err
 	}
 	return map[string]any{"sessions": lines, "next": next}, nil
 }
 
-// lineOf returns the line of a session whose newest entry is m, and whether m is a notice.
-func lineOf(session string, m bus.Stored) (line sessionLine, isNotice bool) {
-	line = sessionLine{Session: session, At: m.At, State: "open"}
-	var e lastEntry
-	switch err := json.Unmarshal(m.Body, &e); {
-	case err != nil:
-		line.State = "unreadable"
-	case e.Kind == "end" && e.End != nil:
-		line.State = tools.Excerpt(e.End.Reason, 80)
-		if e.Total != nil {
-			line.Turns, line.Input, line.Output = e.Total.Turns, e.Total.Input, e.Total.Output
-		}
-	}
-	return line, e.Kind == "notice"
+// removeSession deletes a conversation and those of its sub-agents.
+func (c *Console) removeSession(r *http.Request) (any, error) {
+	return nil, agents.Remove(r.Context(), c.bus, r.PathValue("session"), false)
 }
 
 const (
@@ -191,6 +118,7 @@ func (c *Console) trace(r *http.Request) (any, error) {
 func (c *Console) sendMessage(r *http.Request) (any, error) {
 	var in struct {
 		Prompt string `json:"prompt"`
+		Model  string `json:"model,omitempty"` // a name of Worker.Models; empty means the first
 	}
 	if err := decodeBody(r, &in); err != nil {
 		return nil, err
@@ -198,7 +126,7 @@ func (c *Console) sendMessage(r *http.Request) (any, error) {
 	if strings.TrimSpace(in.Prompt) == "" {
 		return nil, badArgument("the message is empty")
 	}
-	args, err := bus.Encode(map[string]string{"prompt": in.Prompt})
+	args, err := bus.Encode(in)
 	if err != nil {
 		return nil, err
 	}

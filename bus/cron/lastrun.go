@@ -11,9 +11,9 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Run is one run of a job, read from the events on the bus.
+// Run is one run of a schedule, read from the events on the bus.
 type Run struct {
-	// Call is the id of its call, in the job's session.
+	// Call is the id of its call, in the schedule's session.
 	Call string `json:"call"`
 	// Due is the due time of the run.
 	Due time.Time `json:"slot"`
@@ -27,19 +27,28 @@ type Run struct {
 
 // lastRun returns the newest run of a job, or nil.
 func (js *Jobs) lastRun(ctx context.Context, j Job) (*Run, error) {
-	last, err := js.bus.Last(ctx, bus.Ticks, js.bus.RunOf(bus.Cron, j.stored))
+	run, session, err := LastRun(ctx, js.bus, bus.Cron, j.stored)
+	if session != j.Session {
+		return nil, err // not a job's, or of an earlier job with this name
+	}
+	return run, err
+}
+
+// LastRun returns the newest run of a schedule and the session of its call, or nil.
+func LastRun(ctx context.Context, b *bus.Bus, kind, name string) (run *Run, session string, err error) {
+	last, err := b.Last(ctx, bus.Ticks, b.RunOf(kind, name))
 	if err != nil || last.Sequence == 0 {
-		return nil, err
+		return nil, "", err
 	}
 	var record schedule.Run
-	if json.Unmarshal(last.Body, &record) != nil || record.Call == "" || record.Session != j.Session {
-		return nil, nil // not a job's, or of an earlier job with this name
+	if json.Unmarshal(last.Body, &record) != nil || record.Call == "" {
+		return nil, "", nil
 	}
-	run := &Run{Call: record.Call, Due: record.Due}
+	run = &Run{Call: record.Call, Due: record.Due}
 	call := tools.Call{ID: record.Call, Session: record.Session}
-	stored, err := task.ReadResults(ctx, js.bus, call.SessionToken(), call.IDToken())
+	stored, err := task.ReadResults(ctx, b, call.SessionToken(), call.IDToken())
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	for _, event := range stored {
 		run.apply(event.ResultEvent)
@@ -47,7 +56,7 @@ func (js *Jobs) lastRun(ctx context.Context, j Job) (*Run, error) {
 	if !task.Ended(stored) && time.Now().After(record.Deadline) {
 		run.Message = "the result is no longer stored"
 	}
-	return run, nil
+	return run, record.Session, nil
 }
 
 func (run *Run) apply(e tools.ResultEvent) {

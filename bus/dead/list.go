@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/bus"
 )
@@ -29,20 +30,40 @@ func List(ctx context.Context, b *bus.Bus, kind string, after uint64) iter.Seq2[
 	}
 }
 
-// ListBack returns the newest limit dead letters before a number (0: the newest), newest
-// first, without their messages. next is where a later call continues; it is 0 if there are
-// no more.
-func ListBack(ctx context.Context, b *bus.Bus, before uint64, limit int) (letters []Stored, next uint64, err error) {
+// Query selects dead letters.
+type Query struct {
+	Kind string // empty means all
+	// Text is a part of the name, the reason or the id of the message, in upper or lower case;
+	// empty means all.
+	Text string
+	// After and Before limit the numbers; 0 means no limit.
+	After, Before uint64
+	// Back lists the newest first.
+	Back  bool
+	Limit int
+}
+
+// maxScan limits the dead letters that one ListPage looks at.
+const maxScan = 4000
+
+// ListPage returns the dead letters that a query selects. next is the Before, or else the After,
+// of the next page; 0 if there is none. A page may have fewer letters than the limit although
+// there are more. With Back, the letters have no messages.
+func ListPage(ctx context.Context, b *bus.Bus, q Query) (letters []Stored, next uint64, err error) {
 	letters = []Stored{}
-	for m, err := range b.Read(ctx, bus.Dead, bus.Back(b.Dead("*", "*"), before)) {
+	text, scanned := strings.ToLower(q.Text), 0
+	for m, err := range b.Read(ctx, bus.Dead, bus.Query{Subject: b.Dead(cmp.Or(q.Kind, "*"), "*"), From: q.After + 1, Before: q.Before, Back: q.Back}) {
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, fmt.Errorf("list dead letters: %w", err)
 		}
-		if letter, ok := decode(b.Subjects, m); ok {
+		letter, ok := decode(b.Subjects, m)
+		if q.Back {
 			letter.Body, letter.Gzip = nil, nil
+		}
+		if ok && strings.Contains(strings.ToLower(letter.Name+"\n"+letter.Reason+"\n"+letter.ID), text) {
 			letters = append(letters, letter)
 		}
-		if len(letters) >= limit {
+		if scanned++; len(letters) >= q.Limit || scanned >= maxScan {
 			return letters, m.Sequence, nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/dead"
@@ -17,7 +18,7 @@ import (
 // with that result. The attempts of the call start again. RetryCall returns an error if
 // the call has any other result.
 func RetryCall(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
-	if err := PrepareRetry(ctx, b, letter); err != nil {
+	if err := prepareRetry(ctx, b, letter); err != nil {
 		return err
 	}
 	if err := dead.Republish(ctx, b, letter); err != nil {
@@ -26,10 +27,43 @@ func RetryCall(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
 	return dead.Remove(ctx, b, letter)
 }
 
-// PrepareRetry is the first step of RetryCall: it removes what would end the call at once. A
-// caller that retries many letters prepares many before it publishes them: the server syncs
-// each removed result, and the results of calls that run meanwhile wait behind it.
-func PrepareRetry(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
+// lettersTogether is how many letters take each step together. If the process dies, as many
+// stay although their messages were published again.
+const lettersTogether = 500
+
+// ChangeLetters retries dead letters, as RetryCall does, or only removes them. It calls done for
+// each letter. An error does not stop the others. Many are prepared before they are published:
+// the server syncs each removed result, and the results of calls that run meanwhile wait
+// behind it.
+func ChangeLetters(ctx context.Context, b *bus.Bus, letters []dead.Stored, retry bool, done func(dead.Stored, error)) {
+	type step struct {
+		do     func(context.Context, *bus.Bus, dead.Stored) error
+		atOnce int
+	}
+	var steps []step
+	if retry {
+		steps = append(steps, step{prepareRetry, dead.DeletesAtOnce}, step{dead.Republish, dead.PublishesAtOnce})
+	}
+	for group := range slices.Chunk(letters, lettersTogether) {
+		for _, step := range steps {
+			var succeeded []dead.Stored
+			dead.Each(group, step.atOnce, func(letter dead.Stored) error {
+				return step.do(ctx, b, letter)
+			}, func(letter dead.Stored, err error) {
+				if err != nil {
+					done(letter, err)
+					return
+				}
+				succeeded = append(succeeded, letter)
+			})
+			group = succeeded
+		}
+		dead.RemoveAll(ctx, b, group, done)
+	}
+}
+
+// prepareRetry is the first step of RetryCall: it removes what would end the call at once.
+func prepareRetry(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
 	err := dead.CheckRetriable(b.Subjects, letter)
 	if err == nil && letter.Kind == bus.DeadCall && letter.Code != tools.CodeMismatch {
 		err = removeResult(ctx, b, letter)

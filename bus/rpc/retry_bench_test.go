@@ -2,7 +2,6 @@ package rpc_test
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -50,15 +49,7 @@ func BenchmarkDeadLetters(b *testing.B) {
 					b.Error(err)
 				}
 			}
-			for group := range slices.Chunk(letters, 500) {
-				dead.Each(group, dead.DeletesAtOnce, func(letter dead.Stored) error {
-					return rpc.PrepareRetry(b.Context(), conn, letter)
-				}, check)
-				dead.Each(group, dead.PublishesAtOnce, func(letter dead.Stored) error {
-					return dead.Republish(b.Context(), conn, letter)
-				}, check)
-				dead.RemoveAll(b.Context(), conn, group, check)
-			}
+			rpc.ChangeLetters(b.Context(), conn, letters, true, check)
 			b.ReportMetric(float64(b.N)/listed.Seconds(), "listed/s")
 			b.ReportMetric(float64(b.N)/(b.Elapsed()-listed).Seconds(), "retried/s")
 			if got := bustest.Waiting(b, conn); got != b.N || len(letters) != b.N {

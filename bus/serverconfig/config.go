@@ -194,7 +194,8 @@ func (c Config) console(tenant string) User {
 	u.publish = append([]string{
 		s.RPC(">"), s.Prefix() + ".call.>", s.Prefix() + ".cancel.>", s.Prefix() + ".notify.*", "$JS.ACK.>", "$JS.FC.>", "$SRV.>",
 		"$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*",
-		"$JS.API.STREAM.MSG.DELETE." + s.StreamName(bus.Dead), "$JS.API.STREAM.MSG.DELETE." + s.StreamName(bus.Calls), "$KV." + s.BucketName(bus.TasksBucket) + ".>",
+		"$JS.API.STREAM.MSG.DELETE." + s.StreamName(bus.Dead), "$JS.API.STREAM.MSG.DELETE." + s.StreamName(bus.Calls),
+		"$JS.API.STREAM.PURGE." + s.StreamName(bus.Dead), "$JS.API.STREAM.PURGE." + s.StreamName(bus.Sessions), "$KV." + s.BucketName(bus.TasksBucket) + ".>",
 	}, readAPI...)
 	u.subscribe = []string{u.Inbox + ".>", s.Prefix() + ".>"}
 	return u

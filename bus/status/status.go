@@ -119,6 +119,8 @@ type Worker struct {
 	Queues  []string         `json:"queues"`
 	Running int              `json:"running"`
 	Ended   map[string]int64 `json:"ended"` // calls since the start, by outcome
+	// Models are the names of the models of its agents, the default one first.
+	Models []string `json:"models,omitempty"`
 
 	running        map[string]int    // calls by queue
 	failing        map[string]string // errors by channel
@@ -336,6 +338,7 @@ func workerOf(stats micro.Stats) Worker {
 		Name: stats.Metadata["worker"], Version: stats.Version, Started: stats.Started, Queues: []string{}, Ended: map[string]int64{},
 		running: map[string]int{}, channels: map[string]string{}, defaultChannel: stats.Metadata["default_channel"],
 	}
+	_ = json.Unmarshal([]byte(stats.Metadata["models"]), &w.Models) // without agents, there are none
 	for channel := range strings.SplitSeq(stats.Metadata["channels"], ",") {
 		if name, kind, ok := strings.Cut(channel, "="); ok {
 			w.channels[name] = kind

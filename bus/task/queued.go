@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -139,4 +140,47 @@ func ListWaiting(ctx context.Context, b *bus.Bus, queue string, limit int) ([]Wa
 		}
 	}
 	return waiting, nil
+}
+
+// maxOpenScan limits the stored calls that one ListOpen looks at.
+const maxOpenScan = 4000
+
+// ListOpen returns calls of all sessions that run, wait or are parked, and that match. It first
+// returns all that run or are parked, then those that wait, at most limit of these; next is the
+// after with which it continues, or 0.
+func ListOpen(ctx context.Context, b *bus.Bus, after uint64, limit int, match func(Task) bool) (calls []tools.CallKey, next uint64, err error) {
+	add := func(t Task) {
+		if k := (tools.CallKey{Session: t.Session, ID: t.ID}); match(t) && !slices.Contains(calls, k) {
+			calls = append(calls, k)
+		}
+	}
+	if after == 0 {
+		running, err := AllRunning(ctx, b)
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, r := range running {
+			add(Task{Session: r.Session, ID: r.ID, Tool: r.Tool})
+		}
+		parked, err := ListParked(ctx, b, "*")
+		if err != nil {
+			return nil, 0, err
+		}
+		for _, p := range parked {
+			add(Task{Session: p.Key().Session, ID: p.Key().ID, Tool: p.Call.Tool})
+		}
+	}
+	waiting, scanned := newUnsettledReader(b), 0
+	for m, err := range b.Read(ctx, bus.Calls, bus.Query{Subject: b.Call("*", "*", "*", "*"), From: after + 1}) {
+		if err != nil {
+			return nil, 0, err
+		}
+		if c, ok := waiting.take(ctx, m); ok && !c.delivered {
+			add(Task{Session: c.call.SessionToken(), ID: c.id, Tool: c.call.Tool})
+		}
+		if scanned++; len(calls) >= limit || scanned >= maxOpenScan {
+			return calls, m.Sequence, nil
+		}
+	}
+	return calls, 0, nil
 }

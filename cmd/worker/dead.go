@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -61,11 +60,11 @@ func newDeadCommand() *cobra.Command {
 	show := o.Command("show NUMBER", "Show a dead letter and its message", o.show)
 	retry := &cobra.Command{
 		Use: "retry [NUMBER...]", Short: "Publish the messages of dead letters again",
-		RunE: o.each("retried", deadStep{rpc.PrepareRetry, dead.DeletesAtOnce}, deadStep{dead.Republish, dead.PublishesAtOnce}),
+		RunE: o.each("retried", true),
 	}
 	rm := &cobra.Command{
 		Use: "rm [NUMBER...]", Short: "Remove dead letters for good",
-		RunE: o.each("removed"),
+		RunE: o.each("removed", false),
 	}
 	for _, c := range []*cobra.Command{retry, rm} {
 		c.Flags().BoolVar(&o.all, "all", false, "all dead letters, or all of --kind, instead of NUMBERs")
@@ -83,19 +82,9 @@ func (o *deadOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus
 	return o.With(cmd, do)
 }
 
-// lettersTogether is how many letters take each step together. If the command is killed, as many
-// stay although their messages were published again.
-const lettersTogether = 500
-
-// deadStep is a step that letters take, atOnce of them at a time.
-type deadStep struct {
-	do     func(context.Context, *bus.Bus, dead.Stored) error
-	atOnce int
-}
-
-// each takes each dead letter that the arguments name through the steps, removes it, and
-// prints done, such as "retried", for each.
-func (o *deadOptions) each(done string, steps ...deadStep) func(*cobra.Command, []string) error {
+// each retries or removes each dead letter that the arguments name, and prints done, such as
+// "retried", for each.
+func (o *deadOptions) each(done string, retry bool) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 != o.all {
 			return cli.Exit(cli.ExitUsage, "give the NUMBER of each dead letter, or --all; see stevedore dead ls")
@@ -105,29 +94,14 @@ func (o *deadOptions) each(done string, steps ...deadStep) func(*cobra.Command, 
 			if err != nil {
 				return err
 			}
-			var errs []error // an error must not stop the others
-			for group := range slices.Chunk(letters, lettersTogether) {
-				for _, step := range steps {
-					var succeeded []dead.Stored
-					dead.Each(group, step.atOnce, func(letter dead.Stored) error {
-						return step.do(ctx, b, letter)
-					}, func(letter dead.Stored, err error) {
-						if err != nil {
-							errs = append(errs, err)
-							return
-						}
-						succeeded = append(succeeded, letter)
-					})
-					group = succeeded
+			var errs []error
+			rpc.ChangeLetters(ctx, b, letters, retry, func(letter dead.Stored, err error) {
+				if err != nil {
+					errs = append(errs, err)
+					return
 				}
-				dead.RemoveAll(ctx, b, group, func(letter dead.Stored, err error) {
-					if err != nil {
-						errs = append(errs, err)
-						return
-					}
-					fmt.Fprintf(cmd.OutOrStdout(), "%s %d: %s %s\n", done, letter.Number, tools.OneLine(letter.Kind), tools.OneLine(letter.Name))
-				})
-			}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %d: %s %s\n", done, letter.Number, tools.OneLine(letter.Kind), tools.OneLine(letter.Name))
+			})
 			return errors.Join(errs...)
 		})
 	}

@@ -6,14 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/session"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -22,7 +21,7 @@ import (
 
 const sessionsHelp = `Read or delete the conversations of agents on the bus.
 
-  stevedore sessions ls
+  stevedore sessions ls                --text WORDS finds those that contain them
   stevedore sessions show s1
   stevedore sessions show s1 --trace   the steps of the last run: turns, calls, sub-agents, approvals
   stevedore sessions export s1         the messages that the model receives, as JSON
@@ -46,12 +45,13 @@ func newSessionsCommand() *cobra.Command {
 		return cli.JSONLines(out, entries)
 	})
 	export.Flags().BoolVar(&allEntries, "log", false, "print all entries of the conversation, one per line")
-	limit, after := 0, uint64(0)
+	var query agents.ListQuery
 	ls := o.Command("ls", "List the sessions that have a conversation", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
-		return listSessions(ctx, o, b, after, limit, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		return listSessions(ctx, o, b, query, cmd.OutOrStdout(), cmd.ErrOrStderr())
 	})
-	addPage(ls, &limit, "the one that was used last first; default all")
-	ls.Flags().Uint64Var(&after, "after", 0, "continue after this `NUMBER`, which the page before printed")
+	ls.Flags().StringVar(&query.Text, "text", "", "only those with this `TEXT` in their name or in a message")
+	addPage(ls, &query.Limit, "the one that was used last first; default all")
+	ls.Flags().Uint64Var(&query.Before, "after", 0, "continue after this `NUMBER`, which the page before printed")
 	cmd.AddCommand(
 		ls,
 		newShowSessionCommand(o),
@@ -91,39 +91,17 @@ func newShowSessionCommand(o *client.Options) *cobra.Command {
 func newRemoveSessionCommand(o *client.Options) *cobra.Command {
 	force := false
 	cmd := o.Command("rm SESSION", "Delete a conversation and those of its sub-agents", func(ctx context.Context, b *bus.Bus, _ *cobra.Command, args []string) error {
-		return removeSession(ctx, b, args[0], force)
+		switch err := agents.Remove(ctx, b, args[0], force); {
+		case errors.Is(err, agents.ErrNoConversation):
+			return cli.Exit(cli.ExitNotFound, "session %q has no conversation", args[0])
+		case errors.Is(err, agents.ErrRunning):
+			return cli.Exit(cli.ExitPending, "session %q has a run that has not ended; see stevedore tasks ls --session %s, or use --force", args[0], cli.ShellWord(args[0]))
+		default:
+			return err
+		}
 	})
 	cmd.Flags().BoolVar(&force, "force", false, "delete it although a run has not ended; the worker that continues this run starts it again")
 	return cmd
-}
-
-// removeSession deletes the log of a session, last, after those of its sub-agents.
-func removeSession(ctx context.Context, b *bus.Bus, id string, force bool) error {
-	store := session.New(b)
-	bodies, last, err := store.Read(ctx, tools.TokenOf(id))
-	if err != nil {
-		return err
-	}
-	if len(bodies) == 0 {
-		return cli.Exit(cli.ExitNotFound, "session %q has no conversation", id)
-	}
-	entries, err := client.DecodeConversation(bodies)
-	if err != nil && !force {
-		return err
-	}
-	if err == nil && agent.IsOpen(entries) && !force {
-		return cli.Exit(cli.ExitPending, "session %q has a run that has not ended; see stevedore tasks ls --session %s, or use --force", id, cli.ShellWord(id))
-	}
-	for _, child := range agent.SubagentSessions(entries) {
-		err := removeSession(ctx, b, child, force)
-		if failure, ok := errors.AsType[*cli.Error](err); ok && failure.Code == cli.ExitNotFound {
-			continue
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return store.Remove(ctx, tools.TokenOf(id), last)
 }
 
 // sessionCommand returns a command that reads one conversation.
@@ -137,78 +115,30 @@ func sessionCommand(o *client.Options, use, short string, do func(io.Writer, []a
 	})
 }
 
-// sessionLine describes a session in the list.
-type sessionLine struct {
-	Session string    `json:"session"`
-	Entries uint64    `json:"entries"`
-	At      time.Time `json:"at"`
-	State   string    `json:"state"`
-	agent.Total
-}
-
-// pageOfSessions returns all sessions, or a page of them.
-func pageOfSessions(ctx context.Context, b *bus.Bus, after uint64, limit int) (sizes []session.Size, next uint64, err error) {
-	switch store := session.New(b); {
-	case limit < 0:
-		return nil, 0, errLimit
-	case limit == 0 && after == 0:
-		sizes, err = store.List(ctx)
-		return sizes, 0, err
-	default:
-		return store.ListBack(ctx, after, cmp.Or(limit, 100))
+// listSessions prints all conversations, or a page of them.
+func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, q agents.ListQuery, out, stderr io.Writer) error {
+	if q.Limit < 0 {
+		return errLimit
 	}
-}
-
-func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, after uint64, limit int, out, stderr io.Writer) error {
-	store := session.New(b)
-	sizes, next, err := pageOfSessions(ctx, b, after, limit)
+	if q.Text != "" || q.Before > 0 {
+		q.Limit = cmp.Or(q.Limit, 100)
+	}
+	lines, next, err := agents.List(ctx, b, q)
 	if err != nil {
 		return err
 	}
 	if next > 0 {
 		defer fmt.Fprintf(stderr, "stevedore: there may be more: continue with --after %d\n", next)
 	}
-	lines := []sessionLine{}
-	for _, size := range sizes {
-		last, err := b.Last(ctx, bus.Sessions, b.Session(size.Session))
-		if err != nil {
-			return err
-		}
-		if last.Sequence == 0 {
-			continue
-		}
-		line := sessionLine{Session: size.Session, Entries: size.Entries}
-		e, err := agent.DecodeEntry(last.Body)
-		switch {
-		case err != nil:
-			line.State = "unreadable"
-		case e.Kind == agent.KindEnd && e.End != nil && e.Total != nil:
-			line.At, line.State, line.Total = e.At, string(e.End.Reason), *e.Total
-		default: // the log must be read to know the usage
-			line.At, line.State = e.At, "open"
-			bodies, _, err := store.Read(ctx, size.Session)
-			if err != nil {
-				return err
-			}
-			if entries, err := client.DecodeConversation(bodies); err == nil {
-				line.Total = agent.TotalOf(entries)
-				if end := agent.LastEnd(entries); end != nil && !agent.IsOpen(entries) {
-					line.State = string(end.Reason)
-				}
-			}
-		}
-		lines = append(lines, line)
-	}
-	slices.SortStableFunc(lines, func(a, b sessionLine) int { return b.At.Compare(a.At) })
 	if o.JSON {
 		return cli.JSONLines(out, lines)
 	}
-	t := cli.NewTable("session", "entries", "turns", "tokens in", "tokens out", "cost", "last", "state")
+	t := cli.NewTable("session", "title", "turns", "tokens in", "tokens out", "cost", "last", "state")
 	total := agent.Total{}
 	for _, l := range lines {
-		t.Row(l.Session, l.Entries, l.Turns, l.Input, l.Output, costText(l.Usage), l.At, l.State)
+		t.Row(l.Session, tools.Excerpt(cmp.Or(l.Match, l.Title), 60), l.Turns, l.Input, l.Output, costText(l.Usage), l.At, l.State)
 		total.Turns += l.Turns
-		total.Input, total.Output, total.Cost = total.Input+l.Input, total.Output+l.Output, total.Cost+l.Cost
+		total.Add(&l.Usage)
 	}
 	if len(lines) > 1 {
 		t.Row("total", "", total.Turns, total.Input, total.Output, costText(total.Usage), "", "")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
@@ -18,19 +20,28 @@ import (
 )
 
 const statusHelp = `Show the state of an installation: the server, the streams and how full they are, the
-queues with their waiting and running calls, the workers, the channels, and what needs
-attention. With --check, the exit code is 1 if something needs attention.`
+queues with their waiting and running calls, the workers, the channels, the heartbeats with
+their last runs and what these cost, and what needs attention. With --check, the exit code is 1 if something needs attention.`
 
 func newStatusCommand() *cobra.Command {
 	var check bool
 	o := new(client.Options)
-	cmd := o.Command("status", "Show the server, streams, queues, workers and channels, and what needs attention", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
+	cmd := o.Command("status", "Show the server, streams, queues, workers, channels and heartbeats, and what needs attention", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
 		s := client.ReadStatus(ctx, b)
+		var beats []agents.Heartbeat
 		var err error
+		if len(s.Errors) == 0 { // otherwise the server may not answer
+			if beats, err = agents.Heartbeats(ctx, b); err != nil && len(s.Problems) == 0 {
+				s.Errors = append(s.Errors, "heartbeats: "+err.Error())
+			}
+		}
 		if o.JSON {
-			err = cli.JSON(cmd.OutOrStdout(), s)
+			err = cli.JSON(cmd.OutOrStdout(), struct {
+				status.Status
+				Heartbeats []agents.Heartbeat `json:"heartbeats"`
+			}{s, beats})
 		} else {
-			err = printStatus(cmd.OutOrStdout(), s)
+			err = printStatus(cmd.OutOrStdout(), s, beats)
 		}
 		if n := len(s.Problems) + len(s.Errors); err == nil && check && n > 0 {
 			err = cli.Exit(cli.ExitFailed, "problems: %d", n)
@@ -43,7 +54,7 @@ func newStatusCommand() *cobra.Command {
 	return cmd
 }
 
-func printStatus(out io.Writer, s status.Status) error {
+func printStatus(out io.Writer, s status.Status, beats []agents.Heartbeat) error {
 	cluster := ""
 	if s.Server.Cluster != "" {
 		cluster = ", cluster " + s.Server.Cluster
@@ -79,6 +90,14 @@ func printStatus(out io.Writer, s status.Status) error {
 	for _, v := range s.Channels {
 		channels.Row(v.Name, dash(v.Kind), v.Waiting, v.Sending, v.Served)
 	}
+	heartbeats := cli.NewTable("heartbeat", "when", "next", "last run", "outcome", "turns", "tokens", "cost")
+	for _, v := range beats {
+		due, outcome := "-", "-"
+		if run := v.LastRun; run != nil {
+			due, outcome = cli.Time(run.Due), cmp.Or(string(run.Outcome), run.Message, "queued or running")
+		}
+		heartbeats.Row(v.Name, v.When, v.Next, due, outcome, v.Used.Turns, v.Used.Total(), costText(v.Used.Usage))
+	}
 	for _, t := range []struct {
 		table *cli.Table
 		empty string
@@ -87,6 +106,7 @@ func printStatus(out io.Writer, s status.Status) error {
 		{queues, "No queue has had a worker yet."},
 		{workers, "No workers."},
 		{channels, "No channel has had a notification yet."},
+		{heartbeats, "No heartbeat is scheduled: HEARTBEAT.md is empty or missing. That costs nothing."},
 	} {
 		if err := t.table.Print(out, t.empty); err != nil {
 			return err

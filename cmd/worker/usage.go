@@ -16,16 +16,17 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-const usageHelp = `Show how many tokens the agents used and what they cost, by day (UTC), model or session.
-Costs need --price of the process that runs the agents. Conversations that were deleted do not
-count.
+const usageHelp = `Show how many tokens the agents used and what they cost, by day (UTC), model, session or
+tool. What a turn used belongs to the tools whose results it read, in proportion to the
+length of the results; "(prompt)" is what the other turns used. Costs need --price of the
+process that runs the agents. Conversations that were deleted do not count.
 
   stevedore usage
   stevedore usage --by model --last 720h`
 
 func newUsageCommand() *cobra.Command {
 	o := new(client.Options)
-	groups := []string{agents.ByDay, agents.ByModel, agents.BySession}
+	groups := []string{agents.ByDay, agents.ByModel, agents.BySession, agents.ByTool}
 	var (
 		by   string
 		last time.Duration
@@ -45,7 +46,7 @@ func newUsageCommand() *cobra.Command {
 	})
 	cmd.Long = usageHelp
 	o.AddFlags(cmd)
-	cmd.Flags().StringVar(&by, "by", agents.ByDay, "`GROUP`: day, model or session")
+	cmd.Flags().StringVar(&by, "by", agents.ByDay, "`GROUP`: day, model, session or tool")
 	cmd.Flags().DurationVar(&last, "last", 7*24*time.Hour, "`TIME` before now that counts")
 	return cmd
 }
@@ -60,7 +61,11 @@ func printUsage(out io.Writer, by string, used []agents.Used) error {
 		total.Add(&u.Usage)
 	}
 	if len(used) > 1 {
-		table.Row("total", turns, total.Input, total.CachedInput, total.Output, costText(total))
+		var all any = turns
+		if by == agents.ByTool {
+			all = "" // several tools may share a turn
+		}
+		table.Row("total", all, total.Input, total.CachedInput, total.Output, costText(total))
 	}
 	return table.Print(out, "No agent used a model in this time.")
 }

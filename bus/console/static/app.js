@@ -11,9 +11,10 @@ import approvals from "./views/approvals.js";
 import schedules from "./views/schedules.js";
 import dead from "./views/dead.js";
 import channels from "./views/channels.js";
+import usage from "./views/usage.js";
 import system from "./views/system.js";
 
-const views = [now, calls, artifacts, conversations, approvals, schedules, dead, channels, system];
+const views = [now, calls, artifacts, conversations, approvals, schedules, dead, channels, usage, system];
 const main = document.getElementById("main");
 const nav = document.getElementById("nav");
 const state = { readOnly: true };

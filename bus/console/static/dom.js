@@ -128,6 +128,11 @@ export function problem({ code, text, advice }, here) {
   return h("p.problem", {}, text, advice && " " + advice, view && view !== here && [" ", h("a", { href: "#/" + view }, words)]);
 }
 
+// table is a table that scrolls by itself.
+export function table(label, columns, rows) {
+  return h("div.table", { tabindex: "0", role: "region", "aria-label": label }, h("table", {}, h("thead", {}, h("tr", {}, columns.map(c => h("th", { scope: "col" }, c)))), h("tbody", {}, rows)));
+}
+
 export const button = (text, onclick, cls = "") => h("button" + cls, { type: "button", onclick }, text);
 
 export const path = (...parts) => parts.map(encodeURIComponent).join("/");

@@ -24,7 +24,7 @@ export async function act(what, action) {
 export function confirm(question, yes) {
   return new Promise(resolve => {
     const dialog = h("dialog", { "aria-label": question }, h("p", {}, question),
-      h("div.actions", {}, button("Keep it", () => dialog.close("")), button(yes, () => dialog.close("yes"), ".danger")));
+      h("div.actions", {}, button("No", () => dialog.close("")), button(yes, () => dialog.close("yes"), ".danger")));
     dialog.addEventListener("close", () => { dialog.remove(); resolve(dialog.returnValue === "yes"); });
     document.body.append(dialog);
     dialog.showModal();

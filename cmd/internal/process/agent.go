@@ -209,6 +209,14 @@ func providerOf(spec string) string {
 	return provider
 }
 
+// names returns the names by which calls choose the models, the default one first.
+func (o *AgentOptions) names() (names []string) {
+	for _, list := range o.Models {
+		names = append(names, alternatives(list)[0])
+	}
+	return names
+}
+
 // alternatives returns the specs of a --model: that of a model, and those that answer while it
 // is down. A comma within the name of a model or of a file separates nothing.
 func alternatives(list string) []string {

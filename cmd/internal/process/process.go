@@ -276,7 +276,8 @@ func (p *parts) report() status.Report {
 // metadata describes the process to programs that ask for its statistics. "channels" has
 // NAME=KIND,... of the channels that it delivers to, without their settings.
 func (p *parts) metadata(queues []string) map[string]string {
-	m := map[string]string{"worker": p.worker.Stats().Worker, "queues": strings.Join(queues, ",")}
+	models, _ := json.Marshal(p.Agents.names()) // of strings, which JSON has
+	m := map[string]string{"worker": p.worker.Stats().Worker, "queues": strings.Join(queues, ","), "models": string(models)}
 	specs, err := p.Channels.Specs()
 	if err != nil || p.NoNotify {
 		return m

@@ -2,23 +2,28 @@
 import { h, add, replace, chip, time, duration, count, plural, empty, button, path, visible, loading } from "../dom.js";
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
-import { act } from "../feedback.js";
+import { act, confirm } from "../feedback.js";
 import { card } from "./approvals.js";
 import { trace } from "./trace.js";
 
-let select = null;
+let select = null, model = "";
 const maxEntries = 600;
 
 function show(main, parts, state) {
   const list = h("ul.list.compact", { "aria-label": "Conversations, newest first" });
+  let text = "", wait = 0;
+  const search = h("input", { type: "search", placeholder: "Words in a message, or a session", "aria-label": "Search in conversations", "data-search": true, spellcheck: "false",
+    oninput: e => { text = e.target.value.trim(); clearTimeout(wait); wait = setTimeout(() => { replace(list, loading()); reload(false); }, 250); } });
   const detail = h("section.detail.talk", { "aria-label": "One conversation" });
   const start = state.readOnly ? null : h("a.button", { href: "#/conversations/new" }, "New conversation");
-  add(main, h("div.split", {}, h("section.master", {}, h("div.line.title", {}, h("h1", {}, "Conversations"), h("span.grow"), start), h("div.scroll", {}, list)), detail));
+  add(main, h("div.split", {}, h("section.master", {}, h("div.line.title", {}, h("h1", {}, "Conversations"), h("span.grow"), start), h("div.filters", {}, search), h("div.scroll", {}, list)), detail));
   const abort = new AbortController();
   let next = 0, drawn = [], loaded = false;
   async function reload(older) {
+    const wanted = text;
     try {
-      const page = await get("/api/sessions", { before: older ? next : 0 }, abort.signal);
+      const page = await get("/api/sessions", { text, before: older ? next : 0 }, abort.signal);
+      if (text !== wanted) return;
       drawn = older ? drawn.concat(page.sessions.filter(s => !drawn.some(d => d.session === s.session))) : page.sessions;
       next = page.next || 0;
       loaded = true;
@@ -27,10 +32,14 @@ function show(main, parts, state) {
   }
   function draw() {
     if (!loaded) return replace(list, loading());
+    const more = next ? h("li.more", {}, button(text ? "Search in older ones" : "Show older", () => reload(true), ".quiet")) : null;
+    if (drawn.length === 0 && text) return replace(list, h("li.none", {}, empty(next ? "Not found in the newest messages" : "No conversation has these words")), more);
     if (drawn.length === 0) return replace(list, h("li.none", {}, empty("No conversation yet", "Start a worker with a model, then write to the agent here or in a terminal:", "stevedore up --model anthropic:MODEL\nstevedore agent \"say hello\"")));
     replace(list, drawn.map(s => h("li", { "data-row": true }, h("a.line", { href: "#/conversations/" + path(s.session), "aria-current": s.session === open ? "true" : null },
-      chip(s.state), h("b.text", {}, s.session), h("span.grow"), s.output ? h("span.num.wide", {}, count(s.input + s.output) + " tokens") : null, h("span.num.ago", {}, time(s.at))))),
-      next ? h("li.more", {}, button("Show older", () => reload(true), ".quiet")) : null);
+      chip(s.state), h("b.text", { title: s.session }, s.title || s.session), s.match ? h("span.text", {}, s.match) : s.title ? h("span.id.wide", {}, s.session) : null, h("span.grow"), s.output_tokens ? h("span.num.wide", {}, count(s.input_tokens + s.output_tokens) + " tokens") : null, h("span.num.ago", {}, time(s.at))))),
+      more);
+    const line = drawn.find(s => s.session === open), heading = detail.querySelector("h1");
+    if (line && line.title && heading && !main.firstChild.classList.contains("whole")) heading.textContent = visible(line.title);
   }
 
   let open = "", leave = () => {};
@@ -51,7 +60,7 @@ function show(main, parts, state) {
   };
   let due = false;
   const stop = onFrame(frame => { if ((frame.sessions || []).length) due = true; }, () => { due = true; });
-  const timer = setInterval(() => { if (due && !document.hidden) { due = false; reload(false); } }, 2000);
+  const timer = setInterval(() => { if (due && !document.hidden && !text) { due = false; reload(false); } }, 2000);
   reload(false).then(() => select && draw());
   select(parts);
   return () => { stop(); clearInterval(timer); abort.abort(); leave(); select = null; };
@@ -152,12 +161,19 @@ function transcript(root, session, state, fresh) {
   const box = h("textarea", { rows: "2", placeholder: "Message to the agent", "aria-label": "Message to the agent", "data-search": true,
     onkeydown: e => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); } } });
   const notice = h("p.hint", { role: "status" });
+  const models = h("select", { "aria-label": "Model", hidden: true, onchange: e => { model = e.target.value; } });
+  get("/api/status", {}, abort.signal).then(s => {
+    const names = [...new Set(s.workers.flatMap(w => w.models || []))];
+    models.hidden = names.length < 2;
+    replace(models, names.map(value => h("option", { value }, value)));
+    model = models.value = names.includes(model) ? model : names[0] || "";
+  }, () => { /* the default model answers */ });
   async function send() {
     const prompt = box.value;
     if (!prompt.trim()) return;
     const go = composer.querySelector("button");
     go.disabled = true;
-    const answer = await act("", () => post("/api/sessions/" + path(session) + "/messages", { prompt }));
+    const answer = await act("", () => post("/api/sessions/" + path(session) + "/messages", { prompt, model }));
     go.disabled = false;
     if (!answer) return;
     box.value = "";
@@ -165,10 +181,15 @@ function transcript(root, session, state, fresh) {
     if (fresh) { history.replaceState(null, "", "#/conversations/" + path(answer.session)); fresh = false; }
     follow();
   }
-  const composer = state.readOnly ? h("p.hint", {}, "This page is read-only.") : h("div.composer", {}, box, button("Send", send));
+  async function remove() {
+    if (!await confirm("Delete this conversation and those of its sub-agents for good? Its calls and artifacts stay until they expire.", "Delete")) return;
+    if (await act("Deleted.", async () => { await post("/api/sessions/" + path(session) + "/remove"); return true; })) location.hash = "#/conversations";
+  }
+  const composer = state.readOnly ? h("p.hint", {}, "This page is read-only.") : h("div.composer", {}, box, h("div.stack", {}, models, button("Send", send)));
   replace(root, h("a.back", { href: "#/conversations", "data-back": true }, "← All conversations"),
-    h("div.line.title", {}, h("h1", {}, fresh ? "New conversation" : session), h("span.grow"), fresh ? null : h("a.quiet.button", { href: "#/conversations/" + path(session, "trace") }, "Trace"),
-      h("a.quiet.button", { href: "#/artifacts/" + path(session) }, "Artifacts")), log, notice, composer);
+    h("div.line.title", {}, h("h1", {}, fresh ? "New conversation" : session), fresh ? null : h("span.id", {}, session), h("span.grow"), fresh ? null : h("a.quiet.button", { href: "#/conversations/" + path(session, "trace") }, "Trace"),
+      h("a.quiet.button", { href: "#/artifacts/" + path(session) }, "Artifacts"),
+      fresh || state.readOnly ? null : button("Delete", remove, ".quiet")), log, notice, composer);
   follow();
   if (fresh) box.focus();
   return () => { stop(); abort.abort(); };
@@ -195,7 +216,7 @@ function draw(session, e, styled = []) {
       const user = e.kind === "user";
       const content = (e.message && e.message.content) || [];
       const words = content.filter(b => b.type === "text" && b.text).map((b, i) => h("div.words", {}, styled[i] ? runs(styled[i]) : b.text));
-      if (words.length) out.push(block(user ? "user" : "agent", user ? "user" : "assistant", e.at, words));
+      if (words.length) out.push(block(user ? "user" : "agent" + (e.model ? " · " + e.model : ""), user ? "user" : "assistant", e.at, words));
       for (const b of content) {
         if (b.type === "tool_use") out.push(h("details.event", {}, h("summary", {}, "calls ", h("b", {}, b.name || "?"), " ", h("span.id", {}, JSON.stringify(b.input || {}).slice(0, 120))), h("pre.result", {}, JSON.stringify(b.input, null, 2) || "")));
         else if (b.type !== "text") out.push(h("p.event", {}, String(b.type)));

@@ -3,6 +3,8 @@ import { h, replace, add, load, chip, kindOf, time, duration, button, empty, pat
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
 import { act } from "../feedback.js";
+import { chart, total } from "../chart.js";
+import { selection } from "../select.js";
 
 const seconds = 60, maxRunning = 200, maxRecent = 40;
 
@@ -13,15 +15,21 @@ function show(main, parts, state) {
   const recent = [];
   const summary = h("p.lead", { role: "status" }, "…");
   const problems = h("div.problems"), asks = h("div");
-  const yard = h("div.quay", { role: "img" });
-  const columns = quay.map(() => h("div.column"));
-  yard.append(...columns);
+  const yard = chart(seconds);
   const list = h("ul.list", { "aria-label": "Running calls" });
   const ended = h("ul.list.compact", { "aria-label": "Calls that just ended" });
+  // The filter and the selection are for cancelling several calls.
+  let text = "";
+  const matches = c => (c.tool + "\n" + c.session + "\n" + c.id).toLowerCase().includes(text);
+  const filter = h("div.filters", {}, h("input", { type: "search", placeholder: "Tool, session or id", "aria-label": "Tool, session or id of a call", "data-search": true, spellcheck: "false",
+    oninput: e => { text = e.target.value.trim().toLowerCase(); drawRunning(calls); refresh(); } }));
+  const picks = selection({ noun: "call", actions: [{ label: "Cancel", done: "cancelled", url: "/api/calls/cancel", danger: true }],
+    named: keys => ({ calls: keys.map(key => { const [session, id] = key.split("."); return { session, id }; }) }), all: () => ({ all: true, text }), reload: () => reload() });
+  const pick = (key, call) => (state.readOnly ? null : picks.box(key, (call.tool || "call") + " " + call.id));
   add(main, [
     h("h1", {}, "Now"), summary, asks, problems,
-    h("section", {}, h("div.scale", {}, h("span", {}, "calls that ended, per second"), h("span", {}, "the last minute")), yard),
-    h("section", {}, h("h2", {}, "Running"), list),
+    h("section", {}, h("div.scale", {}, h("span", {}, "calls that ended, per second"), h("span", {}, "the last minute")), yard.el),
+    h("section", {}, h("h2", {}, "Running"), state.readOnly ? null : [filter, picks.bar], list),
     h("section", {}, h("h2", {}, "Just ended"), ended),
   ]);
 
@@ -33,18 +41,20 @@ function show(main, parts, state) {
     waitingSection.hidden = n === 0;
     if (n === 0) return queued.replaceChildren();
     try {
-      const calls = (await get("/api/waiting", {}, abort.signal)).waiting.slice(0, 50);
-      replace(queued, calls.map(c => h("li", { "data-row": true }, h("a.line", { href: "#/calls/" + path(c.session, c.id) }, chip("queued"), h("b", {}, c.tool), h("span.text.id", {}, c.session + " / " + c.id), h("span.grow"), h("span.tag", {}, "queue " + c.queue), h("span.num.ago", {}, time(c.queued_at, "since"))))),
-        n > calls.length ? h("li.more", {}, "and " + plural(n - calls.length, "more call")) : null);
+      const calls = (await get("/api/waiting", {}, abort.signal)).waiting.filter(matches).slice(0, 50);
+      if (queued.contains(document.activeElement)) return;
+      replace(queued, calls.map(c => h("li.pick", { "data-row": true }, pick(c.session + "." + c.id, c), h("a.line", { href: "#/calls/" + path(c.session, c.id) }, chip("queued"), h("b", {}, c.tool), h("span.text.id", {}, c.session + " / " + c.id), h("span.grow"), h("span.tag", {}, "queue " + c.queue), h("span.num.ago", {}, time(c.queued_at, "since"))))),
+        n > calls.length && !text ? h("li.more", {}, "and " + plural(n - calls.length, "more call")) : null);
+      picks.draw();
     } catch { /* the next status tries again */ }
   }
 
-  let loaded = false;
+  let loaded = false, calls = [];
   const rows = new Map();
   function row(key, call) {
     const bar = load(0), text = h("span.step"), since = time(call.started_at, "since");
     const el = h("li.call", { "data-row": true },
-      h("div.line", {}, h("a", { href: "#/calls/" + path(call.session, call.id) }, call.tool || "call"), h("span.id", {}, call.session + " / " + call.id),
+      h("div.line", {}, pick(key, call), h("a", { href: "#/calls/" + path(call.session, call.id) }, call.tool || "call"), h("span.id", {}, call.session + " / " + call.id),
         h("span.grow"), h("span.num", {}, since),
         state.readOnly ? null : button("Cancel", e => {
           e.target.disabled = true;
@@ -63,9 +73,11 @@ function show(main, parts, state) {
     const text = (p.total > 0 ? Math.round(100 * part) + " %  " : "") + (p.message || "");
     replace(r.text, text);
   }
-  function drawRunning(calls) {
+  function drawRunning(all) {
+    calls = all;
+    const shown = calls.filter(matches);
     const keys = new Set();
-    for (const call of calls.slice(0, maxRunning)) {
+    for (const call of shown.slice(0, maxRunning)) {
       const key = call.session + "." + call.id;
       keys.add(key);
       if (!running.has(key)) list.append(row(key, call));
@@ -78,21 +90,13 @@ function show(main, parts, state) {
     else if (calls.length && none) none.remove();
     const more = list.querySelector(".more");
     if (more) more.remove();
-    if (calls.length > maxRunning) list.append(h("li.more", {}, "and " + plural(calls.length - maxRunning, "more call")));
+    if (shown.length > maxRunning) list.append(h("li.more", {}, "and " + plural(shown.length - maxRunning, "more call")));
+    picks.draw();
   }
 
   function drawQuay() {
-    const top = Math.max(8, ...quay.map(c => c.done + c.bad + c.wait + c.off));
-    quay.forEach((c, i) => {
-      const el = columns[i];
-      for (const kind of ["done", "wait", "off", "bad"]) el.style.setProperty("--" + kind + "-h", (100 * c[kind] / top).toFixed(2) + "%");
-      el.classList.toggle("any", c.done + c.bad + c.wait + c.off > 0);
-    });
-    const sum = quay.reduce((n, c) => n + c.done + c.bad + c.wait + c.off, 0);
-    const bad = quay.reduce((n, c) => n + c.bad, 0);
-    yard.setAttribute("aria-label", plural(sum, "call") + " ended in the last minute, " + bad + " of them with an error");
+    yard.draw(quay, plural(quay.reduce((n, c) => n + total(c), 0), "call") + " ended in the last minute, " + quay.reduce((n, c) => n + c.bad, 0) + " of them with an error", null, 8);
   }
-  for (const c of columns) c.append(h("i.done"), h("i.wait"), h("i.off"), h("i.bad"));
 
   function endedRow(e) {
     return h("li", { "data-row": true }, h("a.line", { href: "#/calls/" + path(e.session, e.id) },

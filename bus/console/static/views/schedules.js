@@ -1,5 +1,5 @@
 // Schedules: jobs and the heartbeat, with their next runs.
-import { h, add, replace, chip, time, absolute, button, empty, path, loading } from "../dom.js";
+import { h, add, replace, chip, time, absolute, button, empty, path, loading, count, plural } from "../dom.js";
 import { get, post } from "../api.js";
 import { act, confirm } from "../feedback.js";
 
@@ -18,8 +18,14 @@ function show(main, parts, state) {
           button("Remove", async () => { if (await confirm("Remove the job " + s.name + "? Its current run continues.", "Remove")) change(s, "remove", "Removed."); }, ".quiet")]),
       h("div.line.small", {}, s.job ? ["calls ", h("b", {}, s.job.tool), " in session ", h("span.id", {}, s.job.session)] : "sends HEARTBEAT.md to the agent"),
       h("div.runs", { "aria-label": "Next runs" }, next ? s.upcoming.map((at, i) => h("span.next", { title: absolute(at) }, h("span.load." + (i ? "off" : "run"), { "aria-hidden": "true", style: { "--part": i ? 0 : 1 } }), time(at))) : h("span.hint", {}, "no next run")),
-      run ? h("div.line.small", {}, "last run ", time(run.slot), " ", run.outcome ? chip(run.outcome) : "queued or running", " ", run.message ? h("span.text", {}, run.message) : null, h("span.grow"), h("a", { href: "#/calls/" + path(s.job.session, run.call) }, "its call"))
-        : s.last && !s.last.startsWith("0001") ? h("div.line.small", {}, "last tick ", time(s.last)) : null);
+      s.heartbeat ? beat(s.heartbeat) : run ? h("div.line.small", {}, "last run ", time(run.slot), " ", run.outcome ? chip(run.outcome) : "queued or running", " ", run.message ? h("span.text", {}, run.message) : null, h("span.grow"), h("a", { href: "#/calls/" + path(s.job.session, run.call) }, "its call")) : null);
+  }
+  // beat says when a heartbeat last ran and what that cost.
+  function beat({ last_run: run, used, session }) {
+    if (!run) return h("div.line.small", {}, "has not run yet");
+    return h("div.line.small.wrap", {}, "last run ", time(run.slot), " ", run.outcome ? chip(run.outcome) : "queued or running", run.message ? h("span.text", {}, run.message) : null,
+      h("span.num", {}, plural(used.turns, "turn") + ", " + count(used.input_tokens + used.output_tokens) + " tokens" + (used.cost ? ", cost " + used.cost.toFixed(4) : "")), h("span.grow"),
+      h("a", { href: "#/conversations/" + path(session, "trace", run.call) }, "its trace"), h("a", { href: "#/calls/" + path(session, run.call) }, "its call"));
   }
   async function reload() {
     try {

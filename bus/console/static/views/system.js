@@ -1,12 +1,8 @@
 // System: workers, queues, streams with their fill, the server.
-import { h, add, replace, time, bytes, count, plural, load, duration, empty, problem, loading } from "../dom.js";
+import { h, add, replace, time, bytes, count, plural, load, duration, empty, problem, loading, table } from "../dom.js";
 import { get } from "../api.js";
 
 const percent = part => (part > 0 && part < 0.01 ? "< 1" : Math.round(100 * part)) + " %";
-
-function table(label, columns, rows) {
-  return h("div.table", { tabindex: "0", role: "region", "aria-label": label }, h("table", {}, h("thead", {}, h("tr", {}, columns.map(c => h("th", { scope: "col" }, c)))), h("tbody", {}, rows)));
-}
 
 function show(main) {
   const abort = new AbortController();
@@ -25,7 +21,7 @@ function show(main) {
       replace(body,
         s.problems.concat((s.errors || []).map(text => ({ text }))).map(p => problem(p, "system")),
         s.problems.length || (s.errors || []).length ? null : h("p.lead", {}, "Nothing needs attention."),
-        h("section", {}, h("h2", {}, "Workers"), s.workers.length ? table("Workers", ["Worker", "Queues", "Running", "Ended", "Up for", "Version"], s.workers.map(w => h("tr", {}, h("th", { scope: "row" }, w.name), h("td", {}, w.queues.join(", ")), h("td.num", {}, count(w.running)), h("td", {}, ended(w)), h("td", {}, time(w.started, "since")), h("td", {}, w.version))))
+        h("section", {}, h("h2", {}, "Workers"), s.workers.length ? table("Workers", ["Worker", "Queues", "Running", "Ended", "Models", "Up for", "Version"], s.workers.map(w => h("tr", {}, h("th", { scope: "row" }, w.name), h("td", {}, w.queues.join(", ")), h("td.num", {}, count(w.running)), h("td", {}, ended(w)), h("td", {}, (w.models || []).join(", ") || "–"), h("td", {}, time(w.started, "since")), h("td", {}, w.version))))
           : empty("No worker answers", "Calls stay queued until a worker takes them. Start one:", "stevedore serve --server " + s.server.url)),
         h("section", {}, h("h2", {}, "Queues"), s.queues.length ? table("Queues", ["Queue", "Waiting", "Running", "Taken", "Workers"], s.queues.map(q => h("tr", {}, h("th", { scope: "row" }, q.name), h("td.num", {}, count(q.waiting)), h("td.num", {}, count(q.running)), h("td.num", {}, count(q.taken)), h("td.num", {}, q.workers || (q.pulling ? "another program" : "none")))))
           : h("p.hint", {}, "A worker creates its queue when it starts.")),

@@ -1,0 +1,166 @@
+package agents
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/session"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+// Conversation is a conversation in a list.
+type Conversation struct {
+	Session string `json:"session"` // token
+	// Title is the beginning of the first message of the user that is stored.
+	Title string `json:"title,omitempty"`
+	// At is the time of the last entry.
+	At time.Time `json:"at"`
+	// State is "open" while a run goes on, otherwise how the last run ended.
+	State string `json:"state"`
+	agent.Total
+	// Match is the text around the newest place where the text of the query was found.
+	Match string `json:"match,omitempty"`
+}
+
+// ListQuery selects conversations.
+type ListQuery struct {
+	// Text is a part of a message of the user or of the model, or of the name of the session,
+	// in upper or lower case. Empty means all.
+	Text string
+	// Before is where an earlier page ended; 0 means the newest.
+	Before uint64
+	// Limit of the page. 0 means all conversations, without a text or Before.
+	Limit int
+}
+
+const (
+	// maxListEntries and maxListBytes limit the entries that one List looks at.
+	maxListEntries = 4000
+	maxListBytes   = 32 << 20
+	// maxStateEntries limits how far List looks back for the end of the last run, and
+	// maxTitleEntries how far it looks for the first message.
+	maxStateEntries = 200
+	maxTitleEntries = 5
+	maxTitle        = 100 // bytes
+)
+
+// List returns the conversations that a query selects, the one with the newest entry or match
+// first. next is the Before of the next page; 0 if there is none. A page may have fewer
+// conversations than the limit although there are more; of a query with a text, later pages may
+// have a conversation again.
+func List(ctx context.Context, b *bus.Bus, q ListQuery) (list []Conversation, next uint64, err error) {
+	if q.Limit == 0 {
+		list, err = listAll(ctx, b)
+		return list, 0, err
+	}
+	list = []Conversation{}
+	text, seen, scanned, size := strings.ToLower(tools.OneLine(q.Text)), map[string]bool{}, 0, 0
+	for m, err := range b.Read(ctx, bus.Sessions, bus.Back(b.Session("*"), q.Before)) {
+		if err != nil {
+			return nil, 0, fmt.Errorf("list conversations: %w", err)
+		}
+		session := strings.TrimPrefix(m.Subject, b.Session(""))
+		if match, ok := find(session, m.Body, text); ok && !seen[session] {
+			seen[session] = true
+			line, last, err := describe(ctx, b, session)
+			if err != nil {
+				return nil, 0, fmt.Errorf("list conversations: %w", err)
+			}
+			line.Match = match
+			if text != "" || q.Before == 0 || last < q.Before { // otherwise, an earlier page has it
+				list = append(list, line)
+			}
+		}
+		size += len(m.Body)
+		if scanned++; len(list) >= q.Limit || scanned >= maxListEntries || size >= maxListBytes {
+			return list, m.Sequence, nil
+		}
+	}
+	return list, 0, nil
+}
+
+// listAll reads no more than it needs of each log.
+func listAll(ctx context.Context, b *bus.Bus) (list []Conversation, err error) {
+	sizes, err := session.New(b).List(ctx)
+	for _, size := range sizes {
+		line, last, err := describe(ctx, b, size.Session)
+		if err != nil {
+			return nil, fmt.Errorf("list conversations: %w", err)
+		}
+		if last > 0 {
+			list = append(list, line)
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Conversation) int { return b.At.Compare(a.At) })
+	return list, err
+}
+
+// find looks for a text in an entry and in the name of its session.
+func find(session string, body []byte, text string) (match string, ok bool) {
+	if text == "" || strings.Contains(strings.ToLower(session), text) {
+		return "", true
+	}
+	e, err := agent.DecodeEntry(body)
+	if err != nil || e.Message == nil {
+		return "", false
+	}
+	words := tools.OneLine(agent.TextOf(e.Message.Content))
+	at := strings.Index(strings.ToLower(words), text)
+	if at < 0 {
+		return "", false
+	}
+	const around = 40
+	return strings.ToValidUTF8(tools.Excerpt(words[min(max(0, at-around), len(words)):], len(text)+2*around), ""), true
+}
+
+// describe returns the line of a session and the sequence of its last entry.
+func describe(ctx context.Context, b *bus.Bus, session string) (line Conversation, last uint64, err error) {
+	line = Conversation{Session: session}
+	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session), Limit: maxStateEntries, Back: true}) {
+		if err != nil {
+			return line, last, err
+		}
+		if last == 0 {
+			line.At, last = m.At, m.Sequence
+		}
+		e, err := agent.DecodeEntry(m.Body)
+		if ended := e.Kind == agent.KindEnd && e.End != nil && e.Total != nil; err != nil || ended {
+			if line.State == "" && err != nil {
+				line.State = "unreadable"
+			}
+			if ended {
+				line.Turns += e.Total.Turns
+				line.Add(&e.Total.Usage)
+				if line.State == "" {
+					line.State = tools.Excerpt(string(e.End.Reason), 80)
+				}
+			}
+			break
+		}
+		if e.Kind != agent.KindNotice && line.State == "" { // a notice changes no run
+			line.State = "open"
+		}
+		if e.Kind == agent.KindAssistant {
+			line.Turns++
+		}
+		line.Add(e.Usage)
+	}
+	if line.State == "" {
+		line.State = "open"
+	}
+	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session), Limit: maxTitleEntries}) {
+		if err != nil {
+			return line, last, err
+		}
+		if e, err := agent.DecodeEntry(m.Body); err == nil && e.Kind == agent.KindUser && e.Message != nil {
+			line.Title = tools.Excerpt(tools.OneLine(tools.Excerpt(agent.TextOf(e.Message.Content), 4*maxTitle)), maxTitle)
+			break
+		}
+	}
+	return line, last, nil
+}

@@ -1,0 +1,46 @@
+package agents
+
+import (
+	"context"
+	"errors"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/session"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+var (
+	// ErrNoConversation: the session has no entries.
+	ErrNoConversation = tools.Errorf(tools.CodeNotFound, "there is no such conversation")
+	// ErrRunning: a run of the session has not ended.
+	ErrRunning = tools.Errorf("conflict", "a run of the conversation has not ended; cancel it first")
+)
+
+// Remove deletes the log of a session, last, after those of its sub-agents. With force, it
+// does so although a run has not ended, which then starts again.
+func Remove(ctx context.Context, b *bus.Bus, id string, force bool) error {
+	token, store := tools.TokenOf(id), session.New(b)
+	bodies, last, err := store.Read(ctx, token)
+	if err != nil {
+		return err
+	}
+	if len(bodies) == 0 {
+		return ErrNoConversation
+	}
+	entries := make([]agent.Entry, len(bodies))
+	for i, body := range bodies {
+		if entries[i], err = agent.DecodeEntry(body); err != nil && !force {
+			return err
+		}
+	}
+	if agent.IsOpen(entries) && !force {
+		return ErrRunning
+	}
+	for _, child := range agent.SubagentSessions(entries) {
+		if err := Remove(ctx, b, child, force); err != nil && !errors.Is(err, ErrNoConversation) {
+			return err
+		}
+	}
+	return store.Remove(ctx, token, last)
+}

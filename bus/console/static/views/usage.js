@@ -1,0 +1,70 @@
+// Usage: the calls, tokens and cost of the last day, and what the agents used, in groups.
+import { h, add, replace, absolute, count, plural, empty, path, loading, table } from "../dom.js";
+import { get } from "../api.js";
+import { chart } from "../chart.js";
+
+const groups = ["day", "model", "session", "tool"];
+const ranges = [["86400", "last day"], ["604800", "last 7 days"], ["2592000", "last 30 days"]];
+const money = cost => (cost ? cost.toFixed(4) : "–");
+const tokens = u => u.input_tokens + u.output_tokens;
+
+function show(main, parts, state) {
+  const abort = new AbortController();
+  const query = { by: state.query.get("by") || groups[0], last: state.query.get("last") || ranges[1][0] };
+  const choice = (name, label, options) => {
+    const el = h("select", { "aria-label": label, onchange: () => {
+      query[name] = el.value;
+      history.replaceState(null, "", "#/usage?" + new URLSearchParams(query));
+      reload();
+    } }, options.map(([value, text]) => h("option", { value }, text)));
+    el.value = query[name];
+    return el;
+  };
+  const charts = ["Calls that ended", "Tokens of the agents", "Cost of the agents"].map(title => ({ title, sum: h("span"), ...chart(24) }));
+  const body = h("div");
+  add(main, [h("h1", {}, "Usage"),
+    charts.map(c => h("section", {}, h("div.scale", {}, h("span", {}, h("b", {}, c.title), " ", c.sum), h("span", {}, "the last 24 hours")), c.el)),
+    h("section", {}, h("h2", {}, "What the agents used"), h("div.filters", {}, choice("by", "Group", groups.map(g => [g, "by " + g])), choice("last", "Time", ranges)), body)]);
+
+  function drawDay(hours) {
+    const sum = f => hours.reduce((n, x) => n + f(x), 0);
+    const at = i => absolute(hours[i].at) + ": ";
+    const [calls, used, cost] = charts;
+    const texts = [plural(sum(x => x.calls), "call") + ", " + count(sum(x => x.failed)) + " failed", plural(sum(x => x.tokens), "token"), money(sum(x => x.cost))];
+    charts.forEach((c, i) => { c.sum.textContent = texts[i]; });
+    calls.draw(hours.map(x => ({ done: x.calls - x.failed, bad: x.failed })), texts[0] + " in the last 24 hours", i => at(i) + plural(hours[i].calls, "call") + ", " + count(hours[i].failed) + " failed");
+    used.draw(hours.map(x => ({ done: x.tokens })), texts[1] + " in the last 24 hours", i => at(i) + plural(hours[i].tokens, "token"));
+    cost.draw(hours.map(x => ({ done: x.cost })), "cost " + texts[2] + " in the last 24 hours", i => at(i) + money(hours[i].cost));
+  }
+  async function readDay() {
+    try {
+      for (let more = true; more;) {
+        const d = await get("/api/day", {}, abort.signal);
+        drawDay(d.hours);
+        more = d.more;
+      }
+    } catch (e) { if (e.name !== "AbortError") charts[0].sum.textContent = e.message; }
+  }
+
+  const row = (of, u) => h("tr", {}, h("th", { scope: "row" }, of), h("td.num", {}, u.turns == null ? "" : count(u.turns)), h("td.num", {}, count(u.input_tokens)), h("td.num", {}, count(u.cached_input_tokens)), h("td.num", {}, count(u.output_tokens)), h("td.num", {}, money(u.cost)));
+  async function reload() {
+    replace(body, loading("div"));
+    try {
+      const { used } = await get("/api/usage", query, abort.signal);
+      if (used.length === 0) return replace(body, empty("No agent used a model in this time", "Talk to an agent in Conversations, or in a terminal:", "stevedore agent \"say hello\""));
+      used.sort((a, b) => (query.by === "day" ? a.of < b.of ? -1 : 1 : (b.cost || 0) - (a.cost || 0) || tokens(b) - tokens(a)));
+      const all = { input_tokens: 0, output_tokens: 0, cached_input_tokens: 0, cost: 0, turns: query.by === "tool" ? null : 0 };
+      for (const u of used) for (const k in all) if (all[k] != null) all[k] += u[k] || 0;
+      replace(body, table("What the agents used", [query.by, "Turns", "Tokens in", "Cached", "Tokens out", "Cost"],
+        [used.map(u => row(query.by === "session" ? h("a", { href: "#/conversations/" + path(u.of) }, u.of) : u.of || "unknown", u)), used.length > 1 ? row("total", all) : null]),
+      query.by === "tool" ? h("p.hint", {}, "What a turn used belongs to the tools whose results it read, in proportion to their length; (prompt) is what the other turns used.") : null,
+      all.cost ? null : h("p.hint", {}, "No cost: start the worker with --price."));
+    } catch (e) { if (e.name !== "AbortError") replace(body, h("p.problem", {}, e.message)); }
+  }
+  reload();
+  readDay();
+  const timer = setInterval(() => { if (!document.hidden) readDay(); }, 15000);
+  return () => { clearInterval(timer); abort.abort(); };
+}
+
+export default { name: "usage", title: "Usage", key: "u", show };
