@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -16,8 +17,7 @@ import (
 // Conversation is a conversation in a list.
 type Conversation struct {
 	Session string `json:"session"` // token
-	// Title is the beginning of the first message of the user that is stored.
-	Title string `json:"title,omitempty"`
+	Title   string `json:"title,omitempty"`
 	// At is the time of the last entry.
 	At time.Time `json:"at"`
 	// State is "open" while a run goes on, otherwise how the last run ended.
@@ -129,38 +129,40 @@ func describe(ctx context.Context, b *bus.Bus, session string) (line Conversatio
 			line.At, last = m.At, m.Sequence
 		}
 		e, err := agent.DecodeEntry(m.Body)
-		if ended := e.Kind == agent.KindEnd && e.End != nil && e.Total != nil; err != nil || ended {
-			if line.State == "" && err != nil {
-				line.State = "unreadable"
-			}
-			if ended {
-				line.Turns += e.Total.Turns
-				line.Add(&e.Total.Usage)
-				if line.State == "" {
-					line.State = tools.Excerpt(string(e.End.Reason), 80)
-				}
-			}
-			break
-		}
-		if e.Kind != agent.KindNotice && line.State == "" { // a notice changes no run
+		switch {
+		case line.State != "" || e.Kind == agent.KindNotice: // a notice changes no run
+		case err != nil:
+			line.State = "unreadable"
+		case e.Kind == agent.KindEnd && e.End != nil:
+			line.State = tools.Excerpt(string(e.End.Reason), 80)
+		default:
 			line.State = "open"
+		}
+		if e.Kind == agent.KindEnd && e.Total != nil {
+			line.Turns += e.Total.Turns
+			line.Add(&e.Total.Usage)
+			break
 		}
 		if e.Kind == agent.KindAssistant {
 			line.Turns++
 		}
 		line.Add(e.Usage)
 	}
-	if line.State == "" {
-		line.State = "open"
-	}
+	line.State = cmp.Or(line.State, "open")
+	line.Title, err = Title(ctx, b, session)
+	return line, last, err
+}
+
+// Title returns the beginning of the first message of the user that is stored of a session (a
+// token), or "".
+func Title(ctx context.Context, b *bus.Bus, session string) (string, error) {
 	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session), Limit: maxTitleEntries}) {
 		if err != nil {
-			return line, last, err
+			return "", err
 		}
 		if e, err := agent.DecodeEntry(m.Body); err == nil && e.Kind == agent.KindUser && e.Message != nil {
-			line.Title = tools.Excerpt(tools.OneLine(tools.Excerpt(agent.TextOf(e.Message.Content), 4*maxTitle)), maxTitle)
-			break
+			return tools.Excerpt(tools.OneLine(tools.Excerpt(agent.TextOf(e.Message.Content), 4*maxTitle)), maxTitle), nil
 		}
 	}
-	return line, last, nil
+	return "", nil
 }

@@ -86,7 +86,7 @@ func TestReadOnly(t *testing.T) {
 	in.begin("s", "c1", "shell", textArgs{})
 	in.job("backup", "shell", "6h")
 	in.deadLetter("x", "{")
-	for _, path := range []string{"/api/calls/s/c1/cancel", "/api/sessions/s/messages", "/api/schedules/backup/remove", "/api/dead/1/remove", "/api/channels/log/test"} {
+	for _, path := range []string{"/api/calls/s/c1/cancel", "/api/sessions/s/messages", "/api/schedules/backup/remove", "/api/dead/remove", "/api/calls/cancel", "/api/sessions/s/remove", "/api/channels/log/test"} {
 		if status, body := in.request("POST", path, `{"prompt":"x"}`); status != http.StatusForbidden || !strings.Contains(body, "read_only") {
 			t.Errorf("POST %s: %d %s", path, status, body)
 		}
@@ -215,13 +215,13 @@ func TestConversations(t *testing.T) {
 	t.Parallel()
 	in := start(t, console.Config{})
 	for i := range 100 {
-		in.say(fmt.Sprint("s", i%4), fmt.Sprintf(`{"kind":"user","run":"r%d","at":"2026-11-22T04:00:00Z"}`, i))
+		in.say(fmt.Sprint("s", i%4), fmt.Sprintf(`{"kind":"user","run":"r%[1]d","at":"2026-11-22T04:00:00Z","message":{"role":"user","content":[{"type":"text","text":"Question\n%[1]d of <many>"}]}}`, i))
 	}
 	in.say("s0", "not JSON", `{"kind":"end","end":{"reason":"end_turn"},"total":{"turns":3,"input_tokens":10,"output_tokens":20}}`)
 	list := get[struct {
 		Sessions []struct {
-			Session, State string
-			Output         int
+			Session, State, Title string
+			Output                int `json:"output_tokens"`
 		}
 	}](in, "/api/sessions")
 	in.say("s3", `{"kind":"end","end":{"reason":"end_turn"}}`, `{"kind":"notice","notice":{"id":"x"}}`)
@@ -232,6 +232,27 @@ func TestConversations(t *testing.T) {
 	}
 	if len(list.Sessions) != 4 || list.Sessions[0].Session != "s0" || list.Sessions[0].State != "end_turn" || list.Sessions[0].Output != 20 || list.Sessions[1].State != "open" {
 		t.Errorf("sessions %+v", list)
+	}
+	if list.Sessions[1].Title != "Question 3 of <many>" {
+		t.Errorf("the title: %+v", list.Sessions[1])
+	}
+	type found struct {
+		Sessions []struct{ Session, Title, Match string }
+	}
+	for text, want := range map[string]string{"question%0A98": "s2 Question 98 of <many>", "S1": "s1 ", "98+OF+%3CMANY": "s2 Question 98 of <many>", "sation": ""} {
+		got := ""
+		for _, s := range get[found](in, "/api/sessions?text="+text).Sessions {
+			got += s.Session + " " + s.Match
+		}
+		if got != want {
+			t.Errorf("search for %s: %q, want %q", text, got, want)
+		}
+	}
+	if status, body := in.request("POST", "/api/sessions/s2/remove", ""); status != http.StatusConflict || !strings.Contains(body, "not ended") {
+		t.Errorf("remove while a run is open: %d %s", status, body)
+	}
+	if status, body := in.request("POST", "/api/sessions/none/remove", ""); status != http.StatusNotFound {
+		t.Errorf("remove nothing: %d %s", status, body)
 	}
 	type entries struct {
 		Entries []struct {
@@ -275,16 +296,20 @@ func TestDeadLettersSchedulesChannels(t *testing.T) {
 			t.Errorf("GET %s: %d %s", path, status, body)
 		}
 	}
-	if status, _ := in.request("POST", letter+"/explode", ""); status != http.StatusBadRequest {
+	if status, _ := in.request("POST", "/api/dead/explode", `{"numbers":[1]}`); status != http.StatusBadRequest {
 		t.Errorf("unknown action: %d", status)
 	}
-	if status, body := in.request("POST", letter+"/remove", ""); status != http.StatusOK {
+	if status, body := in.request("POST", "/api/dead/remove", fmt.Sprintf(`{"numbers":[%d,999]}`, list.Dead[0].Number)); status != http.StatusOK || !strings.Contains(body, `"changed":1,"failed":1,"error":"dead letter 999`) {
 		t.Errorf("remove: %d %s", status, body)
 	}
 	if status, _ := in.request("GET", letter, ""); status != http.StatusNotFound {
 		t.Errorf("removed letter: %d", status)
 	}
 
+	in.heartbeat()
+	if _, body := in.request("GET", "/api/schedules", ""); !strings.Contains(body, `"outcome":"completed"`) || !strings.Contains(body, `"used":{"turns":2,"input_tokens":540,"output_tokens":12,"cost":0.3}`) {
+		t.Errorf("the heartbeat's last run: %s", body)
+	}
 	in.job("backup", "shell", "6h")
 	if _, body := in.request("GET", "/api/schedules", ""); strings.Count(body, "T") < 5 || !strings.Contains(body, `"every 6h"`) {
 		t.Errorf("schedules %s", body)

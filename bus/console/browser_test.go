@@ -218,11 +218,12 @@ func fill(in *installation) {
 	in.deadLetter("move_crane", `{"id": 17, "args": "not an object"`)
 	in.job("backup", "shell", "6h")
 	in.job("tides", "web_fetch", "30m")
+	in.heartbeat()
 	in.say("harbour",
 		`{"kind":"user","run":"r1","at":"2026-11-22T04:00:00Z","message":{"role":"user","content":[{"type":"text","text":"Which containers were moved with errors last night?"}]}}`,
-		`{"kind":"assistant","run":"r1","at":"2026-11-22T04:00:03Z","message":{"role":"assistant","content":[{"type":"text","text":"I read the log of the cranes first."},{"type":"tool_use","id":"u1","name":"logs","input":{"lines":60000}}]}}`,
+		`{"kind":"assistant","run":"r1","at":"2026-11-22T04:00:03Z","model":"sonnet","usage":{"input_tokens":1000,"output_tokens":100,"cost":0.01},"message":{"role":"assistant","content":[{"type":"text","text":"I read the log of the cranes first."},{"type":"tool_use","id":"u1","name":"logs","input":{"lines":60000}}]}}`,
 		`{"kind":"results","run":"r1","at":"2026-11-22T04:00:05Z","answers":[{"call":"toolu_logs","tool":"logs","outcome":"completed","for_llm":"[60,000 lines, 4.6 MB; stored as toolu_logs]","artifact":{"artifact_id":"toolu_logs","type":"TEXT","size":4680000,"chars":4680000,"tokens":1872000,"lines":60001,"digest":""}}]}`,
-		`{"kind":"assistant","run":"r1","at":"2026-11-22T04:00:09Z","message":{"role":"assistant","content":[{"type":"text","text":"7,500 moves were logged as errors. All of them are moves of crane 3 to bay 41; the other cranes had none.\n\nThe full log is stored as an artifact, so I read only the lines that match."}]}}`,
+		`{"kind":"assistant","run":"r1","at":"2026-11-22T04:00:09Z","model":"sonnet","usage":{"input_tokens":2120,"output_tokens":114,"cost":0.02},"message":{"role":"assistant","content":[{"type":"text","text":"7,500 moves were logged as errors. All of them are moves of crane 3 to bay 41; the other cranes had none.\n\nThe full log is stored as an artifact, so I read only the lines that match."}]}}`,
 		`{"kind":"end","run":"r1","at":"2026-11-22T04:00:09Z","end":{"reason":"end_turn","turns":2,"usage":{"input_tokens":3120,"output_tokens":214}},"total":{"turns":2,"input_tokens":3120,"output_tokens":214}}`)
 	in.say("night-watch", `{"kind":"user","run":"r2","at":"2026-11-22T04:01:00Z","message":{"role":"user","content":[{"type":"text","text":"Watch the tides."}]}}`)
 }
@@ -243,6 +244,7 @@ func TestViews(t *testing.T) {
 		{"artifacts", "artifacts", "inventory"},
 		{"artifact", "artifacts/harbour/toolu_logs", "crane"},
 		{"conversation", "conversations/harbour", "crane 3"},
+		{"usage", "usage?by=tool", "logs"},
 		{"approvals", "approvals", "berth plan"},
 		{"schedules", "schedules", "backup"},
 		{"dead", "dead/1", "unexpected"},
@@ -251,12 +253,13 @@ func TestViews(t *testing.T) {
 	} {
 		desk.open(v.hash, v.text)
 		desk.screenshot(v.name)
+		desk.accessible()
 	}
 	desk.dark()
 	desk.open("now", "epoch 7 of 10")
 	desk.screenshot("now-dark")
 	desk.run(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile))
-	for _, hash := range []string{"now", "calls", "artifacts/harbour/toolu_logs", "conversations/harbour", "calls/night-watch/toolu_04", "approvals", "schedules", "dead/1", "channels", "system"} {
+	for _, hash := range []string{"now", "calls", "artifacts/harbour/toolu_logs", "conversations", "conversations/harbour", "calls/night-watch/toolu_04", "approvals", "schedules", "dead", "dead/1", "channels", "usage", "system"} {
 		desk.open(hash, "")
 		desk.until("document.querySelector('main').innerText.length > 40")
 		if wide := desk.eval("document.documentElement.scrollWidth > innerWidth"); wide != "false" {
@@ -290,14 +293,14 @@ func TestHostileTexts(t *testing.T) {
 		t.Fatal(err)
 	}
 	in.say("s", fmt.Sprintf(`{"kind":"user","message":{"content":[{"type":"text","text":%[1]s}]}}`, quoted),
-		fmt.Sprintf(`{"kind":"assistant","message":{"content":[{"type":"text","text":%[1]s},{"type":"tool_use","name":%[1]s,"input":{"x":%[1]s}},{"type":%[1]s}]}}`, quoted),
+		fmt.Sprintf(`{"kind":"assistant","model":%[1]s,"usage":{"input_tokens":1,"output_tokens":1},"message":{"content":[{"type":"text","text":%[1]s},{"type":"tool_use","name":%[1]s,"input":{"x":%[1]s}},{"type":%[1]s}]}}`, quoted),
 		fmt.Sprintf(`{"kind":"results","answers":[{"call":%[1]s,"tool":%[1]s,"outcome":%[1]s,"for_llm":%[1]s,"artifact":{"artifact_id":%[1]s,"tokens":1}}]}`, quoted),
-		fmt.Sprintf(`{"kind":"compacted","compaction":{"turns":2,"summary":%[1]s}}`, quoted), fmt.Sprintf(`{"kind":%s}`, quoted), `"a string"`, "[]", "not JSON",
+		fmt.Sprintf(`{"kind":"compacted","usage":{"input_tokens":1,"output_tokens":1},"compaction":{"turns":2,"summary":%[1]s}}`, quoted), fmt.Sprintf(`{"kind":%s}`, quoted), `"a string"`, "[]", "not JSON",
 		fmt.Sprintf(`{"kind":"end","end":{"reason":%[1]s,"error":{"message":%[1]s}}}`, quoted))
 	b := browse(t, in, 1280, 800)
 	for _, hash := range []string{
 		"now", "calls", "calls/" + tools.TokenOf(hostile) + "/" + tools.TokenOf(hostile), "calls/s/bad", "calls/s/runs", "artifacts", "artifacts/s/big",
-		"conversations", "conversations/s", "conversations/s/trace", "approvals", "schedules", "dead", "dead/1", "channels", "system",
+		"conversations", "conversations/s", "conversations/s/trace", "approvals", "schedules", "dead", "dead/1", "channels", "usage?by=model", "usage?by=tool", "system",
 	} {
 		b.open(hash, "")
 		b.until("document.querySelector('main').innerText.length > 60 && !document.querySelector('main').innerText.trim().endsWith('\u2026')")
@@ -331,7 +334,7 @@ func TestKeyboard(t *testing.T) {
 	b.shows("next or previous row")
 	b.press(kb.Escape)
 	b.until("!document.querySelector('dialog')")
-	for key, view := range map[string]string{"c": "calls", "a": "artifacts", "v": "conversations", "p": "approvals", "s": "schedules", "d": "dead", "n": "channels", "y": "system", "o": "now"} {
+	for key, view := range map[string]string{"c": "calls", "a": "artifacts", "v": "conversations", "p": "approvals", "s": "schedules", "d": "dead", "n": "channels", "u": "usage", "y": "system", "o": "now"} {
 		bustest.WaitUntil(t, view, func() bool {
 			b.press("g")
 			b.press(key) // on a slow machine, perhaps too late after the other key
@@ -389,7 +392,7 @@ func TestMessagesAppearOnce(t *testing.T) {
 	b.shows("answer-two")
 	time.Sleep(time.Second) // for requests that are still on their way
 	for _, text := range []string{"question-one", "answer-one", "answer-two"} {
-		if n := strings.Count(b.text(), text); n != 1 {
+		if n := strings.Count(b.eval(`document.querySelector(".log").innerText`), text); n != 1 {
 			t.Errorf("%q appears %d times:\n%s", text, n, b.text())
 		}
 	}

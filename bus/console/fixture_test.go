@@ -20,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -59,7 +60,7 @@ func start(t *testing.T, cfg console.Config) *installation {
 	w := worker.Config{Name: "quay-1", Queues: []string{"default", "agent"}}
 	w.Approvals.Needed = func(call tools.Call) bool { return call.Tool == "deploy" }
 	service := rpc.NewService(in.bus, reader, rpc.ServiceConfig{
-		OnReady: func() { close(ready) }, Log: bustest.Log(t), Version: "1.2.0", Metadata: map[string]string{"worker": "quay-1", "channels": "log=file", "default_channel": "log"},
+		OnReady: func() { close(ready) }, Log: bustest.Log(t), Version: "1.2.0", Metadata: map[string]string{"worker": "quay-1", "channels": "log=file", "default_channel": "log", "models": `["big","small"]`},
 		Stats: func() any {
 			return worker.Stats{Worker: "quay-1", Queues: map[string]worker.QueueStats{"default": {Running: 2, Outcomes: map[tools.Outcome]int64{"completed": 41, "failed": 2}}, "agent": {}}}
 		},
@@ -225,6 +226,29 @@ func (in *installation) job(name, tool, every string) {
 	}
 }
 
+// heartbeat stores the schedule of a heartbeat and its last run, which had a sub-agent.
+func (in *installation) heartbeat() {
+	in.t.Helper()
+	const due = "heartbeat-main-20261122T040000Z"
+	_, err := schedule.New(in.bus).Put(in.t.Context(), schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: 30 * time.Minute, Body: []byte(`{"session":"heartbeat-main","tool":"agent","args":{}}`)})
+	for subject, body := range map[string]string{
+		in.bus.RunOf(bus.Heartbeat, "main"):  `{"call":"` + due + `","session":"heartbeat-main","slot":"2026-11-22T04:00:00Z","deadline":"2026-11-22T05:00:00Z"}`,
+		in.bus.Result("heartbeat-main", due): `{"id":"` + due + `","session":"heartbeat-main","tool":"agent","outcome":"completed","for_llm":"HEARTBEAT_OK","started_at":"2026-11-22T04:00:00Z","duration_ms":9}`,
+	} {
+		if err == nil {
+			_, err = in.bus.Publish(in.t.Context(), bus.Message{Subject: subject, Body: []byte(body)})
+		}
+	}
+	if err != nil {
+		in.t.Fatal(err)
+	}
+	turn := `"message":{"role":"assistant","content":[{"type":"tool_use","id":"u","name":"subagent","input":{}}]},"usage":{"input_tokens":500,"output_tokens":10,"cost":0.25}}`
+	in.say("heartbeat-main", `{"kind":"assistant","run":"earlier",`+turn,
+		`{"kind":"user","run":"`+due+`","message":{"role":"user","content":[{"type":"text","text":"look"}]},"call":{"id":"`+due+`","session":"heartbeat-main","tool":"agent"}}`,
+		`{"kind":"assistant","run":"`+due+`",`+turn, `{"kind":"end","run":"`+due+`","end":{"reason":"done"}}`)
+	in.say(tools.TokenOf("sub/heartbeat-main/"+due+"-t1-0"), `{"kind":"assistant","run":"x","usage":{"input_tokens":40,"output_tokens":2,"cost":0.05},"message":{"role":"assistant","content":[]}}`)
+}
+
 // request sends a request with the token.
 func (in *installation) request(method, path, body string) (status int, answer string) {
 	in.t.Helper()
@@ -254,8 +278,13 @@ func get[T any](in *installation, path string) (v T) {
 	if status != http.StatusOK {
 		in.t.Fatalf("GET %s: %d %s", path, status, body)
 	}
-	if err := json.Unmarshal([]byte(body), &v); err != nil {
-		in.t.Fatalf("GET %s: %v in %s", path, err, body)
-	}
+	decode(in.t, body, &v)
 	return v
+}
+
+func decode(t *testing.T, body string, v any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(body), v); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
 }

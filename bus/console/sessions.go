@@ -106,7 +106,8 @@ func (c *Console) session(r *http.Request) (any, error) {
 			break
 		}
 	}
-	return map[string]any{"session": session, "entries": entries, "next": next}, nil
+	title, err := agents.Title(r.Context(), c.bus, session)
+	return map[string]any{"session": session, "title": title, "entries": entries, "next": next}, err
 }
 
 // trace returns what a run of a conversation did; without a run, the last one.

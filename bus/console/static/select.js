@@ -24,7 +24,7 @@ async function change(action, body, noun) {
 // named and all return the body of the request for keys, and for all that match.
 export function selection({ noun, actions, named, all, reload }) {
   const chosen = new Set(), boxes = new Map();
-  const bar = h("div.filters.bulk", { role: "group", "aria-label": "Change several" });
+  const bar = h("div.bulk", { role: "group", "aria-label": "Change several" });
   const every = h("input", { type: "checkbox", onchange: () => {
     for (const [key, el] of boxes) { el.checked = every.checked; if (every.checked) chosen.add(key); else chosen.delete(key); }
     draw();
@@ -34,7 +34,7 @@ export function selection({ noun, actions, named, all, reload }) {
     bar.hidden = boxes.size === 0;
     every.checked = boxes.size > 0 && chosen.size === boxes.size;
     every.indeterminate = chosen.size > 0 && !every.checked;
-    buttons.forEach((el, i) => { el.textContent = actions[i].label + (chosen.size ? " " + count(chosen.size) + " selected" : " all that match"); });
+    buttons.forEach((el, i) => { el.textContent = actions[i].label + (chosen.size ? " " + count(chosen.size) + " selected" : " all"); });
   }
   const buttons = actions.map(action => button("", async () => {
     const keys = [...chosen];
@@ -44,7 +44,7 @@ export function selection({ noun, actions, named, all, reload }) {
     buttons.forEach(el => { el.disabled = false; });
     chosen.clear();
     reload();
-  }, action.danger ? ".danger" : ""));
+  }, ".quiet" + (action.danger ? ".danger" : "")));
   replace(bar, h("label.check", {}, every, "Select all shown"), h("span.grow"), buttons);
   draw();
   const box = (key, label) => {

@@ -38,8 +38,6 @@ function show(main, parts, state) {
     replace(list, drawn.map(s => h("li", { "data-row": true }, h("a.line", { href: "#/conversations/" + path(s.session), "aria-current": s.session === open ? "true" : null },
       chip(s.state), h("b.text", { title: s.session }, s.title || s.session), s.match ? h("span.text", {}, s.match) : s.title ? h("span.id.wide", {}, s.session) : null, h("span.grow"), s.output_tokens ? h("span.num.wide", {}, count(s.input_tokens + s.output_tokens) + " tokens") : null, h("span.num.ago", {}, time(s.at))))),
       more);
-    const line = drawn.find(s => s.session === open), heading = detail.querySelector("h1");
-    if (line && line.title && heading && !main.firstChild.classList.contains("whole")) heading.textContent = visible(line.title);
   }
 
   let open = "", leave = () => {};
@@ -73,6 +71,7 @@ function transcript(root, session, state, fresh) {
   const entries = h("div"), typing = h("div"), older = h("div.more");
   const asks = h("ul.list");
   log.append(older, entries, typing, asks);
+  const heading = h("h1", {}, fresh ? "New conversation" : session);
   if (!fresh) replace(entries, loading("div"));
   let last = 0, next = 0, shown = 0;
   const stored = new Map(); // by run: the turns whose words and results are shown
@@ -105,6 +104,7 @@ function transcript(root, session, state, fresh) {
     try {
       const page = await get("/api/sessions/" + path(session), { after: last }, abort.signal);
       const stay = !atEnd() && last > 0;
+      if (page.title) heading.textContent = visible(page.title);
       if (last === 0) { entries.replaceChildren(); next = page.next || 0; }
       for (const e of page.entries.reverse()) {
         entries.append(...draw(session, e.entry, e.styled));
@@ -187,7 +187,7 @@ function transcript(root, session, state, fresh) {
   }
   const composer = state.readOnly ? h("p.hint", {}, "This page is read-only.") : h("div.composer", {}, box, h("div.stack", {}, models, button("Send", send)));
   replace(root, h("a.back", { href: "#/conversations", "data-back": true }, "← All conversations"),
-    h("div.line.title", {}, h("h1", {}, fresh ? "New conversation" : session), fresh ? null : h("span.id", {}, session), h("span.grow"), fresh ? null : h("a.quiet.button", { href: "#/conversations/" + path(session, "trace") }, "Trace"),
+    h("div.line.title", {}, heading, fresh ? null : h("span.id", {}, session), h("span.grow"), fresh ? null : h("a.quiet.button", { href: "#/conversations/" + path(session, "trace") }, "Trace"),
       h("a.quiet.button", { href: "#/artifacts/" + path(session) }, "Artifacts"),
       fresh || state.readOnly ? null : button("Delete", remove, ".quiet")), log, notice, composer);
   follow();

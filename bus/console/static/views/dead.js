@@ -17,10 +17,11 @@ function show(main, parts, state) {
     h("select", { "aria-label": "Kind", onchange: e => { filter.kind = e.target.value; reload(false); } }, [["", "any kind"], ...["call", "tick", "notification", "result"].map(k => [k, k])].map(([value, name]) => h("option", { value }, name))),
     h("input", { type: "search", placeholder: "Name, reason or id", "aria-label": "Name, reason or id", "data-search": true, spellcheck: "false",
       oninput: e => { filter.text = e.target.value.trim(); clearTimeout(timer); timer = setTimeout(() => reload(false), 250); } }));
-  const picks = selection({ noun: "dead letter",
+  const picks = state.readOnly ? null : selection({ noun: "dead letter",
     actions: [{ label: "Retry", done: "published again", url: "/api/dead/retry" }, { label: "Remove", done: "removed", url: "/api/dead/remove", danger: true }],
     named: keys => ({ numbers: keys }), all: () => ({ all: true, ...filter, until: letters[0].number }), reload: () => done() });
-  add(main, h("div.split", {}, h("section.master", {}, h("h1", {}, "Dead letters"), h("p.lead", {}, "Messages that the workers stopped retrying. Fix the reason, then retry."), filters, state.readOnly ? null : picks.bar, h("div.scroll", {}, list)), detail));
+  if (picks) filters.append(picks.bar);
+  add(main, h("div.split", {}, h("section.master", {}, h("h1", {}, "Dead letters"), h("p.lead", {}, "Messages that the workers stopped retrying. Fix the reason, then retry."), filters, h("div.scroll", {}, list)), detail));
   let letters = [], next = 0, loaded = false;
   async function reload(older) {
     try {
@@ -34,12 +35,12 @@ function show(main, parts, state) {
   function draw() {
     if (!loaded) return replace(list, loading());
     drawList();
-    picks.draw();
+    if (picks) picks.draw();
   }
   function drawList() {
     if (letters.length === 0 && (filter.kind || filter.text)) return replace(list, h("li.none", {}, empty("No dead letter matches", "Change the filters above.")), older());
     if (letters.length === 0) return replace(list, h("li.none", {}, empty("No dead letters", "Everything that was accepted was processed, or still waits. There is nothing to do.")));
-    replace(list, letters.map(l => h("li.pick", { "data-row": true }, state.readOnly ? null : picks.box(l.number, l.kind + " " + l.number), h("a.line", { href: "#/dead/" + l.number, "aria-current": String(l.number) === open ? "true" : null },
+    replace(list, letters.map(l => h("li.pick", { "data-row": true }, picks && picks.box(l.number, l.kind + " " + l.number), h("a.line", { href: "#/dead/" + l.number, "aria-current": String(l.number) === open ? "true" : null },
       h("span.chip.bad", {}, l.kind), h("b", {}, l.name), h("span.text", {}, l.reason), h("span.grow"), h("span.num.ago", {}, time(l.at))))),
       older());
   }

@@ -21,15 +21,15 @@ function show(main, parts, state) {
   // The filter and the selection are for cancelling several calls.
   let text = "";
   const matches = c => (c.tool + "\n" + c.session + "\n" + c.id).toLowerCase().includes(text);
-  const filter = h("div.filters", {}, h("input", { type: "search", placeholder: "Tool, session or id", "aria-label": "Tool, session or id of a call", "data-search": true, spellcheck: "false",
-    oninput: e => { text = e.target.value.trim().toLowerCase(); drawRunning(calls); refresh(); } }));
-  const picks = selection({ noun: "call", actions: [{ label: "Cancel", done: "cancelled", url: "/api/calls/cancel", danger: true }],
+  const filter = h("input", { type: "search", placeholder: "Tool, session or id", "aria-label": "Tool, session or id of a call", "data-search": true, spellcheck: "false",
+    oninput: e => { text = e.target.value.trim().toLowerCase(); drawRunning(calls); refresh(); } });
+  const picks = state.readOnly ? null : selection({ noun: "call", actions: [{ label: "Cancel", done: "cancelled", url: "/api/calls/cancel", danger: true }],
     named: keys => ({ calls: keys.map(key => { const [session, id] = key.split("."); return { session, id }; }) }), all: () => ({ all: true, text }), reload: () => reload() });
-  const pick = (key, call) => (state.readOnly ? null : picks.box(key, (call.tool || "call") + " " + call.id));
+  const pick = (key, call) => picks && picks.box(key, (call.tool || "call") + " " + call.id);
   add(main, [
     h("h1", {}, "Now"), summary, asks, problems,
     h("section", {}, h("div.scale", {}, h("span", {}, "calls that ended, per second"), h("span", {}, "the last minute")), yard.el),
-    h("section", {}, h("h2", {}, "Running"), state.readOnly ? null : [filter, picks.bar], list),
+    h("section", {}, h("h2", {}, "Running"), picks && h("div.filters", {}, filter, picks.bar), list),
     h("section", {}, h("h2", {}, "Just ended"), ended),
   ]);
 
@@ -45,7 +45,7 @@ function show(main, parts, state) {
       if (queued.contains(document.activeElement)) return;
       replace(queued, calls.map(c => h("li.pick", { "data-row": true }, pick(c.session + "." + c.id, c), h("a.line", { href: "#/calls/" + path(c.session, c.id) }, chip("queued"), h("b", {}, c.tool), h("span.text.id", {}, c.session + " / " + c.id), h("span.grow"), h("span.tag", {}, "queue " + c.queue), h("span.num.ago", {}, time(c.queued_at, "since"))))),
         n > calls.length && !text ? h("li.more", {}, "and " + plural(n - calls.length, "more call")) : null);
-      picks.draw();
+      if (picks) picks.draw();
     } catch { /* the next status tries again */ }
   }
 
@@ -91,7 +91,7 @@ function show(main, parts, state) {
     const more = list.querySelector(".more");
     if (more) more.remove();
     if (shown.length > maxRunning) list.append(h("li.more", {}, "and " + plural(shown.length - maxRunning, "more call")));
-    picks.draw();
+    if (picks) picks.draw();
   }
 
   function drawQuay() {

@@ -5,8 +5,9 @@ import { act, confirm } from "../feedback.js";
 
 function show(main, parts, state) {
   const abort = new AbortController();
+  const idle = h("p.hint", { hidden: true }, "No heartbeat is scheduled: HEARTBEAT.md is missing or has no instructions. That costs nothing.");
   const list = h("ul.list", { "aria-label": "Schedules" });
-  add(main, [h("h1", {}, "Schedules"), h("p.lead", {}, "The server fires these jobs; any worker runs them."), list]);
+  add(main, [h("h1", {}, "Schedules"), h("p.lead", {}, "The server fires these jobs; any worker runs them."), list, idle]);
   const change = (s, action, text) => act(text, () => post("/api/schedules/" + path(s.job ? s.job.schedule : s.name, action))).then(reload);
   function row(s) {
     const run = s.job && s.job.last_run;
@@ -30,6 +31,7 @@ function show(main, parts, state) {
   async function reload() {
     try {
       const d = await get("/api/schedules", {}, abort.signal);
+      idle.hidden = d.schedules.some(s => s.heartbeat);
       if (d.schedules.length === 0) replace(list, h("li.none", {}, empty("No schedule yet", "A job calls a tool at a time, at an interval or by a cron expression. Add one:", "stevedore cron add backup shell 'command=make backup' --every 6h")));
       else replace(list, d.schedules.map(row), d.omitted ? h("li.more", {}, "and " + d.omitted + " more; see stevedore cron ls") : null);
     } catch (e) { if (e.name !== "AbortError") replace(list, h("li.problem", {}, e.message)); }

@@ -1,0 +1,144 @@
+package agents_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/session"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// appendEntries adds entries to the log of a session.
+func appendEntries(t *testing.T, b *bus.Bus, name string, entries ...string) {
+	t.Helper()
+	log := session.New(b)
+	_, last, err := log.Read(t.Context(), name)
+	for _, e := range entries {
+		if err == nil {
+			last, err = log.Append(t.Context(), name, last, []byte(e))
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func userEntry(run, text string) string {
+	return fmt.Sprintf(`{"kind":"user","run":%q,"message":{"role":"user","content":[{"type":"text","text":%q}]},"call":{"id":%[1]q,"session":"s","tool":"agent"}}`, run, text)
+}
+
+func turnEntry(run string, tokens int) string {
+	return fmt.Sprintf(`{"kind":"assistant","run":%q,"model":"m","usage":{"input_tokens":%d,"output_tokens":1,"cost":0.5},"message":{"role":"assistant","content":[{"type":"text","text":"Answer to %[1]s"}]}}`, run, tokens)
+}
+
+// The pages have each conversation once, the one that was used last first, and so has the list of
+// all. An open one shows what it used since the last run.
+func TestListConversations(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	for n := range 3 {
+		for i := range 7 {
+			if id := fmt.Sprint("s", i); n < 2 || i%2 == 0 {
+				appendEntries(t, b, id, userEntry("r", id+" asks"))
+			}
+		}
+	}
+	appendEntries(t, b, "s5", turnEntry("r", 10), `{"kind":"end","run":"r","end":{"reason":"done"},"total":{"turns":4,"input_tokens":100,"output_tokens":9}}`, `{"kind":"notice","notice":{"id":"n"}}`)
+	appendEntries(t, b, "s3", `{"kind":"end","run":"r","end":{"reason":"done"},"total":{"turns":4,"input_tokens":100,"output_tokens":9}}`, userEntry("r2", "again"), turnEntry("r2", 10))
+	want := []string{"s3 open 5 110", "s5 done 4 100", "s6 open 0 0", "s4 open 0 0", "s2 open 0 0", "s0 open 0 0", "s1 open 0 0"}
+	for _, limit := range []int{0, 1, 2, 3, 100} {
+		var got []string
+		for before, pages := uint64(0), 0; ; pages++ {
+			list, next, err := agents.List(t.Context(), b, agents.ListQuery{Before: before, Limit: limit})
+			if err != nil || limit > 0 && len(list) > limit || pages > 40 {
+				t.Fatal(list, err)
+			}
+			for _, c := range list {
+				got = append(got, fmt.Sprint(c.Session, " ", c.State, " ", c.Turns, " ", c.Input))
+				if c.Title != c.Session+" asks" {
+					t.Errorf("title %q", c.Title)
+				}
+			}
+			if before = next; next == 0 {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("limit %d: got %v, want %v", limit, got, want)
+		}
+	}
+	list, _, err := agents.List(t.Context(), b, agents.ListQuery{Text: "answer TO r2", Limit: 10})
+	if err != nil || len(list) != 1 || list[0].Session != "s3" || list[0].Match != "Answer to r2" {
+		t.Errorf("search: %+v, %v", list, err)
+	}
+}
+
+// A search looks at a bounded number of entries at once, and the next page goes on.
+func TestSearchIsBounded(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	appendEntries(t, b, "old", userEntry("r", "the needle "+strings.Repeat("\u0130", 100)))
+	filler := userEntry("r", strings.Repeat("x", 500_000))
+	for i := range 80 {
+		appendEntries(t, b, fmt.Sprint("s", i%2), filler)
+	}
+	list, next, err := agents.List(t.Context(), b, agents.ListQuery{Text: "needle", Limit: 10})
+	if err != nil || len(list) > 0 || next == 0 {
+		t.Fatalf("the first page reads all: %+v, next %d, %v", list, next, err)
+	}
+	list, next, err = agents.List(t.Context(), b, agents.ListQuery{Text: "needle", Limit: 10, Before: next})
+	if err != nil || len(list) != 1 || !strings.Contains(list[0].Match, "the needle") || next != 0 {
+		t.Errorf("the second page: %+v, next %d, %v", list, next, err)
+	}
+}
+
+// What a turn used is shared among the tools whose results it read; nothing is lost.
+func TestUsageByTool(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	appendEntries(t, b, "s", userEntry("r", "go"), turnEntry("r", 7),
+		`{"kind":"results","run":"r","answers":[{"call":"a","tool":"grep","outcome":"completed","for_llm":"123456789"},{"call":"b","tool":"shell","outcome":"completed","for_llm":"12345678901234"},{"call":"c","tool":"shell","outcome":"completed","for_llm":"1234"}]}`,
+		turnEntry("r", 101), userEntry("r2", "more"), turnEntry("r2", 3))
+	used, err := agents.ReadUsage(t.Context(), b, time.Time{}, agents.ByTool)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, u := range used {
+		got = append(got, fmt.Sprintf("%s %d %d %d %.3f", u.Of, u.Turns, u.Input, u.Output, u.Cost))
+	}
+	if want := []string{"(prompt) 2 10 2 1.000", "grep 1 33 0 0.167", "shell 1 68 1 0.333"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Remove deletes a conversation with those of its sub-agents, but not while a run is open.
+func TestRemoveConversation(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	child := tools.TokenOf("sub/s/r-t1-0")
+	appendEntries(t, b, "s", userEntry("r", "go"),
+		`{"kind":"assistant","run":"r","message":{"role":"assistant","content":[{"type":"tool_use","id":"u","name":"subagent","input":{}}]}}`)
+	appendEntries(t, b, child, userEntry("c", "task"), `{"kind":"end","run":"c","end":{"reason":"done"}}`)
+	appendEntries(t, b, "other", userEntry("r", "stays"))
+	if err := agents.Remove(t.Context(), b, "s", false); err != agents.ErrRunning {
+		t.Errorf("while a run is open: %v", err)
+	}
+	appendEntries(t, b, "s", `{"kind":"end","run":"r","end":{"reason":"done"}}`)
+	if err := agents.Remove(t.Context(), b, "s", false); err != nil {
+		t.Error(err)
+	}
+	sizes, err := session.New(b).List(t.Context())
+	if err != nil || len(sizes) != 1 || sizes[0].Session != "other" {
+		t.Errorf("left: %+v, %v", sizes, err)
+	}
+	if err := agents.Remove(t.Context(), b, "s", true); err != agents.ErrNoConversation {
+		t.Errorf("again: %v", err)
+	}
+}
