@@ -12,7 +12,7 @@ import (
 func TestStatusNamesAMissingWorkerOnce(t *testing.T) {
 	problem := status.Problem{Code: status.NoWorker, Text: "No worker answers. Calls wait until one starts."}
 	var out bytes.Buffer
-	if err := printStatus(&out, status.Status{Problems: []status.Problem{problem}}); err != nil {
+	if err := printStatus(&out, status.Status{Problems: []status.Problem{problem}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if n := strings.Count(out.String(), "No worker answers"); n != 1 {
@@ -24,7 +24,7 @@ func TestStatusNamesAMissingWorkerOnce(t *testing.T) {
 func TestStatusNamesTheFirstInLine(t *testing.T) {
 	first := []status.Backlog{{Session: "flood", Calls: 150}, {Session: "b", Calls: 30}, {Session: "c", Calls: 15}, {Session: "d", Calls: 5}}
 	var out bytes.Buffer
-	if err := printStatus(&out, status.Status{Queues: []status.Queue{{Name: "default", Waiting: 900, First: first}, {Name: "idle"}}}); err != nil {
+	if err := printStatus(&out, status.Status{Queues: []status.Queue{{Name: "default", Waiting: 900, First: first}, {Name: "idle"}}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(out.String(), "flood 150, b 30, c 15, 1 more") {

@@ -24,6 +24,8 @@ const script = `{"text":"I grep everything.", "tools":[{"name":"grep","input":` 
 {"text":"It was stored. I search in it.", "capture":{"id":"knowledge id='([^']+)'"}, "tools":[{"name":"grep_knowledge","input":{"artifact_id":"${id}","pattern":"(?i)license","max_results":1}}]}
 {"text":"I read on from there.", "capture":{"line":"(?m)^(\\d+): "}, "tools":[{"name":"get_knowledge_by_lines","input":{"artifact_id":"${id}","start_line":"${int:line}","end_line":"${int:line+2}"}}]}
 {"text":"(A real model would answer here. This script read 3 lines from line ${line} on.)"}
+{"for":"^Check that all is well"}
+{"text":"HEARTBEAT_OK"}
 `
 
 // chooseModel selects the model of the flags, or else the script, which it writes to dir.

@@ -64,7 +64,7 @@ func Run(ctx context.Context, o process.Options, stdout, stderr io.Writer) (err 
 	defer stop(nil)
 	errClosed := cli.Exit(cli.ExitFailed, "") // the reader of stdout is gone
 	stdout = cli.SurviveClosedPipe(stdout, func(error) { stop(errClosed) })
-	d := &demo{bus: client, out: stdout, workspace: o.Workspace, model: o.Agents.Models[0]}
+	d := &demo{bus: client, out: stdout, workspace: o.Workspace, dir: dir, model: o.Agents.Models[0]}
 	err = process.Together(ctx,
 		func(ctx context.Context) error {
 			return o.Run(ctx, b, log, stdout, func() (func() error, error) { return func() error { return nil }, nil }, count)
@@ -85,6 +85,7 @@ type demo struct {
 	bus       *bus.Bus
 	out       io.Writer
 	workspace string
+	dir       string // is temporary
 	model     string
 }
 
@@ -160,6 +161,9 @@ func (d *demo) play(ctx context.Context) error {
 		if err := d.agent(ctx); err != nil {
 			return err
 		}
+	}
+	if err := d.heartbeat(ctx, d.dir); err != nil {
+		return err
 	}
 
 	read := chars(big.ForLLM + lines + found)

@@ -1,0 +1,43 @@
+package demo
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
+	"github.com/stevedore-bus/stevedore/bus/heartbeat"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+const instructions = "Check that all is well. If there is nothing to report, answer only HEARTBEAT_OK."
+
+// heartbeat runs one heartbeat, whose file is in a directory, and shows what it cost.
+func (d *demo) heartbeat(ctx context.Context, dir string) error {
+	d.print("\n6. A heartbeat sends HEARTBEAT.md to the agent, here every second. An empty file runs nothing.")
+	if err := os.WriteFile(filepath.Join(dir, heartbeat.File), []byte(instructions), 0o600); err != nil {
+		return err
+	}
+	err := heartbeat.Once(ctx, d.bus, heartbeat.Config{
+		Workspace: dir, Every: time.Second, AllowShort: true,
+		Tool: agent.AgentTool, Queue: bus.AgentQueue, PromptArg: "prompt", Args: json.RawMessage(`{"max_turns":4}`),
+	})
+	for err == nil {
+		var beats []agents.Heartbeat
+		if beats, err = agents.Heartbeats(ctx, d.bus); err == nil && len(beats) == 1 && beats[0].LastRun != nil && beats[0].LastRun.Outcome != "" {
+			h := beats[0]
+			d.print("   | %s, %s: last run %s, %s, turns: %d, tokens: %s, cost: %.4f", h.Name, h.When,
+				h.LastRun.Due.Format(time.TimeOnly), h.LastRun.Outcome, h.Used.Turns, thousands(h.Used.Usage.Total()), h.Used.Cost)
+			d.print("   stevedore status and the page show this of each heartbeat.")
+			return nil
+		}
+		if err == nil {
+			err = tools.Sleep(ctx, 50*time.Millisecond)
+		}
+	}
+	return err
+}
