@@ -18,7 +18,7 @@ func TestPageWithTheConsoleRole(t *testing.T) {
 	page := s.page("red-console", "--inbox-prefix", "_INBOX_console")
 	page.shows()
 	for _, c := range []struct{ path, body string }{
-		{"calls/s1/long/cancel", ""}, {"approvals/s1/ask", `{"approve":false}`}, {"sessions/s2/messages", `{"prompt":"hello"}`}, {"dead/1/retry", ""},
+		{"calls/s1/long/cancel", ""}, {"approvals/s1/ask", `{"approve":false}`}, {"sessions/s2/messages", `{"prompt":"hello"}`}, {"sessions/s9/remove", ""}, {"dead/retry", `{"numbers":[1]}`}, {"calls/cancel", `{"all":true}`},
 	} {
 		if status, body := page.ask("POST", "/api/"+c.path, c.body); status != http.StatusOK {
 			t.Errorf("POST %s: %d %s", c.path, status, body)
@@ -33,7 +33,7 @@ func TestReadOnlyPageWithTheReadOnlyRole(t *testing.T) {
 	s := startTenants(t, "--ask", "write_file")
 	page := s.page("red-readonly", "--console-read-only")
 	page.shows()
-	for _, path := range []string{"calls/s1/long/cancel", "approvals/s1/ask", "sessions/s2/messages", "dead/1/retry"} {
+	for _, path := range []string{"calls/s1/long/cancel", "approvals/s1/ask", "sessions/s2/messages", "sessions/s9/remove", "dead/retry", "calls/cancel"} {
 		if status, body := page.ask("POST", "/api/"+path, `{}`); status != http.StatusForbidden {
 			t.Errorf("POST %s: %d %s", path, status, body)
 		}
@@ -57,6 +57,7 @@ func (s tenants) page(user string, flags ...string) rolePage {
 	operator.publish("stevedore.call.later.read_file.s1.long", `{"args":{"path":"secret.txt"}}`) // waits
 	operator.publish("stevedore.call.default.write_file.s1.ask", `{"args":{"path":"x","content":"x"}}`)
 	operator.publish("stevedore.call.default.broken", `{`) // a dead letter
+	operator.publish("stevedore.session.s9", `{"kind":"end","run":"r","end":{"reason":"done"}}`)
 	p := start(s.t, append([]string{"console", "--server", s.url, "--nkey", s.key(user), "--console", "127.0.0.1:0", "--json"}, flags...)...)
 	var first struct{ Console string }
 	if err := json.Unmarshal([]byte(p.first), &first); err != nil {
@@ -104,7 +105,7 @@ func (p rolePage) shows() {
 		}
 	}
 	for _, path := range []string{
-		"state", "status", "running", "waiting", "calls", "calls/s1/c1", "sessions", "approvals", "artifacts/s1", "schedules", "dead", "dead/1", "events",
+		"state", "status", "running", "waiting", "calls", "calls/s1/c1", "sessions", "approvals", "artifacts/s1", "schedules", "dead", "dead/1", "day", "usage?by=tool", "events",
 	} {
 		if status, body := p.ask("GET", "/api/"+path, ""); status != http.StatusOK || strings.Contains(body, `"errors"`) {
 			p.t.Errorf("GET %s: %d %s", path, status, body)

@@ -90,7 +90,7 @@ func TestConsole(t *testing.T) {
 	if got := httpStatus(t, "GET", page2+"api/status", bearer...); got != http.StatusUnauthorized {
 		t.Errorf("stevedore console with the token of stevedore up: %d", got)
 	}
-	if got := httpStatus(t, "POST", page2+"api/dead/1/remove", bearer2...); got != http.StatusForbidden {
+	if got := httpStatus(t, "POST", page2+"api/dead/remove", bearer2...); got != http.StatusForbidden {
 		t.Errorf("read-only: %d", got)
 	}
 	if stored, err := os.ReadFile(tokenFile); err != nil || strings.TrimSpace(string(stored)) != token2 {
