@@ -55,7 +55,7 @@ var allowedImports = map[string][]string{
 	"bus/internal/fair":      {},
 	"bus/internal/nkey":      {},
 	"bus/httpauth":           {},
-	"bus/console":            {"bus", "bus/agents", "bus/dead", "bus/cron", "bus/httpauth", "bus/notify/channel", "bus/notify/markup", "bus/rpc", "bus/schedule", "bus/status", "bus/task", "offload", "tools", "tools/tracing"},
+	"bus/console":            {"bus", "bus/agents", "bus/dead", "bus/cron", "bus/httpauth", "bus/notify/channel", "bus/notify/markup", "bus/rpc", "bus/status", "bus/task", "offload", "tools", "tools/tracing"},
 	"bus/status":             {"bus", "bus/jsapi", "bus/rpc", "bus/task", "bus/worker", "tools"},
 
 	// For tests only.
