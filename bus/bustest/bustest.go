@@ -116,10 +116,13 @@ func Next[T any](t testing.TB, sub *nats.Subscription) (T, *nats.Msg) {
 // Timeout ends a wait that has failed. A machine that is slow or busy does not reach it.
 const Timeout = 3 * time.Minute
 
-// WaitUntil polls until ok returns true, until Timeout at most.
+// WaitUntil polls until ok returns true, until Timeout at most. It polls less and less often,
+// because what takes long is often what other processes must compute.
 func WaitUntil(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(Timeout); !ok(); time.Sleep(2 * time.Millisecond) {
+	pause := 2 * time.Millisecond
+	for deadline := time.Now().Add(Timeout); !ok(); time.Sleep(pause) {
+		pause = min(pause*5/4, 50*time.Millisecond)
 		if time.Now().After(deadline) {
 			t.Fatalf("timeout while waiting for %s", what)
 		}

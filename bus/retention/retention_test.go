@@ -54,7 +54,7 @@ func stored(t *testing.T, b *bus.Bus, stream, subject string) bool {
 // text is a result of 10 KiB.
 var text = `{"outcome":"completed","for_llm":"` + strings.Repeat("x", 10<<10) + `"}`
 
-// Twelve hours of results, or a week with STEVEDORE_RETENTION_WEEK=1, pass through a stream
+// Seven hours of results, or a week with STEVEDORE_RETENTION_WEEK=1, pass through a stream
 // that holds three hours of them. The stream never
 // rejects one, and it keeps those of the last hour. The records of a session with a waiting
 // call, with a parked call, and with an async call that has not ended stay as well.
@@ -84,7 +84,7 @@ func TestWeekOfResults(t *testing.T) {
 		put(t, b, b.Claim("ended", "c2"), "{}")
 
 		const perHour = 30
-		hours := 12
+		hours := 7
 		if os.Getenv("STEVEDORE_RETENTION_WEEK") != "" {
 			hours = 7*24 - 1 // the server removes what is older
 		}
