@@ -55,7 +55,7 @@ func buildProgram(dir, name, folder string) (string, error) {
 }
 
 // testTimeout is how long a test waits for anything.
-const testTimeout = time.Minute
+const testTimeout = bustest.Timeout
 
 // process is a running worker program.
 type process struct {

@@ -57,7 +57,7 @@ func browse(t *testing.T, in *installation, width, height int64) *browser {
 		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(int(width), int(height)))
-	ctx, cancelTimeout := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancelTimeout := context.WithTimeout(t.Context(), 3*bustest.Timeout)
 	t.Cleanup(cancelTimeout)
 	ctx, cancelAllocator := chromedp.NewExecAllocator(ctx, options...)
 	t.Cleanup(cancelAllocator)
@@ -105,7 +105,7 @@ func (b *browser) eval(expression string) string {
 // of it, because that needs eval.
 func (b *browser) until(expression string) {
 	b.t.Helper()
-	for deadline := time.Now().Add(time.Minute); b.eval(expression) != "true"; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(bustest.Timeout); b.eval(expression) != "true"; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("timeout: %s; the page has: %.2000s", expression, b.text())
 		}
@@ -346,9 +346,7 @@ func TestKeyboard(t *testing.T) {
 	for range 5 {
 		b.press("j")
 	}
-	if at := b.eval("document.activeElement.closest('[data-index]').dataset.index"); at != "4" {
-		t.Errorf("after five times j, row %s has the focus", at)
-	}
+	b.until("document.activeElement.closest('[data-index]')?.dataset.index === '4'")
 	if outline := b.eval("getComputedStyle(document.activeElement).outlineStyle"); outline != "solid" {
 		t.Errorf("the focus is not visible: %s", outline)
 	}

@@ -39,7 +39,7 @@ func nextCall(t *testing.T, calls <-chan tools.Call) tools.Call {
 	select {
 	case call := <-calls:
 		return call
-	case <-time.After(90 * time.Second): // more than the intervals in bubbles
+	case <-time.After(bustest.Timeout): // more than the intervals in bubbles
 		t.Fatal("no call")
 		panic("unreachable")
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -87,7 +88,7 @@ func (p watchedProcess) get(t *testing.T, path string) (int, string) {
 
 func (p watchedProcess) await(t *testing.T, path string, status int) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(bustest.Timeout); ; time.Sleep(5 * time.Millisecond) {
 		got, body := p.get(t, path)
 		if got == status {
 			return
@@ -116,7 +117,7 @@ func TestHealth(t *testing.T) {
 			Args: json.RawMessage(`{"command":"touch began; while [ ! -e go ]; do sleep 0.01; done; echo finished"}`)})
 		answered <- answer{event, err}
 	}()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(bustest.Timeout); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := os.Stat(filepath.Join(workspace, "began")); err == nil {
 			break
 		}
@@ -126,7 +127,7 @@ func TestHealth(t *testing.T) {
 	}
 
 	// The worker counts and acknowledges a call shortly after it publishes the result.
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(bustest.Timeout); ; time.Sleep(5 * time.Millisecond) {
 		_, numbers := p.get(t, "/metrics")
 		missing := slices.DeleteFunc([]string{
 			`stevedore_bus_connected 1`, `stevedore_calls_total{queue="default",tool="other",outcome="failed"} 1`, `stevedore_calls_running{queue="default"} 1`,

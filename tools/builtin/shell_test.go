@@ -417,7 +417,7 @@ func TestShellDiesWithTheWorker(t *testing.T) {
 			t.Errorf("survived: %q", left)
 		}
 		for _, pid := range children {
-			for deadline := time.Now().Add(10 * time.Second); syscall.Kill(pid, 0) == nil; time.Sleep(time.Millisecond) {
+			for deadline := time.Now().Add(testTimeout); syscall.Kill(pid, 0) == nil; time.Sleep(time.Millisecond) {
 				if time.Now().After(deadline) {
 					t.Fatalf("process %d survived", pid)
 				}

@@ -365,7 +365,7 @@ func TestForkBomb(t *testing.T) {
 	t.Parallel()
 	f := open(t, sandbox.Config{Limits: sandbox.Limits{Processes: 50}})
 	f.needMounts()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd, err := f.Command(ctx, sandbox.Run{Env: os.Environ()}, "sh", "-c", "i=0; while [ $i -lt 600 ]; do sleep 60 & i=$((i+1)); done; echo $i started")
 	if err != nil {
