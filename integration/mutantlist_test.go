@@ -154,7 +154,7 @@ var mutants = []mutant{
 	{"two outages count as one", "tools/agent/conversation.go", "	s.waits = nil\n", "",
 		"tools/agent", "TestTwoOutagesOfOneRun"},
 	{"a run that waits for its provider sends no probes", "tools/agent/loop.go", "Probe: len(r.conv.open.waits) > 0}", "Probe: r.conv == nil}",
-		"bus/agents", "TestTwoHoursOfProviderOutage"},
+		"bus/agents", "TestOutageOfTheProvider"},
 	{"the summary of a run that waits is no probe", "tools/agent/compact.go", "Probe: len(c.open.waits) > 0,", "Probe: c == nil,",
 		"tools/agent", "TestResumedRunSendsProbes"},
 	{"bytes are shown as text", "offload/page.go", "	case p.MediaType != \"\":\n", "	case p.MediaType == \"never\":\n",

@@ -29,7 +29,7 @@ import (
 // STEVEDORE_SOAK_SEED repeats the order of a failed run.
 
 func TestSoakOneServer(t *testing.T)    { soak(t, 1, 5*time.Second) }
-func TestSoakThreeServers(t *testing.T) { soak(t, 3, 8*time.Second) }
+func TestSoakThreeServers(t *testing.T) { soak(t, 3, 5*time.Second) }
 
 const (
 	agentReply = "The note is read."

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -35,7 +36,7 @@ func startServer(t testing.TB, opts server.Options) *server.Server {
 		t.Fatal(err)
 	}
 	s.Start()
-	if !s.ReadyForConnections(10e9) {
+	if !s.ReadyForConnections(3 * time.Minute) {
 		t.Fatal("the server does not start")
 	}
 	t.Cleanup(func() {

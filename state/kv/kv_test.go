@@ -144,7 +144,7 @@ func runServer(t *testing.T) *server.Server {
 	must(t, err)
 	srv.Start()
 	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	if !srv.ReadyForConnections(10 * time.Second) {
+	if !srv.ReadyForConnections(3 * time.Minute) {
 		t.Fatal("the server did not start")
 	}
 	return srv
