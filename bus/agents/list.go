@@ -20,8 +20,11 @@ type Conversation struct {
 	Title   string `json:"title,omitempty"`
 	// At is the time of the last entry.
 	At time.Time `json:"at"`
-	// State is "open" while a run goes on, otherwise how the last run ended.
+	// State is "open" while a run goes on, otherwise how the last run ended, or "none" if the log
+	// has only notices.
 	State string `json:"state"`
+	// Parent is the session (a token) whose run started this sub-agent.
+	Parent string `json:"parent,omitempty"`
 	agent.Total
 	// Match is the text around the newest place where the text of the query was found.
 	Match string `json:"match,omitempty"`
@@ -148,21 +151,24 @@ func describe(ctx context.Context, b *bus.Bus, session string) (line Conversatio
 		}
 		line.Add(e.Usage)
 	}
-	line.State = cmp.Or(line.State, "open")
-	line.Title, err = Title(ctx, b, session)
+	line.State = cmp.Or(line.State, "none")
+	line.Title, line.Parent, err = Title(ctx, b, session)
 	return line, last, err
 }
 
 // Title returns the beginning of the first message of the user that is stored of a session (a
-// token), or "".
-func Title(ctx context.Context, b *bus.Bus, session string) (string, error) {
+// token), or "", and the session that started it, if it is that of a sub-agent.
+func Title(ctx context.Context, b *bus.Bus, session string) (title, parent string, err error) {
 	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session), Limit: maxTitleEntries}) {
 		if err != nil {
-			return "", err
+			return "", "", err
 		}
 		if e, err := agent.DecodeEntry(m.Body); err == nil && e.Kind == agent.KindUser && e.Message != nil {
-			return tools.Excerpt(tools.OneLine(tools.Excerpt(agent.TextOf(e.Message.Content), 4*maxTitle)), maxTitle), nil
+			if e.Call != nil {
+				parent, _ = agent.ParentSession(e.Call.Session)
+			}
+			return tools.Excerpt(tools.OneLine(tools.Excerpt(agent.TextOf(e.Message.Content), 4*maxTitle)), maxTitle), parent, nil
 		}
 	}
-	return "", nil
+	return "", "", nil
 }

@@ -73,6 +73,10 @@ func TestListConversations(t *testing.T) {
 			t.Errorf("limit %d: got %v, want %v", limit, got, want)
 		}
 	}
+	appendEntries(t, b, "told", `{"kind":"notice","notice":{"id":"n"}}`)
+	if list, _, err := agents.List(t.Context(), b, agents.ListQuery{Text: "TOLD", Limit: 1}); err != nil || len(list) != 1 || list[0].State != "none" || list[0].Title != "" {
+		t.Errorf("a log without a run: %+v, %v", list, err)
+	}
 	list, _, err := agents.List(t.Context(), b, agents.ListQuery{Text: "answer TO r2", Limit: 10})
 	if err != nil || len(list) != 1 || list[0].Session != "s3" || list[0].Match != "Answer to r2" {
 		t.Errorf("search: %+v, %v", list, err)

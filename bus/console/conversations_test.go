@@ -19,8 +19,14 @@ func TestConversationsOnThePage(t *testing.T) {
 	in.say("s1", `{"kind":"user","run":"r","message":{"role":"user","content":[{"type":"text","text":"How is <b>the tide</b>?"}]}}`,
 		`{"kind":"assistant","run":"r","model":"big","message":{"role":"assistant","content":[{"type":"text","text":"It rises since noon."}]}}`, end)
 	in.say("s2", `{"kind":"user","run":"r","message":{"role":"user","content":[{"type":"text","text":"Move the crane"}]}}`, end)
+	in.say("h_child", `{"kind":"user","run":"c","call":{"id":"c","session":"sub/s1/r-t1-0","tool":"subagent"},"message":{"role":"user","content":[{"type":"text","text":"the task of a sub-agent"}]}}`)
 	b := browse(t, in, 1280, 800)
 	b.open("conversations", "Move the crane")
+	if strings.Contains(b.text(), "the task of") {
+		t.Error("the conversations of sub-agents are among those of users")
+	}
+	b.eval(`document.querySelector(".master .check input").click()`)
+	b.shows("the task of a sub-agent")
 	b.shows("How is <b>the tide</b>?")
 	b.search("RISES")
 	b.until(`document.querySelectorAll("[data-row]").length === 1`)

@@ -106,7 +106,7 @@ func (c *Console) session(r *http.Request) (any, error) {
 			break
 		}
 	}
-	title, err := agents.Title(r.Context(), c.bus, session)
+	title, _, err := agents.Title(r.Context(), c.bus, session)
 	return map[string]any{"session": session, "title": title, "entries": entries, "next": next}, err
 }
 

@@ -73,7 +73,9 @@ func (d *day) read(r *http.Request) (any, error) {
 		n := 0
 		for m, err := range d.bus.Read(r.Context(), stream, q) {
 			if err != nil {
-				d.hours = nil // the stream may be a new one
+				if r.Context().Err() == nil {
+					d.hours = nil // the stream may be a new one
+				}
 				return nil, fmt.Errorf("read the last day: %w", err)
 			}
 			d.next[stream] = m.Sequence + 1

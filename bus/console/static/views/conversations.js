@@ -11,12 +11,12 @@ const maxEntries = 600;
 
 function show(main, parts, state) {
   const list = h("ul.list.compact", { "aria-label": "Conversations, newest first" });
-  let text = "", wait = 0;
+  let text = "", wait = 0, children = false;
   const search = h("input", { type: "search", placeholder: "Words in a message, or a session", "aria-label": "Search in conversations", "data-search": true, spellcheck: "false",
     oninput: e => { text = e.target.value.trim(); clearTimeout(wait); wait = setTimeout(() => { replace(list, loading()); reload(false); }, 250); } });
   const detail = h("section.detail.talk", { "aria-label": "One conversation" });
   const start = state.readOnly ? null : h("a.button", { href: "#/conversations/new" }, "New conversation");
-  add(main, h("div.split", {}, h("section.master", {}, h("div.line.title", {}, h("h1", {}, "Conversations"), h("span.grow"), start), h("div.filters", {}, search), h("div.scroll", {}, list)), detail));
+  add(main, h("div.split", {}, h("section.master", {}, h("div.line.title", {}, h("h1", {}, "Conversations"), h("span.grow"), start), h("div.filters", {}, search, h("label.check", {}, h("input", { type: "checkbox", onchange: e => { children = e.target.checked; draw(); } }), "Sub-agents")), h("div.scroll", {}, list)), detail));
   const abort = new AbortController();
   let next = 0, drawn = [], loaded = false;
   async function reload(older) {
@@ -33,9 +33,10 @@ function show(main, parts, state) {
   function draw() {
     if (!loaded) return replace(list, loading());
     const more = next ? h("li.more", {}, button(text ? "Search in older ones" : "Show older", () => reload(true), ".quiet")) : null;
+    const shown = drawn.filter(s => children || text || !s.parent || s.session === open);
     if (drawn.length === 0 && text) return replace(list, h("li.none", {}, empty(next ? "Not found in the newest messages" : "No conversation has these words")), more);
     if (drawn.length === 0) return replace(list, h("li.none", {}, empty("No conversation yet", "Start a worker with a model, then write to the agent here or in a terminal:", "stevedore up --model anthropic:MODEL\nstevedore agent \"say hello\"")));
-    replace(list, drawn.map(s => h("li", { "data-row": true }, h("a.line", { href: "#/conversations/" + path(s.session), "aria-current": s.session === open ? "true" : null },
+    replace(list, shown.map(s => h("li", { "data-row": true }, h("a.line", { href: "#/conversations/" + path(s.session), "aria-current": s.session === open ? "true" : null },
       chip(s.state), h("b.text", { title: s.session }, s.title || s.session), s.match ? h("span.text", {}, s.match) : s.title ? h("span.id.wide", {}, s.session) : null, h("span.grow"), s.output_tokens ? h("span.num.wide", {}, count(s.input_tokens + s.output_tokens) + " tokens") : null, h("span.num.ago", {}, time(s.at))))),
       more);
   }

@@ -23,7 +23,7 @@ function show(main, parts, state) {
   const charts = ["Calls that ended", "Tokens of the agents", "Cost of the agents"].map(title => ({ title, sum: h("span"), ...chart(24) }));
   const body = h("div");
   add(main, [h("h1", {}, "Usage"),
-    charts.map(c => h("section", {}, h("div.scale", {}, h("span", {}, h("b", {}, c.title), " ", c.sum), h("span", {}, "the last 24 hours")), c.el)),
+    h("section", {}, h("h2", {}, "The last 24 hours"), charts.map(c => [h("p.scale", {}, h("b", {}, c.title), c.sum), c.el])),
     h("section", {}, h("h2", {}, "What the agents used"), h("div.filters", {}, choice("by", "Group", groups.map(g => [g, "by " + g])), choice("last", "Time", ranges)), body)]);
 
   function drawDay(hours) {
@@ -46,7 +46,7 @@ function show(main, parts, state) {
     } catch (e) { if (e.name !== "AbortError") charts[0].sum.textContent = e.message; }
   }
 
-  const row = (of, u) => h("tr", {}, h("th", { scope: "row" }, of), h("td.num", {}, u.turns == null ? "" : count(u.turns)), h("td.num", {}, count(u.input_tokens)), h("td.num", {}, count(u.cached_input_tokens)), h("td.num", {}, count(u.output_tokens)), h("td.num", {}, money(u.cost)));
+  const row = (of, u) => h("tr", {}, h("th", { scope: "row" }, of), h("td.num", {}, u.turns == null ? "" : count(u.turns)), h("td.num", {}, money(u.cost)), h("td.num", {}, count(u.input_tokens)), h("td.num", {}, count(u.output_tokens)), h("td.num", {}, count(u.cached_input_tokens)));
   async function reload() {
     replace(body, loading("div"));
     try {
@@ -55,7 +55,7 @@ function show(main, parts, state) {
       used.sort((a, b) => (query.by === "day" ? a.of < b.of ? -1 : 1 : (b.cost || 0) - (a.cost || 0) || tokens(b) - tokens(a)));
       const all = { input_tokens: 0, output_tokens: 0, cached_input_tokens: 0, cost: 0, turns: query.by === "tool" ? null : 0 };
       for (const u of used) for (const k in all) if (all[k] != null) all[k] += u[k] || 0;
-      replace(body, table("What the agents used", [query.by, "Turns", "Tokens in", "Cached", "Tokens out", "Cost"],
+      replace(body, table("What the agents used", [query.by, "Turns", "Cost", "Tokens in", "Tokens out", "Cached"],
         [used.map(u => row(query.by === "session" ? h("a", { href: "#/conversations/" + path(u.of) }, u.of) : u.of || "unknown", u)), used.length > 1 ? row("total", all) : null]),
       query.by === "tool" ? h("p.hint", {}, "What a turn used belongs to the tools whose results it read, in proportion to their length; (prompt) is what the other turns used.") : null,
       all.cost ? null : h("p.hint", {}, "No cost: start the worker with --price."));
