@@ -65,13 +65,8 @@ func TestTelegramConversation(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.awaitText(t, "42", "It is done.")
-	f.await(t, "the removal of the status", func() bool {
-		for _, text := range f.messages {
-			if strings.HasPrefix(text, "⏳") {
-				return false
-			}
-		}
-		return true
+	f.await(t, "the answer in the message of its status", func() bool {
+		return slices.ContainsFunc(f.sent, func(m telegramSent) bool { return m.Text == "It is done." && m.Edits > 0 })
 	})
 
 	f.write(42, 2, "run it") // the same message in another update

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,7 +27,6 @@ type fakeTelegram struct {
 	polls     int
 	failures  []func(w http.ResponseWriter) // of the next getUpdates requests
 	sent      []telegramSent
-	messages  map[int]string // texts by message id; deleted ones are missing
 	nextMsg   int
 	typing    int
 	answered  []string          // texts of answerCallbackQuery
@@ -35,6 +35,9 @@ type fakeTelegram struct {
 }
 
 type telegramSent struct {
+	ID      int
+	Edits   int
+	Gone    bool
 	Chat    string
 	Text    string
 	Buttons []string // their data
@@ -42,7 +45,7 @@ type telegramSent struct {
 
 func newFakeTelegram(t *testing.T) *fakeTelegram {
 	t.Helper()
-	f := &fakeTelegram{changed: make(chan struct{}, 1), messages: map[int]string{}, nextID: 100, nextMsg: 1000}
+	f := &fakeTelegram{changed: make(chan struct{}, 1), nextID: 100, nextMsg: 1000}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(func() { f.CloseClientConnections(); f.Close() })
 	return f
@@ -110,7 +113,7 @@ func (f *fakeTelegram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch method {
 	case "sendMessage":
 		f.nextMsg++
-		sent := telegramSent{Chat: fmt.Sprint(params["chat_id"]), Text: fmt.Sprint(params["text"])}
+		sent := telegramSent{ID: f.nextMsg, Chat: fmt.Sprint(params["chat_id"]), Text: fmt.Sprint(params["text"])}
 		var markup struct {
 			Keyboard [][]struct {
 				Data string `json:"callback_data"`
@@ -121,22 +124,40 @@ func (f *fakeTelegram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				sent.Buttons = append(sent.Buttons, button.Data)
 			}
 		}
-		f.sent, f.messages[f.nextMsg] = append(f.sent, sent), sent.Text
+		f.sent = append(f.sent, sent)
 		result = map[string]any{"message_id": f.nextMsg, "date": 1, "chat": map[string]any{"id": 1, "type": "private"}}
 	case "getFile":
 		result = map[string]any{"file_id": params["file_id"], "file_path": "documents/" + fmt.Sprint(params["file_id"])}
 	case "getMe":
 		result = map[string]any{"id": 123456, "is_bot": true, "first_name": "Stevedore", "username": "the_bot"}
-	case "editMessageText":
-		f.messages[id] = fmt.Sprint(params["text"])
-	case "deleteMessage":
-		delete(f.messages, id)
+	case "editMessageText", "deleteMessage":
+		at := slices.IndexFunc(f.sent, func(m telegramSent) bool { return m.ID == id && !m.Gone && m.Chat == fmt.Sprint(params["chat_id"]) })
+		text := fmt.Sprint(params["text"])
+		switch {
+		case id == 1 || id == 2: // of the user, with a button
+		case at < 0:
+			fail(w, "message to edit not found")
+			return
+		case method == "deleteMessage":
+			f.sent[at].Gone = true
+		case f.sent[at].Text == text:
+			fail(w, "message is not modified")
+			return
+		default:
+			f.sent[at].Text = text
+			f.sent[at].Edits++
+		}
 	case "sendChatAction":
 		f.typing++
 	case "answerCallbackQuery":
 		f.answered = append(f.answered, fmt.Sprint(params["text"]))
 	}
 	_ = json.NewEncoder(w).Encode(map[string]any{"ok": true, "result": result})
+}
+
+func fail(w http.ResponseWriter, description string) {
+	w.WriteHeader(http.StatusBadRequest)
+	fmt.Fprintf(w, `{"ok":false,"error_code":400,"description":"Bad Request: %s"}`, description)
 }
 
 // download fails the first time.
@@ -188,12 +209,12 @@ func (f *fakeTelegram) getUpdates(w http.ResponseWriter, r *http.Request, params
 	}
 }
 
-// sentTo returns the texts that were sent to a chat and not deleted, without statuses.
+// sentTo returns the texts that a chat shows, without statuses.
 func (f *fakeTelegram) sentTo(chat string) (texts []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, m := range f.sent {
-		if m.Chat == chat && !strings.HasPrefix(m.Text, "⏳") {
+		if m.Chat == chat && !m.Gone && !strings.HasPrefix(m.Text, "⏳") {
 			texts = append(texts, m.Text)
 		}
 	}

@@ -112,20 +112,20 @@ func (c *Channel) Send(ctx context.Context, n channel.Notification) error {
 	return c.respond(ctx, open[0], text)
 }
 
-// ShowStatus implements channel.StatusChannel: clients see which tool runs.
-func (c *Channel) ShowStatus(ctx context.Context, session, _, text string) (string, error) {
-	if text == "" {
+// ShowDraft implements channel.DraftChannel: clients see which tool runs.
+func (c *Channel) ShowDraft(ctx context.Context, session, _ string, draft channel.Draft) (string, error) {
+	if draft.Status == "" {
 		return "", nil
 	}
 	open, err := c.open(ctx, session)
 	if err != nil || len(open) == 0 {
 		return "", err
 	}
-	return "", c.publish(ctx, open[0], chunk{"status", text})
+	return "", c.publish(ctx, open[0], chunk{"status", draft.Status})
 }
 
-// RemoveStatus implements channel.StatusChannel. What was sent stays.
-func (c *Channel) RemoveStatus(context.Context, string, string) error { return nil }
+// RemoveDraft implements channel.DraftChannel. What was sent stays.
+func (c *Channel) RemoveDraft(context.Context, string, string) error { return nil }
 
 // ask sends a question whose answer goes to the subject of its key.
 func (c *Channel) ask(ctx context.Context, inbox, session, key, text string) error {

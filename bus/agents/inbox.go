@@ -27,7 +27,7 @@ type Inbox struct {
 	files    *offload.Offloader
 	log      zerolog.Logger
 	channel  string
-	status   channel.StatusChannel // nil if the channel cannot show that work is in progress
+	drafts   channel.DraftChannel // nil if the channel cannot show an answer as it grows
 
 	stop    chan struct{}
 	showing sync.WaitGroup
@@ -37,11 +37,11 @@ type Inbox struct {
 // NewInbox returns the inbox of the channel with a name. The notifier sends the replies of
 // the inbox itself. store gets the files that users send.
 func NewInbox(b *bus.Bus, notifier *notify.Notifier, store offload.Store, name string, ch channel.Channel, log zerolog.Logger) *Inbox {
-	status, _ := ch.(channel.StatusChannel)
-	return &Inbox{bus: b, notifier: notifier, files: offload.NewOffloader(store, offload.Config{}), log: log, channel: name, status: status, stop: make(chan struct{})}
+	drafts, _ := ch.(channel.DraftChannel)
+	return &Inbox{bus: b, notifier: notifier, files: offload.NewOffloader(store, offload.Config{}), log: log, channel: name, drafts: drafts, stop: make(chan struct{})}
 }
 
-// Close ends what the inbox shows in chats, and waits for it.
+// Close ends the edits of drafts, and waits for them.
 func (in *Inbox) Close() {
 	in.stopped.Do(func() { close(in.stop) })
 	in.showing.Wait()
@@ -90,8 +90,8 @@ func (in *Inbox) Accept(ctx context.Context, m channel.Incoming) (channel.Accept
 		return channel.Accepted{}, err
 	}
 	in.log.Info().Str("channel", in.channel).Str("session", call.SessionToken()).Str("call", call.IDToken()).Bool("repeated", !fresh).Msg("accepted a message")
-	if fresh && in.status != nil {
-		in.showing.Go(func() { in.showStatus(call) })
+	if fresh && in.drafts != nil {
+		in.showing.Go(func() { in.showDraft(call) })
 	}
 	return channel.Accepted{ID: call.ID, Session: session}, nil
 }

@@ -172,7 +172,10 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 	}
 	sending := beginDelivery(ctx, notification, d)
 	late := time.AfterFunc(answerWithin, func() { n.failing.Store(name, errNoAnswer) })
-	err := to.Send(sending.ctx, notification)
+	err := n.closeDraft(sending.ctx, to, &notification)
+	if err == nil {
+		err = to.Send(sending.ctx, notification)
+	}
 	late.Stop()
 	sending.sent()
 	defer func() {

@@ -11,6 +11,8 @@ import (
 	"net/textproto"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	gomail "github.com/wneessen/go-mail"
 
@@ -32,24 +34,33 @@ type EmailConfig struct {
 	// one of them. Other recipients are refused, since any client can set a ChatID.
 	From string
 	To   []string
+	// IMAP is HOST:PORT of the IMAP server, with TLS, whose mailbox INBOX the channel
+	// receives from, with the same login. The default port is 993. Empty means that it does
+	// not receive.
+	IMAP string
+	// AuthServ is the name that the server of that mailbox writes first into the header
+	// Authentication-Results. Mails that it does not call authentic are ignored. "none"
+	// means that all are accepted.
+	AuthServ string
 }
 
 // Email sends notifications by SMTP. The Message-ID is the same for every
 // attempt, so that mail systems which check it show a notification once.
 type Email struct {
-	cfg     EmailConfig
-	host    string
-	opts    []gomail.Option
-	roots   *x509.CertPool // nil is the system's
-	secrets secrets
+	cfg      EmailConfig
+	host     string
+	opts     []gomail.Option
+	roots    *x509.CertPool // nil is the system's
+	secrets  secrets
+	interval time.Duration // of looking for mails
 }
 
 // NewEmail returns an e-mail channel. It does not connect.
 func NewEmail(cfg EmailConfig) (*Email, error) {
 	e := &Email{
-		cfg: cfg, opts: []gomail.Option{gomail.WithTimeout(sendTimeout)},
-		// The last one is the argument of AUTH PLAIN.
-		secrets: secretsOf(nil, cfg.Password, "\x00"+cfg.User+"\x00"+cfg.Password),
+		cfg: cfg, opts: []gomail.Option{gomail.WithTimeout(sendTimeout)}, interval: mailInterval,
+		// The last two are the arguments of AUTH PLAIN and LOGIN.
+		secrets: secretsOf(nil, cfg.Password, "\x00"+cfg.User+"\x00"+cfg.Password, imapQuote(cfg.Password)),
 	}
 	port := 587
 	switch cfg.TLS {
@@ -89,6 +100,9 @@ func NewEmail(cfg EmailConfig) (*Email, error) {
 	return e, nil
 }
 
+// maxSubject bounds a subject, in bytes.
+const maxSubject = 200
+
 // CheckChat returns an error if the channel does not send to an address.
 func (e *Email) CheckChat(address string) error {
 	if address == "" || slices.Contains(e.cfg.To, address) {
@@ -112,11 +126,17 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 	if err := errors.Join(m.From(e.cfg.From), m.To(to...)); err != nil {
 		return bus.Reject("unsendable", fmt.Errorf("send by %s: %w", e.host, err))
 	}
-	m.Subject(title(n))
+	text := chatText(n, false).Plain().Text
+	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	m.Subject(tools.Excerpt(tools.OneLine(first), maxSubject))
+	if call, ok := strings.CutPrefix(n.Call, "message-"); ok && mailID(call) != "" {
+		m.SetGenHeader(gomail.HeaderInReplyTo, call)
+		m.SetGenHeader(gomail.HeaderReferences, call)
+	}
 	m.SetDateWithValue(n.At)
 	m.SetMessageIDWithValue(tools.Token(n.ID) + "@stevedore." + e.host)
 	m.SetGenHeader("Auto-Submitted", "auto-generated")
-	m.SetBodyString(gomail.TypeTextPlain, chatText(n, false).Plain().Text+"\n")
+	m.SetBodyString(gomail.TypeTextPlain, text+"\n")
 
 	// go-mail leaves the connection open if the greeting or login fails.
 	var raw net.Conn

@@ -121,13 +121,13 @@ func newEmail(t *testing.T, s *smtpServer) *Email {
 func TestEmailSends(t *testing.T) {
 	s := newSMTP(t, map[string]string{"QUIT": ""}) // QUIT fails after the server accepted the mail
 	e := newEmail(t, s)
-	n := Notification{ID: "result.s.c", Tool: "shell\r\nBcc: evil@example.com", Text: "line one\n.\nline two ü", At: time.Now()}
+	n := Notification{ID: "result.s.c", Call: "message-<1@x>\r\nBcc: evil@example.com", Text: " \nline\tone\r\n.\nline two ü\rBcc: x@example.com", At: time.Now()}
 	for range 2 {
 		if err := e.Send(t.Context(), n); err != nil {
 			t.Fatal(err)
 		}
 	}
-	n.ChatID = "you@example.com"
+	n.ChatID, n.Call = "you@example.com", "message-<1@x>"
 	if err := e.Send(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
@@ -137,13 +137,16 @@ func TestEmailSends(t *testing.T) {
 		t.Fatalf("%d mails", len(s.mails))
 	}
 	header, body, _ := strings.Cut(s.mails[0], "\r\n\r\n")
-	for _, want := range []string{"To: <me@example.com>, <you@example.com>", "Auto-Submitted: auto-generated", `Subject: shell`} {
+	for _, want := range []string{"To: <me@example.com>, <you@example.com>", "Auto-Submitted: auto-generated", "Subject: line one\r\n"} {
 		if !strings.Contains(header, want) {
 			t.Errorf("header lacks %q:\n%s", want, header)
 		}
 	}
-	if strings.Contains(header, "\nBcc:") || !strings.HasPrefix(body, "line one\r\n.\r\nline two =C3=BC") {
+	if strings.Contains(header, "\nBcc:") || strings.Contains(header, "In-Reply-To") || !strings.HasPrefix(body, "=20\r\nline\tone\r\n.\r\nline two =C3=BCBcc:") {
 		t.Errorf("mail:\n%s", s.mails[0])
+	}
+	if !strings.Contains(s.mails[2], "\nIn-Reply-To: <1@x>\r\n") || !strings.Contains(s.mails[2], "\nReferences: <1@x>\r\n") {
+		t.Errorf("the mail does not answer another one:\n%s", s.mails[2])
 	}
 	if id := messageID(s.mails[0]); id == "" || id != messageID(s.mails[1]) {
 		t.Errorf("message ids %q, %q", id, messageID(s.mails[1]))

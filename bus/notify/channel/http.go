@@ -155,8 +155,8 @@ func NewHTTP(preset string, cfg HTTPConfig) (*HTTP, error) {
 
 // Send posts n in one or more messages.
 func (h *HTTP) Send(ctx context.Context, n Notification) error {
-	write, parts := h.parts(n)
-	return sendParts(&h.sent, n, parts, func(part markup.Styled) error {
+	write, parts := h.shape.parts(n)
+	return sendParts(&h.sent, n, parts, func(_ int, part markup.Styled, _ string) error {
 		text := write(part)
 		if h.shape.mentions != nil {
 			text = h.shape.mentions(text)
@@ -175,8 +175,7 @@ func (h *HTTP) Send(ctx context.Context, n Notification) error {
 }
 
 // parts splits a notification into parts that the service accepts after write.
-func (h *HTTP) parts(n Notification) (write func(markup.Styled) string, parts []markup.Styled) {
-	s := h.shape
+func (s shape) parts(n Notification) (write func(markup.Styled) string, parts []markup.Styled) {
 	plain := func(part markup.Styled) string { return part.Text }
 	all := chatText(n, false)
 	switch {
@@ -276,10 +275,20 @@ func (p *partsSent) set(key string, count int) {
 	}
 }
 
-func sendParts[T any](sent *partsSent, n Notification, parts []T, send func(part T) error) error {
+// sendParts sends the parts of n. The first one replaces the message that n replaces, unless
+// that is gone.
+func sendParts[T any](sent *partsSent, n Notification, parts []T, send func(i int, part T, replaced string) error) error {
 	key := n.ChatID + "\x00" + n.ID
 	for i := sent.get(key); i < len(parts); i++ {
-		if err := send(parts[i]); err != nil {
+		replaced := ""
+		if i == 0 {
+			replaced = n.Replaces
+		}
+		err := send(i, parts[i], replaced)
+		if _, refused := bus.Rejected(err); refused && replaced != "" {
+			err = send(i, parts[i], "")
+		}
+		if err != nil {
 			sent.set(key, i)
 			return err
 		}

@@ -35,6 +35,9 @@ type Notification struct {
 	// Approval is set if the text asks whether a call may run.
 	Approval *Approval `json:"approval,omitempty"`
 	At       time.Time `json:"at,omitzero"`
+	// Replaces is the id of a message in the chat that shows a draft of the text. It is
+	// empty in events: the notifier sets it when it delivers to a DraftChannel.
+	Replaces string `json:"-"`
 }
 
 // WithNote returns n with one more remark.

@@ -38,6 +38,9 @@ type poster struct {
 	secrets secrets
 }
 
+// noRedirect refuses redirects, because they would send the credential to another URL.
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
 // newPoster takes the URL and the credentials that the requests contain.
 func newPoster(rawURL string, credentials ...string) (*poster, error) {
 	u, err := url.Parse(rawURL)
@@ -45,33 +48,53 @@ func newPoster(rawURL string, credentials ...string) (*poster, error) {
 		return nil, errors.New("want a URL of the form https://HOST/PATH or http://HOST/PATH") // it may be a secret
 	}
 	return &poster{
-		client: &http.Client{
-			Timeout: sendTimeout, Transport: transport,
-			// A redirect would send the credential to another URL.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-		url: rawURL, host: u.Host, secrets: secretsOf(u, credentials...),
+		client: &http.Client{Timeout: sendTimeout, Transport: transport, CheckRedirect: noRedirect},
+		url:    rawURL, host: u.Host, secrets: secretsOf(u, credentials...),
 	}, nil
 }
 
 // post sends body. The error follows the rules of Channel.
 func (p *poster) post(ctx context.Context, header http.Header, body []byte) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.url, bytes.NewReader(body))
+	_, err := p.do(ctx, http.MethodPost, p.url, header, body)
+	return err
+}
+
+// do sends a request and returns the body of the response. The error is as for post.
+func (p *poster) do(ctx context.Context, method, url string, header http.Header, body []byte) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
-		return bus.Reject("unsendable", fmt.Errorf("post to %s: cannot create the request", p.host))
+		return nil, bus.Reject("unsendable", fmt.Errorf("post to %s: cannot create the request", p.host))
 	}
 	req.Header = header
 	req.Header.Set("User-Agent", "stevedore")
 	res, err := p.client.Do(req)
 	if err != nil {
-		return fmt.Errorf("post to %s: %s", p.host, p.secrets.hideCause(err))
+		return nil, fmt.Errorf("post to %s: %s", p.host, p.secrets.hideCause(err))
 	}
-	defer func() { _ = res.Body.Close() }()                 // nothing is written to it
-	text, _ := io.ReadAll(io.LimitReader(res.Body, 64<<10)) // only for the error
-	if res.StatusCode/100 == 2 {
-		return nil
+	defer func() { _ = res.Body.Close() }() // nothing is written to it
+	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	if res.StatusCode/100 != 2 {
+		return nil, classify(res, fmt.Errorf("post to %s: %s", p.host, p.secrets.hide(res.Status+": "+string(text))))
 	}
-	return classify(res, fmt.Errorf("post to %s: %s", p.host, p.secrets.hide(res.Status+": "+string(text))))
+	return text, err
+}
+
+// download opens the file at a URL. An error of bus.Rejected is final.
+func download(ctx context.Context, url string, header http.Header, secrets secrets) (io.ReadCloser, error) {
+	fail := func(err error) error { return fmt.Errorf("download: %s", secrets.hideCause(err)) }
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
+	if err != nil {
+		return nil, bus.Reject("no_file", fail(err))
+	}
+	req.Header = header
+	res, err := (&http.Client{Transport: transport, CheckRedirect: noRedirect}).Do(req) // ctx limits the time
+	if err != nil {
+		return nil, fail(err)
+	}
+	if res.StatusCode == http.StatusOK {
+		return res.Body, nil
+	}
+	return nil, classify(res, errors.Join(fail(errors.New(res.Status)), res.Body.Close()))
 }
 
 // classify turns err into a rejection if a retry of the request cannot succeed.

@@ -4,10 +4,15 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
+	"errors"
 	"io"
-	"slices"
 	"strings"
+	"time"
 
+	"github.com/cenkalti/backoff/v4"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -47,6 +52,17 @@ func (m Incoming) Prompt(text string) string {
 // maxFrom is how much of the name of a user the agent sees, in bytes.
 const maxFrom = 64
 
+// quoted returns the start of the message that a user replies to, as a quote.
+func quoted(text string) string {
+	if text = strings.TrimSpace(text); text == "" {
+		return ""
+	}
+	return "> " + strings.ReplaceAll(tools.Excerpt(text, maxQuoted), "\n", "\n> ")
+}
+
+// maxQuoted is how much of the message that a user replies to the agent sees, in bytes.
+const maxQuoted = 1000
+
 // Decision is a user's answer to an approval, by a button or a message.
 type Decision struct {
 	// Key is that of ApprovalKey.
@@ -67,6 +83,52 @@ type Inbox interface {
 	Accept(ctx context.Context, message Incoming) (Accepted, error)
 	// Decide answers an approval, and returns a text for the user.
 	Decide(ctx context.Context, decision Decision) (text string, err error)
+	// Position returns how far a chat was read, as SetPosition stored it, or "". It is for
+	// platforms that deliver a message only to who is connected.
+	Position(ctx context.Context, chat string) (string, error)
+	SetPosition(ctx context.Context, chat, position string) error
+}
+
+// accept passes a message to inbox, and logs it if it can never be accepted. After an error,
+// the message must be passed on again.
+func accept(ctx context.Context, inbox Inbox, message Incoming, log zerolog.Logger) error {
+	_, err := inbox.Accept(ctx, message)
+	if _, final := errors.AsType[*tools.Error](err); final {
+		log.Warn().Err(err).Str("chat", message.ChatID).Str("message", tools.Excerpt(message.ID, 80)).Msg("rejected a message")
+		return nil
+	}
+	return err
+}
+
+// refusedPause is the pause after a platform has refused to let the program receive.
+const refusedPause = 5 * time.Minute
+
+// errReconnect means that the platform asked for a new connection.
+var errReconnect = bus.RetryAfter(time.Second, errors.New("the platform asked for a new connection"))
+
+// receiveAgain calls receive until ctx ends, with a pause after each error. The pauses grow until
+// receive calls works.
+func receiveAgain(ctx context.Context, log zerolog.Logger, receive func(ctx context.Context, works func()) error) error {
+	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxInterval(time.Minute), backoff.WithMaxElapsedTime(0))
+	for ctx.Err() == nil {
+		err := receive(ctx, retry.Reset)
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		pause := retry.NextBackOff()
+		if wait, ok := bus.Postponed(err); ok && wait > 0 {
+			pause = wait
+		} else if _, refused := bus.Rejected(err); refused { // the token was revoked
+			pause = refusedPause
+		}
+		level := zerolog.WarnLevel
+		if errors.Is(err, errReconnect) {
+			level = zerolog.DebugLevel
+		}
+		log.WithLevel(level).Err(err).Stringer("pause", pause.Round(time.Millisecond)).Msg("cannot receive messages; trying again")
+		_ = tools.Sleep(ctx, pause)
+	}
+	return nil
 }
 
 // Accepted is the call that a message became. It is empty if the inbox itself answered
@@ -76,12 +138,28 @@ type Accepted struct {
 	Session string `json:"session,omitempty"`
 }
 
-// StatusChannel is a Channel that can show that a call is running, and remove that again.
-type StatusChannel interface {
-	// ShowStatus shows a text in a chat. It changes the message id; if that is empty, it
-	// sends a new message and returns its id.
-	ShowStatus(ctx context.Context, chat, id, text string) (string, error)
-	RemoveStatus(ctx context.Context, chat, id string) error
+// Draft is what a run has of its answer so far. If it is empty, the run has only begun.
+type Draft struct {
+	Text   string // Markdown
+	Status string // what the agent does, in one line
+}
+
+// DraftChannel is a Channel that can show a message which grows. Its Send edits the message
+// that a notification Replaces.
+type DraftChannel interface {
+	Channel
+	// ShowDraft edits the message id; if that is empty, it sends a new message and
+	// returns its id.
+	ShowDraft(ctx context.Context, chat, id string, draft Draft) (string, error)
+	RemoveDraft(ctx context.Context, chat, id string) error
+}
+
+// notification returns the draft in the form of the final text.
+func (d Draft) notification() Notification {
+	if strings.TrimSpace(d.Text) == "" {
+		return Notification{Text: d.Status}
+	}
+	return Notification{Text: d.Text, Format: FormatMarkdown, Note: d.Status}
 }
 
 // ApprovalKey names an approval in the data of a button, which some channels limit to 64
@@ -89,34 +167,4 @@ type StatusChannel interface {
 func ApprovalKey(session, id string) string {
 	digest := sha256.Sum256([]byte(session + "\x00" + id))
 	return base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(digest[:20])
-}
-
-// chatList lists the chats that a channel sends to and receives from.
-type chatList []string
-
-// anyChat in a chatList allows all chats, to send only.
-const anyChat = "*"
-
-// parseChats reads the setting allow, and adds the default chat.
-func parseChats(allow, chat string) chatList {
-	list := chatList(strings.FieldsFunc(allow, func(r rune) bool { return r == ';' || r == ' ' }))
-	if chat != "" && !slices.Contains(list, chat) {
-		list = append(list, chat)
-	}
-	return list
-}
-
-// mayReceive reports whether messages of a chat are accepted.
-func (l chatList) mayReceive(chat string) bool {
-	return chat != "" && chat != anyChat && slices.Contains(l, chat)
-}
-
-// maySend reports whether messages may be sent to a chat.
-func (l chatList) maySend(chat string) bool {
-	return slices.Contains(l, chat) || slices.Contains(l, anyChat)
-}
-
-// named returns the list without anyChat.
-func (l chatList) named() chatList {
-	return slices.DeleteFunc(slices.Clone(l), func(chat string) bool { return chat == anyChat })
 }

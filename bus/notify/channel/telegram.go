@@ -12,9 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/notify/markup"
-	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const (
@@ -44,10 +42,9 @@ type TelegramConfig struct {
 // Telegram sends notifications as a bot. The Bot API takes no idempotency key: if
 // a response is lost, the message appears twice.
 type Telegram struct {
+	chats
 	api     string // URL of a method, without its name
 	client  *http.Client
-	chat    string
-	allow   chatList
 	secrets secrets
 	sent    partsSent
 	name    string // of the bot, without @; empty until Receive needs it
@@ -60,7 +57,7 @@ func NewTelegram(token string, cfg TelegramConfig) (*Telegram, error) {
 		return nil, errors.New("telegram: want a token, and a server of the form https://HOST")
 	}
 	return &Telegram{
-		api: server + "/bot" + token + "/", client: &http.Client{Transport: transport}, chat: cfg.Chat, allow: parseChats(cfg.Allow, cfg.Chat),
+		api: server + "/bot" + token + "/", client: &http.Client{Transport: transport}, chats: chats{"telegram", cfg.Chat, parseChats(cfg.Allow, cfg.Chat)},
 		secrets: secretsOf(nil, token, "/bot"+token+"/sendMessage", "/bot"+token+"/sendDocument"),
 	}, nil
 }
@@ -69,49 +66,56 @@ func NewTelegram(token string, cfg TelegramConfig) (*Telegram, error) {
 // contains no markup. Its styles are separate entities, so that the Bot API
 // accepts any text.
 func (t *Telegram) Send(ctx context.Context, n Notification) error {
-	chat := cmp.Or(n.ChatID, t.chat)
-	if chat == "" {
-		return bus.Reject("no_chat", errors.New("send to telegram: neither the notification nor the channel names a chat"))
-	}
-	if err := t.CheckChat(chat); err != nil {
-		return bus.Reject("refused_chat", err)
+	chat, err := t.destination(n)
+	if err != nil {
+		return err
 	}
 	text := chatText(n, false).WithHosts()
 	parts := text.Split(telegramLimit, markup.InUTF16)
 	if len(parts) > telegramMessages {
 		err := t.sendFile(ctx, chat, n, text)
+		if err == nil && n.Replaces != "" {
+			err = t.RemoveDraft(ctx, chat, n.Replaces)
+		}
 		if !isBadRequest(err) { // the chat may not allow files
 			return err
 		}
 	}
-	last := parts[len(parts)-1].Text
-	return sendParts(&t.sent, n, parts, func(part markup.Styled) error {
+	return sendParts(&t.sent, n, parts, func(i int, part markup.Styled, replaced string) error {
 		buttons := ""
-		if part.Text == last {
+		if i == len(parts)-1 {
 			buttons = approvalButtons(n)
 		}
-		err := t.sendMessage(ctx, chat, part, buttons)
-		if isBadRequest(err) && len(part.Spans) > 0 { // try without styles
-			err = t.sendMessage(ctx, chat, markup.Styled{Text: part.Text}, buttons)
-		}
+		_, err := t.put(ctx, chat, replaced, part, buttons)
 		return err
 	})
 }
 
-// CheckChat returns an error if the channel does not send to a chat.
-func (t *Telegram) CheckChat(chat string) error {
-	if chat == "" || t.allow.maySend(chat) {
-		return nil
+// put sends a message and returns its id, or edits the message id. If the server does not
+// accept the styles, it sends the text without.
+func (t *Telegram) put(ctx context.Context, chat, id string, part markup.Styled, buttons string) (string, error) {
+	fields := map[string]string{
+		"chat_id": chat, "message_id": id, "text": part.Text, "entities": entities(part), "reply_markup": buttons, "link_preview_options": `{"is_disabled":true}`,
 	}
-	return fmt.Errorf("send to telegram: the channel does not send to the chat %q; to allow it, add it to the setting allow of the channel", tools.Excerpt(tools.EscapeLine(chat), 80))
+	var sent telegramMessage
+	method, result := "sendMessage", any(&sent)
+	if id != "" {
+		method, result = "editMessageText", nil
+	}
+	err := t.send(ctx, method, fields, "", "", result)
+	if isBadRequest(err) && len(part.Spans) > 0 && !isUnmodified(err) {
+		fields["entities"] = ""
+		err = t.send(ctx, method, fields, "", "", result)
+	}
+	if isUnmodified(err) {
+		err = nil
+	}
+	return cmp.Or(id, strconv.FormatInt(sent.ID, 10)), err
 }
 
-func (t *Telegram) ListsChats() bool { return true }
-
-func (t *Telegram) sendMessage(ctx context.Context, chat string, part markup.Styled, buttons string) error {
-	return t.send(ctx, "sendMessage", map[string]string{
-		"chat_id": chat, "text": part.Text, "entities": entities(part), "reply_markup": buttons, "link_preview_options": `{"is_disabled":true}`,
-	}, "", "")
+// isUnmodified reports whether an edit has failed because the message has the text already.
+func isUnmodified(err error) bool {
+	return isBadRequest(err) && strings.Contains(err.Error(), "message is not modified")
 }
 
 // sendFile sends the whole text as a file, with its start as the caption.
@@ -121,7 +125,7 @@ func (t *Telegram) sendFile(ctx context.Context, chat string, n Notification, te
 		name, content = "message.md", chatText(n, true).Text
 	}
 	caption := text.Split(telegramCaption, markup.InUTF16)[0]
-	return t.send(ctx, "sendDocument", map[string]string{"chat_id": chat, "caption": caption.Text, "caption_entities": entities(caption)}, name, content)
+	return t.send(ctx, "sendDocument", map[string]string{"chat_id": chat, "caption": caption.Text, "caption_entities": entities(caption)}, name, content, nil)
 }
 
 // telegramEntity is the style of a part of a text, in UTF-16 units.
@@ -166,23 +170,17 @@ func approvalButtons(n Notification) string {
 	return fmt.Sprintf(`{"inline_keyboard":[[{"text":"✅ Yes","callback_data":"yes:%s"},{"text":"❌ No","callback_data":"no:%[1]s"}]]}`, key)
 }
 
-func (t *Telegram) ShowStatus(ctx context.Context, chat, id, text string) (string, error) {
-	params := object{"chat_id": chat, "text": tools.Excerpt(markup.Clean(text), 500), "disable_notification": true}
-	if id != "" {
-		params["message_id"] = json.Number(id)
-		return id, t.request(ctx, "editMessageText", params, nil)
+// ShowDraft implements DraftChannel. Of a run that has only begun, the chat shows "typing".
+func (t *Telegram) ShowDraft(ctx context.Context, chat, id string, draft Draft) (string, error) {
+	if draft == (Draft{}) {
+		return id, t.request(ctx, "sendChatAction", object{"chat_id": chat, "action": "typing"}, nil)
 	}
-	if text == "" {
-		return "", t.request(ctx, "sendChatAction", object{"chat_id": chat, "action": "typing"}, nil)
-	}
-	var sent telegramMessage
-	if err := t.request(ctx, "sendMessage", params, &sent); err != nil {
-		return "", err
-	}
-	return strconv.FormatInt(sent.ID, 10), nil
+	text := chatText(draft.notification(), false).WithHosts()
+	return t.put(ctx, chat, id, text.Split(telegramLimit, markup.InUTF16)[0], "")
 }
 
-func (t *Telegram) RemoveStatus(ctx context.Context, chat, id string) error {
+// RemoveDraft implements DraftChannel.
+func (t *Telegram) RemoveDraft(ctx context.Context, chat, id string) error {
 	err := t.request(ctx, "deleteMessage", object{"chat_id": chat, "message_id": json.Number(id)}, nil)
 	if isBadRequest(err) {
 		return nil // the user has deleted it, or it is too old

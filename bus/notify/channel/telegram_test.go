@@ -165,9 +165,9 @@ func TestTelegramRequestsHaveATimeout(t *testing.T) {
 		}
 		return transport.RoundTrip(r)
 	})}
-	_, _ = tg.ShowStatus(t.Context(), "42", "", "")
-	_, _ = tg.ShowStatus(t.Context(), "42", "7", "x")
-	_ = tg.RemoveStatus(t.Context(), "42", "7")
+	_, _ = tg.ShowDraft(t.Context(), "42", "", Draft{})
+	_, _ = tg.ShowDraft(t.Context(), "42", "7", Draft{Text: "x"})
+	_ = tg.RemoveDraft(t.Context(), "42", "7")
 	_, _ = tg.updates(t.Context(), 0)
 	want := map[string]time.Duration{"sendChatAction": sendTimeout, "editMessageText": sendTimeout, "deleteMessage": sendTimeout, "getUpdates": sendTimeout + pollTimeout}
 	if !maps.Equal(limits, want) {

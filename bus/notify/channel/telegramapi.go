@@ -36,7 +36,7 @@ func (t *Telegram) request(ctx context.Context, method string, params, result an
 
 // send calls a method with the fields that are not empty and, if it has a name, a file. Its
 // error is as for request.
-func (t *Telegram) send(ctx context.Context, method string, fields map[string]string, file, content string) error {
+func (t *Telegram) send(ctx context.Context, method string, fields map[string]string, file, content string, result any) error {
 	var body bytes.Buffer
 	form := multipart.NewWriter(&body) // its errors are those of body, which has none
 	for name, value := range fields {
@@ -50,7 +50,7 @@ func (t *Telegram) send(ctx context.Context, method string, fields map[string]st
 		}
 	}
 	_ = form.Close()
-	return t.post(ctx, method, form.FormDataContentType(), &body, nil)
+	return t.post(ctx, method, form.FormDataContentType(), &body, result)
 }
 
 func (t *Telegram) post(ctx context.Context, method, contentType string, body io.Reader, result any) error {

@@ -2,7 +2,6 @@ package channel
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -60,24 +59,7 @@ func (t *Telegram) file(f telegramFile, name string) Attachment {
 		if err := t.request(ctx, "getFile", object{"file_id": f.ID}, &at); err != nil {
 			return nil, err
 		}
-		return t.download(ctx, at.Path)
+		root, method, _ := strings.Cut(t.api, "/bot")
+		return download(ctx, root+"/file/bot"+method+at.Path, http.Header{}, t.secrets)
 	}}
-}
-
-// download opens a file of the Bot API server. Its error is as for request.
-func (t *Telegram) download(ctx context.Context, path string) (io.ReadCloser, error) {
-	fail := func(err error) error { return fmt.Errorf("telegram download: %s", t.secrets.hideCause(err)) }
-	root, method, _ := strings.Cut(t.api, "/bot")
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, root+"/file/bot"+method+path, http.NoBody)
-	if err != nil {
-		return nil, bus.Reject("no_file", fail(err))
-	}
-	res, err := t.client.Do(req)
-	if err != nil {
-		return nil, fail(err)
-	}
-	if res.StatusCode == http.StatusOK {
-		return res.Body, nil
-	}
-	return nil, classify(res, errors.Join(fail(errors.New(res.Status)), res.Body.Close()))
 }

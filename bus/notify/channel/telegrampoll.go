@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -22,18 +21,7 @@ const (
 	pollTimeout = 50 * time.Second
 	// pollUpdates is the number of updates in an answer.
 	pollUpdates = 20
-	// refusedPause is the pause after the Bot API has refused a request for updates.
-	refusedPause = 5 * time.Minute
-	// maxQuoted is how much of the message that a user replies to the agent sees, in
-	// bytes.
-	maxQuoted = 1000
 )
-
-// ReceivesFrom lists the chats whose messages are accepted.
-func (t *Telegram) ReceivesFrom() []string { return t.allow.named() }
-
-// DefaultChat returns the chat of notifications that name none; it may be empty.
-func (t *Telegram) DefaultChat() string { return t.chat }
 
 // Receive passes the messages of allowed chats to inbox until ctx ends, by long polling.
 // Messages of other chats get no answer and are logged.
@@ -44,40 +32,27 @@ func (t *Telegram) DefaultChat() string { return t.chat }
 // receive for one bot, the Bot API rejects one of their requests, and each update still
 // becomes one call.
 func (t *Telegram) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) error {
-	strangers := newLogLimit()
-	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxInterval(time.Minute), backoff.WithMaxElapsedTime(0))
-	offset := int64(0)
-	for ctx.Err() == nil {
+	strangers, offset := strangers{}, int64(0)
+	return receiveAgain(ctx, log, func(ctx context.Context, works func()) error {
 		updates, err := t.updates(ctx, offset)
-		if err == nil {
-			// Confirm updates once, and do not send an old offset later: after a week
-			// without updates, the Bot API may begin with lower numbers, and an offset
-			// above them would delete them.
-			offset = 0
-			for _, u := range updates {
-				if err = t.handle(ctx, u, inbox, log, strangers); err != nil {
-					break
-				}
-				offset = u.ID + 1
+		if err != nil {
+			return err
+		}
+		// Confirm updates once, and do not send an old offset later: after a week
+		// without updates, the Bot API may begin with lower numbers, and an offset
+		// above them would delete them.
+		offset = 0
+		for _, u := range updates {
+			if err = t.handle(ctx, u, inbox, log, strangers); err != nil {
+				break
 			}
+			offset = u.ID + 1
 		}
 		if err == nil {
-			retry.Reset()
-			continue
+			works()
 		}
-		pause := retry.NextBackOff()
-		if wait, ok := bus.Postponed(err); ok && wait > 0 {
-			pause = wait
-		} else if _, refused := bus.Rejected(err); refused { // the token was revoked
-			pause = refusedPause
-		}
-		if ctx.Err() != nil {
-			break
-		}
-		log.Warn().Err(err).Stringer("pause", pause.Round(time.Millisecond)).Msg("cannot receive messages; trying again")
-		_ = tools.Sleep(ctx, pause)
-	}
-	return nil
+		return err
+	})
 }
 
 // telegramUpdate has the fields that Receive reads.
@@ -144,14 +119,12 @@ func (t *Telegram) updates(ctx context.Context, offset int64) ([]telegramUpdate,
 }
 
 // handle passes one update on. An error means that the update must be handled again.
-func (t *Telegram) handle(ctx context.Context, u telegramUpdate, inbox Inbox, log zerolog.Logger, strangers *logLimit) error {
+func (t *Telegram) handle(ctx context.Context, u telegramUpdate, inbox Inbox, log zerolog.Logger, strangers strangers) error {
 	switch {
 	case u.Message != nil:
 		chat, ok := t.allowedChat(u.Message)
 		if !ok {
-			if strangers.allow(chat) {
-				log.Warn().Str("chat", chat).Str("type", tools.Excerpt(u.Message.Chat.Type, 20)).Msg("ignored a message of a chat that is not allowed; to accept it, add the chat to the setting allow of the channel")
-			}
+			strangers.ignored(log, chat, u.Message.Chat.Type)
 			return nil
 		}
 		message := u.Message.incoming(chat)
@@ -162,12 +135,7 @@ func (t *Telegram) handle(ctx context.Context, u telegramUpdate, inbox Inbox, lo
 		if other, err := t.isForOtherBot(ctx, message.Text); other || err != nil {
 			return err
 		}
-		_, err := inbox.Accept(ctx, message)
-		if _, final := errors.AsType[*tools.Error](err); final {
-			log.Warn().Err(err).Str("chat", chat).Int64("message", u.Message.ID).Msg("rejected a message")
-			return nil
-		}
-		return err
+		return accept(ctx, inbox, message, log)
 	case u.Callback != nil:
 		return t.decide(ctx, u, inbox, log, strangers)
 	}
@@ -213,8 +181,8 @@ func (m *telegramMessage) incoming(chat string) Incoming {
 	in := Incoming{ID: strconv.FormatInt(m.ID, 10), ChatID: chat, Text: strings.TrimSpace(m.Text + m.Caption)}
 	var about []string
 	if m.ReplyTo != nil {
-		if quoted := strings.TrimSpace(m.ReplyTo.Text + m.ReplyTo.Caption); quoted != "" {
-			about = append(about, "> "+strings.ReplaceAll(tools.Excerpt(quoted, maxQuoted), "\n", "\n> "))
+		if quote := quoted(m.ReplyTo.Text + m.ReplyTo.Caption); quote != "" {
+			about = append(about, quote)
 		}
 	}
 	if kind := m.kind(); kind != "" {
@@ -246,7 +214,7 @@ func (m *telegramMessage) kind() string {
 }
 
 // decide passes the answer to an approval on, and tells the user what became of it.
-func (t *Telegram) decide(ctx context.Context, u telegramUpdate, inbox Inbox, log zerolog.Logger, strangers *logLimit) error {
+func (t *Telegram) decide(ctx context.Context, u telegramUpdate, inbox Inbox, log zerolog.Logger, strangers strangers) error {
 	callback := u.Callback
 	answer, key, ok := strings.Cut(callback.Data, ":")
 	if callback.Message == nil || !ok || answer != "yes" && answer != "no" {
@@ -254,9 +222,7 @@ func (t *Telegram) decide(ctx context.Context, u telegramUpdate, inbox Inbox, lo
 	}
 	chat, allowed := t.allowedChat(callback.Message)
 	if !allowed {
-		if strangers.allow(chat) {
-			log.Warn().Str("chat", chat).Msg("ignored an answer of a chat that is not allowed")
-		}
+		strangers.ignored(log, chat, "button")
 		return nil
 	}
 	by := "telegram:" + strconv.FormatInt(callback.From.ID, 10)
@@ -276,21 +242,4 @@ func (t *Telegram) decide(ctx context.Context, u telegramUpdate, inbox Inbox, lo
 		log.Debug().Err(err).Msg("cannot remove the buttons")
 	}
 	return nil
-}
-
-// logLimit lets one line per chat and minute into the log.
-type logLimit struct{ last map[string]time.Time }
-
-func newLogLimit() *logLimit { return &logLimit{map[string]time.Time{}} }
-
-func (l *logLimit) allow(chat string) bool {
-	now := time.Now()
-	if len(l.last) > 1000 {
-		clear(l.last)
-	}
-	if now.Sub(l.last[chat]) < time.Minute {
-		return false
-	}
-	l.last[chat] = now
-	return true
 }

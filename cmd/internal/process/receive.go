@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
 
@@ -23,12 +22,12 @@ type ReceiveOptions struct {
 
 // AddFlags adds the flags of received messages.
 func (o *ReceiveOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&o.channels, "receive", nil, "`NAME`s of channels whose users may write to the agent: telegram (by long polling), webhook (signed requests to --receive-listen), or nats-agent (prompts on the bus). Only the chats in the channel's settings chat and allow are accepted")
+	flags.StringSliceVar(&o.channels, "receive", nil, "`NAME`s of channels whose users may write to the agent: telegram, slack and discord (as a bot), email (an IMAP mailbox), webhook (signed requests to --receive-listen), or nats-agent (prompts on the bus). Only the chats in the channel's settings chat and allow are accepted, or the addresses in to")
 	flags.StringVar(&o.listen, "receive-listen", "127.0.0.1:8788", "`HOST:PORT` of the HTTP endpoint /messages/NAME for the messages of webhook channels")
 }
 
-// poller receives messages by asking for them.
-type poller interface {
+// receiver receives messages over a connection that it opens.
+type receiver interface {
 	Receive(ctx context.Context, inbox channel.Inbox, log zerolog.Logger) error
 }
 
@@ -51,9 +50,11 @@ func (p *parts) openReceivers(ctx context.Context) error {
 		log := p.log.With().Str("channel", name).Logger()
 		inbox := agents.NewInbox(p.bus, p.notifier, p.store, name, channel, p.log)
 		switch channel := channel.(type) {
-		case poller:
-			if err := checkReceives(channel); err != nil {
-				return cli.Exit(cli.ExitUsage, "--receive %s: %w", name, err)
+		case receiver:
+			if limited, ok := channel.(interface{ CheckReceive() error }); ok {
+				if err := limited.CheckReceive(); err != nil {
+					return cli.Exit(cli.ExitUsage, "--receive %s: %w", name, err)
+				}
 			}
 			p.running = append(p.running, func(ctx context.Context) error {
 				defer inbox.Close()
@@ -68,7 +69,7 @@ func (p *parts) openReceivers(ctx context.Context) error {
 			mux.Handle("/messages/"+name, handler)
 			p.closers = append(p.closers, func() error { inbox.Close(); return nil })
 		default:
-			return cli.Exit(cli.ExitUsage, "--receive %s: only channels of the kinds telegram, webhook and nats-agent receive messages", name)
+			return cli.Exit(cli.ExitUsage, "--receive %s: only channels of the kinds telegram, email, webhook, nats-agent, and slack and discord with a token receive messages", name)
 		}
 	}
 	if !endpoints {
@@ -81,13 +82,5 @@ func (p *parts) openReceivers(ctx context.Context) error {
 	stop := httpauth.Serve(l, mux, func(err error) { p.log.Error().Err(err).Msg("the endpoint for messages failed") })
 	p.closers = append(p.closers, func() error { stop(); return nil })
 	p.log.Info().Str("address", l.Addr().String()).Msg("the endpoint for messages is listening")
-	return nil
-}
-
-// checkReceives returns an error if a channel would accept no message.
-func checkReceives(channel any) error {
-	if limited, ok := channel.(interface{ ReceivesFrom() []string }); ok && len(limited.ReceivesFrom()) == 0 {
-		return fmt.Errorf("the settings chat and allow of the channel name no chat, so no message would be accepted")
-	}
 	return nil
 }

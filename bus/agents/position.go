@@ -1,0 +1,45 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// positionKey is the key in the bucket tasks of how far a chat was read.
+func (in *Inbox) positionKey(chat string) string {
+	return "position." + in.channel + "." + tools.Token(chat)
+}
+
+// Position implements channel.Inbox.
+func (in *Inbox) Position(ctx context.Context, chat string) (string, error) {
+	kv, err := in.bus.Bucket(ctx, bus.TasksBucket)
+	if err != nil {
+		return "", err
+	}
+	entry, err := kv.Get(ctx, in.positionKey(chat))
+	switch {
+	case errors.Is(err, jetstream.ErrKeyNotFound):
+		return "", nil
+	case err != nil:
+		return "", fmt.Errorf("read how far the chat was read: %w", err)
+	}
+	return string(entry.Value()), nil
+}
+
+// SetPosition implements channel.Inbox.
+func (in *Inbox) SetPosition(ctx context.Context, chat, position string) error {
+	kv, err := in.bus.Bucket(ctx, bus.TasksBucket)
+	if err == nil {
+		_, err = kv.PutString(ctx, in.positionKey(chat), position)
+	}
+	if err != nil {
+		return fmt.Errorf("store how far the chat was read: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package channel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// chats are those that a channel sends to and receives from.
+type chats struct {
+	kind  string // of the channel, for errors
+	chat  string // the default; it may be empty
+	allow chatList
+}
+
+// CheckReceive returns an error if the channel would accept no message.
+func (c chats) CheckReceive() error {
+	if len(c.allow.named()) == 0 {
+		return errors.New("the settings chat and allow of the channel name no chat, so no message would be accepted")
+	}
+	return nil
+}
+
+// DefaultChat returns the chat of notifications that name none; it may be empty.
+func (c chats) DefaultChat() string { return c.chat }
+
+// ListsChats implements Limited.
+func (c chats) ListsChats() bool { return true }
+
+// CheckChat returns an error if the channel does not send to a chat.
+func (c chats) CheckChat(chat string) error {
+	if chat == "" || c.allow.maySend(chat) {
+		return nil
+	}
+	return fmt.Errorf("send to %s: the channel does not send to the chat %q; to allow it, add it to the setting allow of the channel", c.kind, tools.Excerpt(tools.EscapeLine(chat), 80))
+}
+
+// destination returns the chat of a notification. Its error is a rejection.
+func (c chats) destination(n Notification) (string, error) {
+	chat := cmp.Or(n.ChatID, c.chat)
+	if chat == "" {
+		return "", bus.Reject("no_chat", errors.New("send to "+c.kind+": neither the notification nor the channel names a chat"))
+	}
+	if err := c.CheckChat(chat); err != nil {
+		return "", bus.Reject("refused_chat", err)
+	}
+	return chat, nil
+}
+
+// chatList lists the chats that a channel sends to and receives from.
+type chatList []string
+
+// anyChat in a chatList allows all chats, to send only.
+const anyChat = "*"
+
+// parseChats reads the setting allow, and adds the default chat.
+func parseChats(allow, chat string) chatList {
+	list := chatList(strings.FieldsFunc(allow, func(r rune) bool { return r == ';' || r == ' ' }))
+	if chat != "" && !slices.Contains(list, chat) {
+		list = append(list, chat)
+	}
+	return list
+}
+
+// mayReceive reports whether messages of a chat are accepted.
+func (l chatList) mayReceive(chat string) bool {
+	return chat != "" && chat != anyChat && slices.Contains(l, chat)
+}
+
+// maySend reports whether messages may be sent to a chat.
+func (l chatList) maySend(chat string) bool {
+	return slices.Contains(l, chat) || slices.Contains(l, anyChat)
+}
+
+// named returns the list without anyChat.
+func (l chatList) named() chatList {
+	return slices.DeleteFunc(slices.Clone(l), func(chat string) bool { return chat == anyChat })
+}
+
+// strangers logs the messages of chats that are not allowed, one per chat and minute.
+type strangers map[string]time.Time
+
+func (s strangers) ignored(log zerolog.Logger, chat, kind string) {
+	now := time.Now()
+	if len(s) > 1000 {
+		clear(s)
+	}
+	if now.Sub(s[chat]) < time.Minute {
+		return
+	}
+	s[chat] = now
+	log.Warn().Str("chat", tools.Excerpt(chat, 80)).Str("type", tools.Excerpt(kind, 20)).Msg("ignored a message of a chat that is not allowed; to accept it, add the chat to the setting allow of the channel")
+}

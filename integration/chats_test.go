@@ -1,0 +1,259 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// chatStage is a worker with a bot at each fake platform.
+type chatStage struct {
+	*testing.T
+	dir     string
+	slack   *fakeSlack
+	discord *fakeDiscord
+	mail    *mailServer
+	args    []string
+	p       *process
+}
+
+func newChatStage(t *testing.T, script string) *chatStage {
+	t.Helper()
+	s := &chatStage{T: t, dir: t.TempDir()}
+	s.slack, s.discord, s.mail = newFakeSlack(t), newFakeDiscord(t), newMailServer(t, s.dir)
+	secret := func(name, content string) string {
+		path := filepath.Join(s.dir, name)
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return "file:" + path
+	}
+	secret("script.jsonl", script)
+	s.args = []string{"up", "--data", filepath.Join(s.dir, "data"), "--listen", "127.0.0.1:0", "--workspace", s.dir, "--heartbeat-enabled=false", "--no-sync",
+		"--model", "script:" + filepath.Join(s.dir, "script.jsonl"), "--tool-output", "none", "--shell-sandbox", "off", "--lease", "1s", "--max-attempts", "30",
+		"--channel", "sl=slack:token=" + secret("bot", slackBotToken) + ",apptoken=" + secret("app", slackAppToken) + ",allow=D1;C1,server=" + s.slack.URL + "/api",
+		"--channel", "di=discord:token=" + secret("discord", discordToken) + ",chat=D1,allow=S1,server=" + s.discord.URL,
+		"--channel", "ma=email:host=" + s.mail.smtp + ",tls=ssl,user=me,password=" + secret("mail", mailPassword) + ",from=bot@example.com,to=ann@example.com,imap=" + s.mail.imap + ",authserv=mx.example.com",
+		"--receive", "sl,di,ma",
+	}
+	return s
+}
+
+// start starts the worker; kill kills it.
+func (s *chatStage) start() {
+	s.Helper()
+	cmd := exec.Command(workerProgram, s.args...)
+	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+s.mail.roots)
+	p, err := launchCommand(cmd)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.p = p
+	s.Cleanup(func() { p.kill() })
+}
+
+// prompts returns the texts of the user in a session.
+func (s *chatStage) prompts(session string) (texts []string) {
+	s.Helper()
+	shown := worker(s.T, "sessions", "show", session, "--data", filepath.Join(s.dir, "data")).stdout
+	for _, part := range strings.Split(shown, "  user\n")[1:] {
+		first, _, _ := strings.Cut(strings.TrimSpace(part), "\n")
+		texts = append(texts, strings.TrimSpace(first))
+	}
+	return texts
+}
+
+func mailFrom(address, id, results string, more ...string) string {
+	header := "Authentication-Results: " + results + "\nReceived: from x\nFrom: Ann <" + address + ">\nTo: bot@example.com\nMessage-ID: " + id
+	return strings.Join(append([]string{header}, more...), "\n")
+}
+
+const authentic = "mx.example.com; dkim=pass header.i=@example.com; dmarc=pass (p=NONE) header.from=example.com"
+
+// People talk to the agent at three platforms at once. Each message of an allowed chat gets one
+// answer, which grows in one message where the platform can edit, also if events arrive twice,
+// requests fail and connections end. Strangers get none.
+func TestPeopleTalkInChats(t *testing.T) {
+	t.Parallel()
+	s := newChatStage(t, `{"text":"Hello **Ann**, how are you?","delay":"2s"}
+{"text":"Second."}
+{"text":"Third."}
+{"text":"Fourth."}
+`)
+	s.slack.failures, s.discord.failures = 3, 3
+	// Written before the bot came.
+	s.slack.say("D1", "too early", true)
+	s.discord.say("D1", "", "too early")
+	s.start()
+
+	// The first message, with a confirmation that is lost, and strangers.
+	wait := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(testTimeout); !done(); time.Sleep(10 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("timeout: %s\n%s", what, s.p.stderr)
+			}
+		}
+	}
+	connected := func() bool {
+		s.discord.mu.Lock()
+		defer s.discord.mu.Unlock()
+		s.slack.mu.Lock()
+		defer s.slack.mu.Unlock()
+		return s.discord.session > 0 && s.slack.sockets > 0
+	}
+	wait("the connections", connected)
+	s.slack.mu.Lock()
+	s.slack.confirm = 1
+	s.slack.mu.Unlock()
+	s.slack.say("D9", "a secret of a stranger", false)
+	s.slack.say("C1", "not for the bot", false)
+	s.slack.say("D1", "hi &lt;you&gt; <https://x.example|there>", false)
+	s.discord.say("D9", "", "a secret of a stranger")
+	s.discord.say("S1", "guild", "not for the bot")
+	s.discord.mu.Lock()
+	s.discord.lose = 1
+	s.discord.mu.Unlock()
+	s.discord.say("D1", "", "hi")
+	s.mail.deliver(mailFrom("eve@example.com", "<e1@x>", authentic), "a secret of a stranger")
+	s.mail.deliver(mailFrom("ann@example.com", "<e2@x>", "mx.example.com; spf=pass; dmarc=fail"), "forged")
+	s.mail.deliver(mailFrom("ann@example.com", "<e3@x>", `mx.example.com; spf=pass smtp.mailfrom="x; dmarc=pass"@evil.example`), "forged")
+	s.mail.deliver(mailFrom("ann@example.com", "<e4@x>", "mx.evil.example; dmarc=pass"), "forged")
+	s.mail.deliver(mailFrom("ann@example.com", "<e5@x>", authentic, "Auto-Submitted: auto-replied"), "I am away")
+	mail := s.mail.deliver(mailFrom("Ann@Example.com", "<m1@x>", authentic, "Subject: =?iso-8859-1?Q?Gr=FC=DFe?="), "hi")
+	s.mail.mu.Lock()
+	s.mail.drop = 1
+	s.mail.mu.Unlock()
+	s.mail.disconnect()
+
+	s.slack.awaitShown(t, "D1", "Hello *Ann*, how are you?")
+	s.discord.awaitShown(t, "D1", "Hello **Ann**, how are you?")
+	s.mail.await(t, "the first mail", func() bool { return len(s.mail.sent) == 1 && mail.seen })
+	s.slack.mu.Lock()
+	s.discord.mu.Lock()
+	for _, m := range slices.Concat(s.slack.messages, s.discord.messages) {
+		if m.Author == "UBOT" && !m.Gone && m.Edits == 0 {
+			t.Errorf("the answer %q did not grow", m.Text)
+		}
+	}
+	s.discord.mu.Unlock()
+	s.slack.mu.Unlock()
+	if got := s.prompts("sl-D1"); !slices.Equal(got, []string{"hi <you> there (https://x.example)"}) {
+		t.Errorf("slack: the agent got %q", got)
+	}
+	s.mail.mu.Lock()
+	if m := s.mail.sent[0]; m.Header.Get("Subject") != "Hello Ann, how are you?" || m.Header.Get("In-Reply-To") != "<m1@x>" || s.mail.box[0].fetched+s.mail.box[1].fetched+s.mail.box[4].fetched > 0 {
+		t.Errorf("mail %v", m.Header)
+	}
+	s.mail.mu.Unlock()
+
+	// The same message again, a mention in a channel, and connections that end.
+	s.slack.mu.Lock()
+	event := s.slack.messages[len(s.slack.messages)-2]
+	s.slack.addLocked(map[string]any{"type": "message", "channel": event.Chat, "user": event.Author, "text": event.Text, "ts": event.ID})
+	s.slack.mu.Unlock()
+	s.slack.tell(map[string]any{"type": "disconnect", "reason": "refresh_requested"})
+	s.slack.say("C1", "<@UBOT> in a channel", false)
+	s.discord.mu.Lock()
+	s.discord.lose = 2
+	s.discord.mu.Unlock()
+	s.discord.drop() // it resumes
+	s.discord.say("D1", "", "again")
+	s.discord.say("S1", "guild", "<@UBOT> in a channel")
+	s.discord.awaitShown(t, "D1", "Hello **Ann**, how are you?", "Second.")
+	s.discord.awaitShown(t, "S1", "Hello **Ann**, how are you?")
+	s.slack.awaitShown(t, "C1", "Hello *Ann*, how are you?")
+	if got := s.prompts("di-S1"); !slices.Equal(got, []string{"Ann: in a channel"}) {
+		t.Errorf("discord: the agent got %q", got)
+	}
+
+	// The gateway ends the session: what was written meanwhile is read from the history.
+	s.discord.forget()
+	s.discord.tell(map[string]any{"op": 7})
+	s.discord.say("D1", "", "while away")
+	s.discord.awaitShown(t, "D1", "Hello **Ann**, how are you?", "Second.", "Third.")
+	// It does not confirm a heartbeat.
+	s.discord.mu.Lock()
+	s.discord.interval, s.discord.mute = 100, true
+	s.discord.mu.Unlock()
+	s.discord.drop()
+	wait("a heartbeat", func() bool {
+		s.discord.mu.Lock()
+		defer s.discord.mu.Unlock()
+		return s.discord.beats > 0
+	})
+	s.discord.mu.Lock()
+	s.discord.interval, s.discord.mute = 60_000, false
+	s.discord.mu.Unlock()
+	wait("another connection", func() bool {
+		s.discord.mu.Lock()
+		defer s.discord.mu.Unlock()
+		return len(s.discord.logins) > 5
+	})
+	s.discord.say("D1", "", "still there?")
+	s.discord.awaitShown(t, "D1", "Hello **Ann**, how are you?", "Second.", "Third.", "Fourth.")
+	if got, want := strings.Join(s.discord.logins, " "), "identify resume invalid identify resume resume"; !strings.HasPrefix(got, want) {
+		t.Errorf("logins %q, want %q", got, want)
+	}
+	s.slack.awaitShown(t, "D1", "Hello *Ann*, how are you?")
+	s.slack.check(t, "D9")
+	s.discord.check(t, "D9")
+	if log := s.p.stderr.String(); strings.Contains(log, "a secret") || strings.Contains(log, "secret-key") || strings.Contains(log, `secret\\key`) || strings.Count(log, "not allowed") != 2 || strings.Count(log, "ignored a mail") < 5 {
+		t.Errorf("log: %s", log)
+	}
+	if len(s.mail.problems) > 0 {
+		t.Errorf("mail: %q", s.mail.problems)
+	}
+}
+
+// A worker that is killed between receiving and confirming loses no message of any platform,
+// answers each once and in the order of its chat, and leaves the right texts.
+func TestChatsSurviveKills(t *testing.T) {
+	t.Parallel()
+	const messages = 4
+	s := newChatStage(t, strings.Repeat(`{"text":"An answer of some words.","delay":"100ms"}`+"\n", 3*messages))
+	s.start()
+	s.slack.say("D1", "message 0", false)
+	s.discord.say("D1", "", "message 0")
+	s.mail.deliver(mailFrom("ann@example.com", "<m0@x>", authentic, "In-Reply-To: <a@x>"), "message 0")
+	s.mail.disconnect()
+	s.slack.awaitShown(t, "D1", "An answer of some words.")
+	for i := 1; i < messages; i++ {
+		s.slack.say("D1", fmt.Sprint("message ", i), i == 2) // the event of one is lost
+		s.discord.say("D1", "", fmt.Sprint("message ", i))
+		s.mail.deliver(mailFrom("ann@example.com", fmt.Sprintf("<m%d@x>", i), authentic, "In-Reply-To: <a@x>"), fmt.Sprint("message ", i, "\n\nOn Monday, Bot wrote:\n> a question\n"))
+		time.Sleep(time.Duration(i*40) * time.Millisecond)
+		s.p.kill()
+		s.discord.forget()
+		s.start()
+	}
+	var want []string
+	for i := range messages {
+		want = append(want, fmt.Sprint("message ", i))
+	}
+	for _, session := range []string{"sl-D1", "di-D1", "ma-ann@example.com"} {
+		var got []string
+		for deadline := time.Now().Add(testTimeout); !slices.Equal(got, want) && time.Now().Before(deadline); {
+			got = s.prompts(session)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: the agent got %q, want %q", session, got, want)
+		}
+	}
+	complete := func(texts []string) bool {
+		return len(texts) >= messages && !slices.ContainsFunc(texts, func(text string) bool { return text != "An answer of some words." })
+	}
+	for deadline := time.Now().Add(testTimeout); !complete(s.slack.shown("D1")) || !complete(s.discord.shown("D1")); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("slack shows %q, discord %q", s.slack.shown("D1"), s.discord.shown("D1"))
+		}
+	}
+	s.mail.await(t, "all mails", func() bool { return len(s.mail.sent) >= messages })
+	s.slack.check(t, "D9")
+	s.discord.check(t, "D9")
+}
