@@ -2,33 +2,53 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"io"
 	"os"
 	"strings"
+	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
 )
 
-const hookHelp = `The hook of a coding host: it reads an event on standard input. If the event is the result of
-a command with a long output, the hook stores the output as "stevedore run" does, and answers
-with what the model is to see instead. In all other cases, also after an error, it prints
-nothing, so that the host works as without it.
+const hookHelp = `The hook of a coding host: it reads an event on standard input, and answers if it has something
+to say. In all other cases, also after an error, it prints nothing, so that the host works as
+without it.
 
-  stevedore hook claude-code     PostToolUse of Bash; see integration/hosts/claude-code`
+  stevedore hook claude-code     the plugin in integration/hosts/claude-code runs it
+
+PostToolUse: a long output of Bash is stored as "stevedore run" does, and the model sees how to
+read it.
+
+PermissionRequest: if a worker runs with "--ask coding_host", the question goes to the user's
+channel, such as Telegram, and to "stevedore approvals" and the web page. The first answer
+counts. Without one within --ask-wait, the host asks its user.`
 
 // maxHookEvent bounds an event, in bytes. Hosts cut longer outputs before.
 const maxHookEvent = 64 << 20
 
+// hookOptions are the options of the hook of Claude Code.
+type hookOptions struct {
+	runOptions
+	askWait         time.Duration
+	channel, chatID string
+}
+
 func newHookCommand() *cobra.Command {
-	var o runOptions
-	cmd := &cobra.Command{Use: "hook", Short: "Keep long outputs of a coding host's commands out of its prompt", Long: hookHelp}
+	var o hookOptions
+	cmd := &cobra.Command{Use: "hook", Short: "Keep long outputs of a coding host out of its prompt, and answer its questions elsewhere", Long: hookHelp}
 	claude := &cobra.Command{
 		Use:   "claude-code",
-		Short: "The hook PostToolUse of Claude Code",
+		Short: "The hooks PostToolUse and PermissionRequest of Claude Code",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if answer := o.claudeCode(cmd.Context(), cmd.InOrStdin()); answer != nil {
 				_, _ = cmd.OutOrStdout().Write(append(answer, '\n')) // the host is gone
@@ -36,33 +56,65 @@ func newHookCommand() *cobra.Command {
 			return nil
 		},
 	}
-	o.addFlags(claude)
-	claude.Flags().Int64Var(&o.threshold, "threshold", 10_000, "`BYTES` of output above which it is stored")
+	flags := claude.Flags()
+	o.Connection.AddFlags(flags)
+	flags.StringVar(&o.session, "session", outputSession, "`SESSION` of the stored outputs")
+	o.Store.AddDiskFlags(flags)
+	flags.Int64Var(&o.threshold, "threshold", 10_000, "`BYTES` of output above which it is stored")
+	flags.DurationVar(&o.askWait, "ask-wait", 50*time.Second, "`TIME` to wait for an answer to a question; less than the host's timeout for the hook")
+	flags.StringVar(&o.channel, "channel", "", "`CHANNEL` on which the user is asked; default the worker's --default-channel")
+	flags.StringVar(&o.chatID, "chat-id", "", "`CHAT` within the channel")
 	cmd.AddCommand(claude)
 	return cmd
 }
 
-// claudeCode returns the answer to an event of Claude Code, or nil. The shapes are those of
+// claudeEvent is an event of Claude Code. The shapes are those of
 // https://code.claude.com/docs/en/hooks and of its tool Bash.
-func (o *runOptions) claudeCode(ctx context.Context, stdin io.Reader) []byte {
-	var event struct {
-		Name     string `json:"hook_event_name"`
-		Tool     string `json:"tool_name"`
-		Response struct {
-			Stdout      *string `json:"stdout"`
-			Stderr      string  `json:"stderr"`
-			Interrupted bool    `json:"interrupted"`
-			IsImage     bool    `json:"isImage"`
-			// Path of the file with the whole output, if the host has cut it.
-			Path string `json:"persistedOutputPath"`
-		} `json:"tool_response"`
-		Input struct {
-			Command string `json:"command"`
-		} `json:"tool_input"`
-	}
+type claudeEvent struct {
+	Name      string         `json:"hook_event_name"`
+	Session   string         `json:"session_id"`
+	Directory string         `json:"cwd"`
+	Tool      string         `json:"tool_name"`
+	Input     map[string]any `json:"tool_input"`
+	Response  struct {
+		Stdout      *string `json:"stdout"`
+		Stderr      string  `json:"stderr"`
+		Interrupted bool    `json:"interrupted"`
+		IsImage     bool    `json:"isImage"`
+		// Path of the file with the whole output, if the host has cut it.
+		Path string `json:"persistedOutputPath"`
+	} `json:"tool_response"`
+}
+
+// claudeCode returns the answer to an event of Claude Code, or nil.
+func (o *hookOptions) claudeCode(ctx context.Context, stdin io.Reader) []byte {
+	var event claudeEvent
 	data, err := io.ReadAll(io.LimitReader(stdin, maxHookEvent))
+	if err != nil || json.Unmarshal(data, &event) != nil {
+		return nil
+	}
+	var answer map[string]any
+	switch event.Name {
+	case "PostToolUse":
+		answer = o.shortened(ctx, event)
+	case "PermissionRequest":
+		answer = o.permission(ctx, event)
+	}
+	if answer == nil {
+		return nil
+	}
+	answer["hookEventName"] = event.Name
+	encoded, err := json.Marshal(map[string]any{"hookSpecificOutput": answer})
+	if err != nil {
+		return nil
+	}
+	return encoded
+}
+
+// shortened is the answer with the short form of a long output of Bash.
+func (o *hookOptions) shortened(ctx context.Context, event claudeEvent) map[string]any {
 	res := &event.Response
-	if err != nil || json.Unmarshal(data, &event) != nil || event.Name != "PostToolUse" || event.Tool != "Bash" || res.Stdout == nil || res.IsImage {
+	if event.Tool != "Bash" || res.Stdout == nil || res.IsImage {
 		return nil
 	}
 	output, closeOutput := io.Reader(strings.NewReader(*res.Stdout)), func() error { return nil }
@@ -76,21 +128,52 @@ func (o *runOptions) claudeCode(ctx context.Context, stdin io.Reader) []byte {
 	var shown bytes.Buffer
 	held := newHeldOutput(&shown, o.threshold)
 	defer held.Close()
-	_, err = io.Copy(held, output)
+	_, err := io.Copy(held, output)
 	if closeErr := closeOutput(); err != nil || closeErr != nil || !held.isLong() {
 		return nil
 	}
-	if o.show(ctx, []string{event.Input.Command}, held) != nil {
+	command, _ := event.Input["command"].(string)
+	if o.show(ctx, []string{command}, held) != nil {
 		return nil
 	}
-	answer, err := json.Marshal(map[string]any{"hookSpecificOutput": map[string]any{
-		"hookEventName": "PostToolUse",
-		"updatedToolOutput": map[string]any{
-			"stdout": strings.TrimSuffix(shown.String(), "\n"), "stderr": tools.Excerpt(res.Stderr, int(o.threshold)), "interrupted": res.Interrupted, "isImage": false,
-		},
-	}})
+	return map[string]any{"updatedToolOutput": map[string]any{
+		"stdout": strings.TrimSuffix(shown.String(), "\n"), "stderr": tools.Excerpt(res.Stderr, int(o.threshold)), "interrupted": res.Interrupted, "isImage": false,
+	}}
+}
+
+// permission is the decision of a person who is asked over the bus. It is nil if no worker asks
+// people, or if nobody answers in time; then the question is withdrawn.
+func (o *hookOptions) permission(ctx context.Context, event claudeEvent) map[string]any {
+	ctx, cancel := context.WithTimeout(ctx, o.askWait)
+	defer cancel()
+	args, err := json.Marshal(process.HostCall{Tool: event.Tool, Input: event.Input, Directory: event.Directory})
+	if err != nil || event.Tool == "" || event.Input == nil {
+		return nil
+	}
+	b, err := o.Connection.Connect(ctx, "stevedore hook", zerolog.Nop())
 	if err != nil {
 		return nil
 	}
-	return answer
+	defer b.Close()
+	if offered, err := rpc.HasWorker(ctx, b, bus.DefaultQueue, process.HostTool); err != nil || !offered {
+		return nil
+	}
+	call := tools.Call{
+		ID: artifacts.NewID(event.Tool), Session: cmp.Or(event.Session, tools.DefaultSession), Tool: process.HostTool, Args: args,
+		Channel: o.channel, ChatID: o.chatID, Deadline: time.Now().Add(o.askWait + 10*time.Second), // if this process is killed
+	}
+	res, err := rpc.Submit(ctx, b, bus.DefaultQueue, call)
+	if err != nil { // nobody answered, or the host ended this process, because its user was faster
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		_, _ = rpc.Request(ctx, b, b.RPC("task", call.SessionToken(), "cancel"), map[string]string{"id": call.ID}) // otherwise the deadline ends it
+		return nil
+	}
+	switch {
+	case !res.IsError:
+		return map[string]any{"decision": map[string]any{"behavior": "allow"}}
+	case res.Error != nil && res.Error.Code == tools.CodeDenied:
+		return map[string]any{"decision": map[string]any{"behavior": "deny", "message": res.ForLLM}}
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -120,6 +121,26 @@ func anyText(data json.RawMessage, match func(string) bool) bool {
 			return true
 		}
 	}
+}
+
+// HostTool is the tool with which the hook of a coding host asks for an approval. A worker
+// offers it if --ask names it.
+const HostTool = "coding_host"
+
+// HostCall has the arguments of HostTool.
+type HostCall struct {
+	Tool      string         `json:"tool" jsonschema:"the tool of the coding host"`
+	Input     map[string]any `json:"input" jsonschema:"its arguments"`
+	Directory string         `json:"directory,omitempty"`
+}
+
+// tools returns HostTool if a rule names it.
+func (o *ApprovalOptions) tools() []tools.Tool {
+	if !slices.Contains(o.values(), HostTool) {
+		return nil
+	}
+	allow := func(context.Context, tools.Call, HostCall) *tools.Result { return tools.NewToolResult("allowed") }
+	return []tools.Tool{tools.MustTool(HostTool, "Ask a person whether a coding host may use one of its tools. The result says so.", allow).WithEffect(tools.Idempotent)}
 }
 
 // maxShownArgs is how much of the arguments of a call a question to the user shows, in bytes.

@@ -152,7 +152,7 @@ func (p *parts) openTools(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.registry.Register(slices.Concat(toolset, p.reader.Tools(), p.memoryTools(), external, p.extra, agents)...); err != nil {
+	if err := p.registry.Register(slices.Concat(toolset, p.reader.Tools(), p.memoryTools(), external, p.extra, agents, p.Approvals.tools())...); err != nil {
 		return err
 	}
 	if err := p.checkToolNames(); err != nil {
