@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // realHost is a coding host from npm, with a scripted model.
@@ -135,6 +136,52 @@ func TestPluginOfClaudeCode(t *testing.T) {
 		t.Logf("%s: %d and %d bytes without the plugin, %d and %d with it", command, native[0].bytes, native[1].bytes, with[0].bytes, with[1].bytes)
 		if with[0].bytes > native[0].bytes+100 || with[1].bytes-with[0].bytes > most {
 			t.Errorf("%s: the plugin adds %d bytes to each request, and the result has %d; want at most 100 and %d", command, with[0].bytes-native[0].bytes, with[1].bytes-with[0].bytes, most)
+		}
+	}
+}
+
+// Claude Code asks for a permission, and a person answers in another terminal.
+func TestPermissionOfClaudeCode(t *testing.T) {
+	packages := os.Getenv("STEVEDORE_HOSTS")
+	if packages == "" {
+		t.Skip("make hosts installs the hosts and runs this test")
+	}
+	plugin, err := filepath.Abs("hosts/claude-code")
+	if err != nil {
+		t.Fatal(err)
+	}
+	up := startUp(t, "--ask", "coding_host", "--console", "off")
+	bin, home := t.TempDir(), t.TempDir()
+	writeAll(t, filepath.Join(bin, "stevedore"), "#!/bin/sh\nexec '"+workerProgram+"' \"$@\" --data '"+up.data+"'\n")
+	if err := os.Chmod(filepath.Join(bin, "stevedore"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	endpoint := httptest.NewServer(&scriptedModel{command: "touch allowed.txt"})
+	defer endpoint.Close()
+	cmd := exec.CommandContext(t.Context(), filepath.Join(packages, ".bin", "claude"), "-p", "run it", "--model", "claude-sonnet-4-5", "--plugin-dir", plugin)
+	cmd.Dir = home
+	cmd.Env = append(cleanEnvironment(), "HOME="+home, "PATH="+bin+":"+os.Getenv("PATH"), "ANTHROPIC_BASE_URL="+endpoint.URL, "ANTHROPIC_API_KEY=x", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
+	ended := make(chan error, 1)
+	go func() {
+		out, err := cmd.CombinedOutput()
+		t.Logf("%s", out)
+		ended <- err
+	}()
+	for answered := false; ; {
+		select {
+		case err := <-ended:
+			if _, missing := os.Stat(filepath.Join(home, "allowed.txt")); err != nil || missing != nil || !answered {
+				t.Errorf("%v, %v, answered: %v", err, missing, answered)
+			}
+			return
+		case <-time.After(time.Second):
+		}
+		list, err := exec.CommandContext(t.Context(), workerProgram, "approvals", "ls", "--data", up.data).Output()
+		if id, _, ok := strings.Cut(string(list), " (session"); err == nil && ok && !answered {
+			answered = true
+			if out, err := exec.CommandContext(t.Context(), workerProgram, "approvals", "yes", id, "--data", up.data).CombinedOutput(); err != nil {
+				t.Errorf("%v: %s", err, out)
+			}
 		}
 	}
 }

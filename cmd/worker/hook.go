@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -71,12 +72,14 @@ func newHookCommand() *cobra.Command {
 // claudeEvent is an event of Claude Code. The shapes are those of
 // https://code.claude.com/docs/en/hooks and of its tool Bash.
 type claudeEvent struct {
-	Name      string         `json:"hook_event_name"`
-	Session   string         `json:"session_id"`
-	Directory string         `json:"cwd"`
-	Tool      string         `json:"tool_name"`
-	Input     map[string]any `json:"tool_input"`
-	Response  struct {
+	Name      string `json:"hook_event_name"`
+	Session   string `json:"session_id"`
+	Directory string `json:"cwd"`
+	// Transcript is the path of the conversation, to which the host appends.
+	Transcript string         `json:"transcript_path"`
+	Tool       string         `json:"tool_name"`
+	Input      map[string]any `json:"tool_input"`
+	Response   struct {
 		Stdout      *string `json:"stdout"`
 		Stderr      string  `json:"stderr"`
 		Interrupted bool    `json:"interrupted"`
@@ -146,7 +149,7 @@ func (o *hookOptions) shortened(ctx context.Context, event claudeEvent) map[stri
 func (o *hookOptions) permission(ctx context.Context, event claudeEvent) map[string]any {
 	ctx, cancel := context.WithTimeout(ctx, o.askWait)
 	defer cancel()
-	args, err := json.Marshal(process.HostCall{Tool: event.Tool, Input: event.Input, Directory: event.Directory})
+	args, err := bus.Encode(process.HostCall{Tool: event.Tool, Input: event.Input, Directory: event.Directory})
 	if err != nil || event.Tool == "" || event.Input == nil {
 		return nil
 	}
@@ -162,8 +165,12 @@ func (o *hookOptions) permission(ctx context.Context, event claudeEvent) map[str
 		ID: artifacts.NewID(event.Tool), Session: cmp.Or(event.Session, tools.DefaultSession), Tool: process.HostTool, Args: args,
 		Channel: o.channel, ChatID: o.chatID, Deadline: time.Now().Add(o.askWait + 10*time.Second), // if this process is killed
 	}
+	var watching sync.WaitGroup
+	watching.Go(func() { event.awaitResult(ctx, cancel) })
 	res, err := rpc.Submit(ctx, b, bus.DefaultQueue, call)
-	if err != nil { // nobody answered, or the host ended this process, because its user was faster
+	cancel()
+	watching.Wait()
+	if err != nil { // nobody answered, or the host's user was faster
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		_, _ = rpc.Request(ctx, b, b.RPC("task", call.SessionToken(), "cancel"), map[string]string{"id": call.ID}) // otherwise the deadline ends it
@@ -176,4 +183,22 @@ func (o *hookOptions) permission(ctx context.Context, event claudeEvent) map[str
 		return map[string]any{"decision": map[string]any{"behavior": "deny", "message": res.ForLLM}}
 	}
 	return nil
+}
+
+// awaitResult calls answered when the transcript has the result of a tool that was not in it
+// before: the user answered in the host, which lets the hook run on.
+func (e claudeEvent) awaitResult(ctx context.Context, answered func()) {
+	file, err := os.Open(e.Transcript)
+	if err != nil {
+		return
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	start, err := file.Seek(0, io.SeekEnd)
+	for err == nil && tools.Sleep(ctx, time.Second) == nil {
+		var added []byte
+		if added, err = io.ReadAll(io.NewSectionReader(file, start, maxHookEvent)); bytes.Contains(added, []byte(`"tool_result"`)) {
+			answered()
+			return
+		}
+	}
 }
