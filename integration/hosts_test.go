@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -46,32 +48,13 @@ func TestRealHosts(t *testing.T) {
 	}
 	for _, h := range realHosts {
 		t.Run(h.name, func(t *testing.T) {
-			home := t.TempDir()
-			project := filepath.Join(home, "project")
-			log := filepath.Join(project, "big.txt")
-			model := scriptedModel{path: log}
-			endpoint := httptest.NewServer(&model)
-			defer endpoint.Close()
-			config := filepath.Join(home, h.config)
-			text := strings.NewReplacer("$URL", endpoint.URL, "$FILES", filepath.Join(packages, ".bin", "mcp-server-filesystem"), "$DIR", project).Replace(h.text)
-			writeAll(t, config, text)
+			s := h.session(t, packages)
+			log, config, text, model, run := s.log, s.config, s.text, s.model, s.run
 			writeAll(t, log, strings.Repeat("a line of the log, with some words\n", 40_000))
-
-			run := func(program string, args ...string) {
-				t.Helper()
-				cmd := exec.CommandContext(t.Context(), program, args...)
-				cmd.Dir = project
-				cmd.Env = append(cleanEnvironment(), "HOME="+home, "XDG_CONFIG_HOME=", "XDG_DATA_HOME=", "ANTHROPIC_BASE_URL="+endpoint.URL, "ANTHROPIC_API_KEY=x",
-					"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL="+endpoint.URL)
-				if out, err := cmd.CombinedOutput(); err != nil {
-					t.Fatalf("%s: %v\n%s", program, err, out)
-				}
-			}
-			host := filepath.Join(packages, ".bin", h.program)
-			run(host, h.args...)
+			run(s.program, h.args...)
 			native := model.take()
 			run(workerProgram, "mcp", "install", h.name)
-			run(host, h.args...)
+			run(s.program, h.args...)
 			wrapped := model.take()
 			run(workerProgram, "mcp", "uninstall", h.name)
 			if len(native) < 2 || len(wrapped) < 2 {
@@ -88,6 +71,82 @@ func TestRealHosts(t *testing.T) {
 			}
 			if got, err := os.ReadFile(config); err != nil || strings.Contains(string(got), "stevedore") || h.name != "claude-code" && string(got) != text { // which writes its own file
 				t.Errorf("after uninstall, %v:\n%s", err, got)
+			}
+		})
+	}
+}
+
+// hostSession is a home directory of a host with the file server in its configuration.
+type hostSession struct {
+	program, log, config, text string
+	model                      *scriptedModel
+	run                        func(program string, args ...string)
+	try                        func(program string, args ...string) ([]byte, error)
+}
+
+func (h realHost) session(t *testing.T, packages string) hostSession {
+	t.Helper()
+	home := t.TempDir()
+	project := filepath.Join(home, "project")
+	s := hostSession{program: filepath.Join(packages, ".bin", h.program), log: filepath.Join(project, "big.txt"), config: filepath.Join(home, h.config)}
+	s.model = &scriptedModel{path: s.log, small: filepath.Join(project, "small.txt")}
+	endpoint := httptest.NewServer(s.model)
+	t.Cleanup(endpoint.Close)
+	s.text = strings.NewReplacer("$URL", endpoint.URL, "$FILES", filepath.Join(packages, ".bin", "mcp-server-filesystem"), "$DIR", project).Replace(h.text)
+	writeAll(t, s.config, s.text)
+	writeAll(t, s.model.small, "a short file\n")
+	s.try = func(program string, args ...string) ([]byte, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, program, args...)
+		cmd.Dir = project
+		cmd.WaitDelay = time.Second
+		cmd.Env = append(cleanEnvironment(), "HOME="+home, "XDG_CONFIG_HOME=", "XDG_DATA_HOME=", "ANTHROPIC_BASE_URL="+endpoint.URL, "ANTHROPIC_API_KEY=x",
+			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL="+endpoint.URL)
+		return cmd.CombinedOutput()
+	}
+	s.run = func(program string, args ...string) {
+		t.Helper()
+		if out, err := s.try(program, args...); err != nil {
+			t.Fatalf("%s: %v\n%s", program, err, out)
+		}
+	}
+	return s
+}
+
+// What all requests of a session of 20 turns cost, with one result of each size in the first
+// turn, in bytes: the table of docs/mcp.md. STEVEDORE_HOST_COSTS selects hosts by a regular
+// expression.
+func TestCostsInHosts(t *testing.T) {
+	packages, selected := os.Getenv("STEVEDORE_HOSTS"), os.Getenv("STEVEDORE_HOST_COSTS")
+	if packages == "" || selected == "" {
+		t.Skip("make host-costs installs the hosts and runs this test")
+	}
+	for _, h := range realHosts {
+		if !regexp.MustCompile(selected).MatchString(h.name) {
+			continue
+		}
+		t.Run(h.name, func(t *testing.T) {
+			s := h.session(t, packages)
+			s.model.turns = 20
+			cost := func() (total, requests int) {
+				out, err := s.try(s.program, h.args...)
+				all := s.model.take()
+				for _, r := range all {
+					total += r.bytes
+				}
+				if err != nil || len(all) != s.model.turns {
+					t.Logf("%d requests, %v: %.500s", len(all), err, out)
+				}
+				return total, len(all)
+			}
+			for _, size := range []int{100, 5_000, 12_000, 30_000, 120_000, 1_300_000, 11_000_000} {
+				writeAll(t, s.log, strings.Repeat("a line of the log, with some words\n", size/35+1))
+				native, n := cost()
+				s.run(workerProgram, "mcp", "install", h.name)
+				wrapped, w := cost()
+				s.run(workerProgram, "mcp", "uninstall", h.name)
+				t.Logf("a result of %d bytes: %d without in %d turns, %d with in %d turns: %+d", size, native, n, wrapped, w, wrapped-native)
 			}
 		})
 	}
@@ -186,11 +245,14 @@ func TestPermissionOfClaudeCode(t *testing.T) {
 	}
 }
 
-// scriptedModel calls read_text_file once, in the protocols of Anthropic, OpenAI and Google, or
-// Bash of Claude Code, if it has a command.
+// scriptedModel calls read_text_file in the protocols of Anthropic, OpenAI and Google, or Bash of
+// Claude Code, if it has a command. Without turns, it does so once; otherwise it reads the file
+// path first, then the file small, so that it gets that many requests.
 type scriptedModel struct {
 	path    string
 	command string
+	small   string
+	turns   int
 
 	mu       sync.Mutex
 	requests []modelRequest
@@ -226,30 +288,35 @@ func (m *scriptedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"input_tokens":1,"data":[]}`)
 		return
 	}
+	history := string(in.Messages) + string(in.Input) + string(in.Contents)
+	answered := 0
+	for _, answer := range []string{`"tool_result"`, `"function_call_output"`, `"functionResponse"`} {
+		answered += strings.Count(history, answer)
+	}
 	wanted, arguments := "read_text_file", map[string]string{"path": m.path}
+	if answered > 0 && m.turns > 0 {
+		arguments["path"] = m.small
+	}
 	if m.command != "" {
 		wanted, arguments = "Bash", map[string]string{"command": m.command, "description": "run it"}
 	}
 	tool, namespace, reads := findTool(in.Tools, wanted, "")
-	history := string(in.Messages) + string(in.Input) + string(in.Contents)
 	if tool != "" {
 		m.mu.Lock()
 		m.requests = append(m.requests, modelRequest{len(body), reads})
 		m.mu.Unlock()
 	}
-	for _, answered := range []string{`"tool_result"`, `"function_call_output"`, `"functionResponse"`} {
-		if strings.Contains(history, answered) {
-			tool = ""
-		}
+	if answered > max(m.turns-2, 0) {
+		tool = ""
 	}
 	args, _ := json.Marshal(arguments) // strings can be encoded
 	quoted, _ := json.Marshal(string(args))
 	w.Header().Set("Content-Type", "text/event-stream")
 	switch path := r.URL.Path; {
 	case strings.HasSuffix(path, "/messages"):
-		sayAnthropic(w, tool, string(quoted))
+		sayAnthropic(w, tool, string(quoted), answered)
 	case strings.HasSuffix(path, "/responses"):
-		sayOpenAI(w, tool, namespace, string(quoted))
+		sayOpenAI(w, tool, namespace, string(quoted), answered)
 	case strings.Contains(path, "enerateContent"):
 		part := `{"text":"done"}`
 		if tool != "" {
@@ -274,10 +341,10 @@ func findTool(all []offeredTool, wanted, in string) (tool, namespace string, rea
 	return tool, namespace, reads
 }
 
-func sayAnthropic(w io.Writer, tool, args string) {
+func sayAnthropic(w io.Writer, tool, args string, turn int) {
 	block, delta, stop := `{"type":"text","text":""}`, `{"type":"text_delta","text":"done"}`, "end_turn"
 	if tool != "" {
-		block, delta, stop = fmt.Sprintf(`{"type":"tool_use","id":"toolu_1","name":%q,"input":{}}`, tool), `{"type":"input_json_delta","partial_json":`+args+`}`, "tool_use"
+		block, delta, stop = fmt.Sprintf(`{"type":"tool_use","id":"toolu_%d","name":%q,"input":{}}`, turn, tool), `{"type":"input_json_delta","partial_json":`+args+`}`, "tool_use"
 	}
 	for _, event := range []string{
 		`{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":1}}}`,
@@ -289,10 +356,10 @@ func sayAnthropic(w io.Writer, tool, args string) {
 	}
 }
 
-func sayOpenAI(w io.Writer, tool, namespace, args string) {
+func sayOpenAI(w io.Writer, tool, namespace, args string, turn int) {
 	item := `{"type":"message","id":"m","role":"assistant","status":"completed","content":[{"type":"output_text","text":"done","annotations":[]}]}`
 	if tool != "" {
-		item = fmt.Sprintf(`{"type":"function_call","id":"f","call_id":"c","name":%q,"namespace":%q,"arguments":%s,"status":"completed"}`, tool, namespace, args)
+		item = fmt.Sprintf(`{"type":"function_call","id":"f%d","call_id":"c%d","name":%q,"namespace":%q,"arguments":%s,"status":"completed"}`, turn, turn, tool, namespace, args)
 	}
 	fmt.Fprintf(w, "data: {\"type\":\"response.created\",\"response\":{\"id\":\"r\"}}\n\ndata: {\"type\":\"response.output_item.done\",\"output_index\":0,\"item\":%s}\n\n", item)
 	fmt.Fprintf(w, "data: {\"type\":\"response.completed\",\"response\":{\"id\":\"r\",\"output\":[%s],\"usage\":{\"input_tokens\":1,\"output_tokens\":1,\"total_tokens\":2}}}\n\n", item)
