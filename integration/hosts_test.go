@@ -23,20 +23,21 @@ type realHost struct {
 	args          []string // they end with the prompt
 	config        string   // the path in the home directory
 	text          string   // $URL is the model's endpoint, $FILES the command of the file server, $DIR its directory
-	most          int      // bytes that the proxy may add to each request
+	most          int      // bytes that the proxy may add to each request; Claude Code says how servers start
+	reads         bool     // the model gets read_result with the first reference
 }
 
 var realHosts = []realHost{
 	{"claude-code", "claude", []string{"-p", "read the log", "--allowedTools", "mcp__files", "--model", "claude-sonnet-4-5"}, ".claude.json",
-		`{"mcpServers": {"files": {"command": "$FILES", "args": ["$DIR"]}}}`, 330},
+		`{"mcpServers": {"files": {"command": "$FILES", "args": ["$DIR"]}}}`, 1000, false},
 	{"codex", "codex", []string{"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "read the log"}, ".codex/config.toml",
 		"model_provider = \"scripted\"\nmodel = \"gpt-5-codex\"\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"$URL/v1\"\nwire_api = \"responses\"\n" +
-			"[mcp_servers.files] # comment\ncommand = \"$FILES\"\nargs = [\"$DIR\"]\nrequired = true\n", 350},
+			"[mcp_servers.files] # comment\ncommand = \"$FILES\"\nargs = [\"$DIR\"]\nrequired = true\n", 0, false},
 	{"gemini-cli", "gemini", []string{"--skip-trust", "-y", "-m", "gemini-2.5-pro", "-p", "read the log"}, ".gemini/settings.json",
-		`{"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": false}, "mcpServers": {"files": {"command": "$FILES", "args": ["$DIR"], "trust": true}}}`, 600},
+		`{"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": false}, "mcpServers": {"files": {"command": "$FILES", "args": ["$DIR"], "trust": true}}}`, 0, false},
 	{"opencode", "opencode", []string{"run", "read the log"}, ".config/opencode/opencode.jsonc",
 		`{"$schema": "https://opencode.ai/config.json", "provider": {"scripted": {"npm": "@ai-sdk/anthropic", "options": {"baseURL": "$URL/v1", "apiKey": "x"}, "models": {"m": {"name": "m"}}}}, // comment
-		"model": "scripted/m", "small_model": "scripted/m", "permission": {"*": "allow"}, "mcp": {"files": {"type": "local", "command": ["$FILES", "$DIR"]}}}`, 0},
+		"model": "scripted/m", "small_model": "scripted/m", "permission": {"*": "allow"}, "mcp": {"files": {"type": "local", "command": ["$FILES", "$DIR"]}}}`, 0, true},
 }
 
 // Real hosts start the servers that mcp install wrapped, and a model that reads a log of
@@ -66,7 +67,7 @@ func TestRealHosts(t *testing.T) {
 			if first > h.most {
 				t.Errorf("the proxy adds %d bytes to each request, want at most %d", first, h.most)
 			}
-			if second > 2500 || !wrapped[1].reads {
+			if second > 2500 || wrapped[1].reads != h.reads {
 				t.Errorf("the result has %d bytes; read_result is offered: %v", second, wrapped[1].reads)
 			}
 			if got, err := os.ReadFile(config); err != nil || strings.Contains(string(got), "stevedore") || h.name != "claude-code" && string(got) != text { // which writes its own file
@@ -294,13 +295,25 @@ func (m *scriptedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answered += strings.Count(history, answer)
 	}
 	wanted, arguments := "read_text_file", map[string]string{"path": m.path}
-	if answered > 0 && m.turns > 0 {
-		arguments["path"] = m.small
+	search, _, _ := findTool(in.Tools, "ToolSearch", "")
+	first := 0 // answers before that of the first call
+	if search != "" && m.command == "" {
+		first = 1
+	}
+	if answered > first && m.turns > 0 {
+		// Gemini CLI ends a session that repeats a call.
+		arguments["path"] = filepath.Dir(m.small) + strings.Repeat("/.", answered) + "/" + filepath.Base(m.small)
 	}
 	if m.command != "" {
 		wanted, arguments = "Bash", map[string]string{"command": m.command, "description": "run it"}
 	}
 	tool, namespace, reads := findTool(in.Tools, wanted, "")
+	if tool == "" && search != "" { // Claude Code defers the tools of servers
+		tool = "mcp__files__" + wanted
+		if answered == 0 {
+			tool, arguments = search, map[string]string{"query": "select:" + tool}
+		}
+	}
 	if tool != "" {
 		m.mu.Lock()
 		m.requests = append(m.requests, modelRequest{len(body), reads})

@@ -101,7 +101,7 @@ func newMCPWrapCommand() *cobra.Command {
 	flags.DurationVar(&o.background, "background-after", 0, "`TIME` after which a call goes on in the background, and the reading tool waits for its result; 0 means never")
 	flags.StringArrayVar(&o.headers, "header", nil, "`NAME=VALUE` of a header for each request to the URL; for a secret, VALUE is env:VARIABLE or file:PATH")
 	flags.Var(&o.links, "resource-links", linksUsage)
-	flags.StringVar(&o.tools, "tools", "", "`one or all`: add one tool that reads stored results, or the seven of a worker, whose definitions are part of every request; default one, in opencode after the first result was stored")
+	flags.StringVar(&o.tools, "tools", "", "`one or all`: add one tool that reads stored results, or the seven of a worker, whose definitions are part of every request; default one, in Claude Code and opencode after the first result was stored, and none in Codex and Gemini CLI, whose own tools can read")
 	o.Store.AddDiskFlags(flags)
 	process.AddOffloadFlags(flags, &o.Offload)
 	return cmd
@@ -122,8 +122,12 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	if err != nil {
 		return err
 	}
-	late := o.tools == "" && o.session == "" && o.http.address == "" // else there may be results, or a client that hears no changes
+	late := o.tools == "" && o.session == "" && o.http.address == "" // otherwise there may be results, or a client on another machine
 	o.session = cmp.Or(o.session, "mcp-"+strings.ToLower(rand.Text()[:16]))
+	readCommand := fmt.Sprintf("%s read --session %s", programName(), o.session)
+	if o.Connection.Data != cli.DefaultDataDir() {
+		readCommand += " --data " + cli.ShellWord(o.Connection.Data)
+	}
 	guard, err := o.http.guard(o.session, o.Connection.Data, stderr)
 	if err != nil {
 		return err
@@ -140,7 +144,7 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	}
 	proxy := func(session string) wrap.Config {
 		return wrap.Config{
-			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", LateTools: late,
+			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", LateTools: late, ReadCommand: readCommand,
 			CallTimeout: o.timeout, BackgroundAfter: o.background, Links: o.links, Log: log,
 			Reader: offload.ReaderConfig{JQCommand: process.JQCommand(), SQLCommand: process.SQLCommand(), SQLCache: databases},
 			Server: server, ContentIDs: name == "",

@@ -3,6 +3,7 @@
 package artifacts
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -69,6 +70,34 @@ func ParseURI(uri string) (Address, error) {
 		}
 	}
 	return a, nil
+}
+
+// ParseRead returns the arguments of ReadResult that the query of a URI has, with the id of the
+// artifact; nil if the URI is not that of an artifact.
+func ParseRead(uri string) (session string, args json.RawMessage) {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return "", nil
+	}
+	id, ok := strings.CutPrefix(u.Path, "/artifacts/")
+	if !ok {
+		return "", nil
+	}
+	in := map[string]string{"id": id}
+	for pair := range strings.SplitSeq(u.RawQuery, "&") { // models do not escape: only & and % are special
+		name, value, _ := strings.Cut(pair, "=")
+		if plain, err := url.PathUnescape(value); err == nil {
+			value = plain
+		}
+		if name != "" {
+			in[name] = value
+		}
+	}
+	args, err = json.Marshal(in)
+	if err != nil {
+		return "", nil
+	}
+	return u.Host, args
 }
 
 // page returns the URI of another page.

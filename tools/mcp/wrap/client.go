@@ -165,6 +165,12 @@ func (p *proxy) local(r *request) func(context.Context) (fields, error) {
 		}
 	case r.Method == "resources/read" && artifacts.IsURI(r.uri):
 		return func(ctx context.Context) (fields, error) {
+			session, args := artifacts.ParseRead(r.uri)
+			if args != nil && session == p.cfg.Session && p.reads() == byResource {
+				res := h.reading.Call(ctx, session, artifacts.ReadResult, args)
+				text := mcp.ResourceContents{URI: r.uri, MIMEType: "text/plain", Text: p.text(res.ForLLM)}
+				return r.result(fields{"contents": []any{&text}}), nil
+			}
 			address, err := artifacts.ParseURI(r.uri)
 			if err != nil {
 				return nil, err

@@ -2,6 +2,8 @@ package wrap
 
 import (
 	"cmp"
+	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/offload"
@@ -15,25 +17,35 @@ type host struct {
 	inline    int64  // longer results are stored
 	reference int    // the longest reference
 	page      int    // the longest answer of a reading tool
-	// late tells that it lists changed tools before the next request to the model, also in
-	// sub-agents. Those of Claude Code keep their list; Codex and Gemini CLI do not list again.
+	// late tells that it lists changed tools before the next request to the model. Codex and
+	// Gemini CLI do not list again.
 	late bool
+	// reads is what its model can read stored results with, so that no tool is added.
+	reads readWay
 	// resourceTools tells that it offers three tools of its own, with 1,400 to 2,100
 	// characters, if a server has resources. The proxy then adds no resources.
 	resourceTools bool
 }
 
+// readWay is a tool of a host that reads stored results.
+type readWay string
+
+const (
+	byResource readWay = "resource" // its tool read_mcp_resource, which is in each request
+	byCommand  readWay = "command"  // its shell, which can run "stevedore read"
+)
+
 // hosts are the clients whose limits are known. They show up to 25,000 tokens (Claude Code),
 // 48,000 characters (opencode) or 40,000 (Gemini CLI) of a result, and give the rest as a
 // file; Codex and Copilot CLI cut what has more than 10,000 bytes, and its middle is lost.
-// The last two columns were measured with Claude Code 2.1.197, Codex 0.169.0, Gemini CLI
-// 0.61.0 and opencode 1.18.33.
+// The other columns were measured with Claude Code 2.1.332, Codex 0.169.0, Gemini CLI 0.61.0
+// and opencode 1.18.33. Codex shows a resource as JSON, whose escapes make a page longer.
 var hosts = []host{
-	{client: "claude-code", inline: 10_000, reference: 800, resourceTools: true},
-	{client: "codex", inline: 9_000, reference: 800, page: 8_500},
+	{client: "claude-code", inline: 10_000, reference: 800, late: true, resourceTools: true},
+	{client: "codex", inline: 9_000, reference: 800, page: 7_500, reads: byResource},
 	{client: "copilot", inline: 9_000, reference: 800, page: 8_500},
 	{client: "github-copilot", inline: 9_000, reference: 800, page: 8_500},
-	{client: "gemini-cli", inline: 10_000, reference: 800},
+	{client: "gemini-cli", inline: 10_000, reference: 800, reads: byCommand},
 	{client: "opencode", inline: 10_000, reference: 800, late: true, resourceTools: true},
 	{client: "qwen", inline: 10_000, reference: 800},
 	{client: "stevedore-", inline: 10_000, reference: 800}, // the adapters for frameworks, which cut nothing
@@ -79,4 +91,38 @@ func (p *proxy) setClientLocked(name string) {
 			p.hosted.Store(now)
 		}
 	}
+}
+
+// reads is what the model reads stored results with instead of a tool of the proxy.
+func (p *proxy) reads() readWay {
+	way := p.hosted.Load().host.reads
+	if !p.cfg.LateTools || p.cfg.BackgroundAfter > 0 || way == byCommand && p.cfg.ReadCommand == "" { // only the tool waits for a call
+		return ""
+	}
+	return way
+}
+
+// readCall is a call of the tool as references name it.
+var readCall = regexp.MustCompile(`read_result\(id, ([a-z|]+)\)`)
+
+// withoutTool replaces the calls of the tool in a text by what the model of the host can do.
+func (p *proxy) withoutTool(text string) string {
+	way, forms := p.reads(), map[string]string{"grep": "grep=REGEXP", "lines": "lines=10-40", "offset": "offset=0", "jq": "jq=QUERY", "sql": "sql=SELECT"}
+	if way == "" {
+		return text
+	}
+	return readCall.ReplaceAllStringFunc(text, func(call string) string {
+		var ways []string
+		for name := range strings.SplitSeq(readCall.FindStringSubmatch(call)[1], "|") {
+			if way == byResource {
+				ways = append(ways, "?"+forms[name])
+			} else if name != "sql" {
+				ways = append(ways, "--"+strings.Replace(forms[name], "=", " ", 1))
+			}
+		}
+		if way == byResource {
+			return fmt.Sprintf("read_mcp_resource of this server, uri %s%s", artifacts.URI(p.cfg.Session, "ID"), strings.Join(ways, " or "))
+		}
+		return fmt.Sprintf("the command: %s ID %s", p.cfg.ReadCommand, strings.Join(ways, " or "))
+	})
 }

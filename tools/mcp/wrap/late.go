@@ -17,7 +17,7 @@ const relistTime = time.Second
 func (p *proxy) offersReading() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.lateLocked() || p.relisted != nil
+	return p.reads() == "" && (!p.lateLocked() || p.relisted != nil)
 }
 
 func (p *proxy) lateLocked() bool {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/tools/mcp/artifacts"
 )
@@ -70,7 +71,7 @@ func TestLateToolThatNobodyLists(t *testing.T) {
 // have results.
 func TestToolFromTheStart(t *testing.T) {
 	t.Parallel()
-	for client, late := range map[string]bool{"claude-code": true, "codex-mcp-client": true, "some host": true, "opencode": false} {
+	for client, late := range map[string]bool{"claude-code": false, "codex-mcp-client": false, "gemini-cli-mcp-client": true, "some host": true, "opencode": false} {
 		c := wrapRawWith(t, "raw", client, Config{LateTools: late})
 		if list := c.tools(t, "1"); !strings.Contains(list, artifacts.ReadResult) {
 			t.Errorf("%s: %s", client, list)
@@ -94,5 +95,51 @@ func TestHostsWithToolsForResources(t *testing.T) {
 		if got := fmt.Sprint(c.response(t, "1").Result["content"]); strings.Contains(got, "resource_link") != want {
 			t.Errorf("%s: %.300s", client, got)
 		}
+	}
+}
+
+// Hosts whose model can read without a tool of the proxy get none.
+func TestHostsThatNeedNoTool(t *testing.T) {
+	t.Parallel()
+	read := Config{LateTools: true, ReadCommand: "stevedore read --session s"}
+	codex := wrapRawWith(t, "sdk", "codex-mcp-client", read)
+	if list := codex.tools(t, "1"); strings.Contains(list, artifacts.ReadResult) {
+		t.Errorf("Codex: %s", list)
+	}
+	codex.say(t, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"big","arguments":{"lines":5000}}}`)
+	content := codex.response(t, "2").Result["content"].([]any)
+	reference := content[0].(map[string]any)["text"].(string)
+	_, id, _ := strings.Cut(reference, "the artifact '")
+	id, _, _ = strings.Cut(id, "'")
+	if !strings.Contains(reference, "read_mcp_resource of this server, uri stevedore://s/artifacts/ID?grep=REGEXP or ?lines=10-40 or ?offset=0") || len(reference) > 1000 {
+		t.Errorf("Codex: %s", reference)
+	}
+	for query, want := range map[string]string{
+		"?grep=LINE\\\" 4321$&ignore_case=true": "Found 1 match(es)", "?grep=line%5C%22 4321%24": "Found 1 match(es)", "?lines=10-12": "Lines 10-12 of 5001", "?lines=-20": "Lines 4981-5000 of 5001",
+		"?offset=108000": "line\" 4999", "": "the next page has offset=7500", "?lines=x": "want a range such as", "?lines=1-2&grep=x": "give one of grep and lines",
+	} {
+		codex.say(t, `{"jsonrpc":"2.0","id":3,"method":"resources/read","params":{"uri":"stevedore://s/artifacts/`+id+query+`"}}`)
+		got := fmt.Sprint(codex.response(t, "3").Result["contents"])
+		if !strings.Contains(got, want) || len(got) > 9000 {
+			t.Errorf("%s: %.300s", query, got)
+		}
+	}
+	codex.say(t, `{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"stevedore://other/artifacts/`+id+`"}}`)
+	if got := codex.line(t); !strings.Contains(got, "belongs to another session") {
+		t.Errorf("another session: %.300s", got)
+	}
+
+	gemini := wrapRawWith(t, "raw", "gemini-cli-mcp-client", read)
+	if list := gemini.tools(t, "1"); strings.Contains(list, artifacts.ReadResult) {
+		t.Errorf("Gemini: %s", list)
+	}
+	gemini.say(t, fmt.Sprintf(callBig, 2))
+	if got := fmt.Sprint(gemini.response(t, "2").Result["content"]); !strings.Contains(got, "the command: stevedore read --session s ID --") {
+		t.Errorf("Gemini: %.300s", got)
+	}
+	// The tool waits for calls in the background.
+	read.BackgroundAfter = time.Hour
+	if list := wrapRawWith(t, "raw", "codex-mcp-client", read).tools(t, "1"); !strings.Contains(list, artifacts.ReadResult) {
+		t.Errorf("with calls in the background: %s", list)
 	}
 }

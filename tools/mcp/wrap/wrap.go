@@ -69,10 +69,13 @@ type Config struct {
 	// Family offers the client all tools that read artifacts instead of artifacts.ReadResult.
 	Family bool
 	// LateTools adds the tools only after the first result was stored, for a host that follows
-	// changes of the list. The results of an earlier process of the session are then not
-	// readable before.
+	// changes of the list, and none for a host whose model can read results without. The results
+	// of an earlier process of the session are then not readable before.
 	LateTools bool
-	Reader    offload.ReaderConfig
+	// ReadCommand is the shell command that reads a result of the session when an id and flags
+	// follow. Without it, each host gets a tool.
+	ReadCommand string
+	Reader      offload.ReaderConfig
 	// ContentIDs derives the ids of artifacts from their content. A client that gives the same
 	// result again, as to build its prompt anew, then gets the same reference.
 	ContentIDs bool
