@@ -21,19 +21,25 @@ func (p *Pattern) All(ctx context.Context, text []byte, pos int, yield func(star
 		return err
 	}
 	find := func(pos int) int { return p.dfa.from(ctx, text, pos) }
-	if len(p.literal.texts) > 0 {
-		p.literal.reset(text)
-		find = p.literal.from
+	all := p.folded // that a match has
+	switch {
+	case p.literal != nil:
+		find = func(pos int) int { return indexFrom(text, p.literal, pos) }
+		if p.exact {
+			all = p.literal
+		}
+	case p.folded != nil:
+		lowered := lower(text)
+		find = func(pos int) int { return indexFrom(lowered, p.folded, pos) }
 	}
-	single := p.exact && len(p.literal.texts) == 1
 	stopped := false
 	for pos <= len(text) {
 		at := find(pos)
 		if at < 0 {
 			return nil
 		}
-		if single {
-			pos = at + len(p.literal.texts[0])
+		if all != nil {
+			pos = at + len(all)
 			if !yield(at, pos) {
 				return nil
 			}
@@ -54,6 +60,15 @@ func (p *Pattern) All(ctx context.Context, text []byte, pos int, yield func(star
 		pos = to + 1
 	}
 	return nil
+}
+
+// indexFrom returns the first position of a literal at or after pos, or -1.
+func indexFrom(text, literal []byte, pos int) int {
+	at := bytes.Index(text[pos:], literal)
+	if at < 0 {
+		return -1
+	}
+	return pos + at
 }
 
 // lineAround returns the line that contains position at.

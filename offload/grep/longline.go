@@ -2,6 +2,7 @@ package grep
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"io"
 	"slices"
@@ -17,7 +18,7 @@ const maxMatch = 64 << 10
 func (p *Pattern) InLine(ctx context.Context, src io.ReaderAt, pos, size int64, yield func(start, end int64) bool) error {
 	overlap := int64(min(p.longest, maxMatch) + utf8.UTFMax)
 	window := int64(p.piece())
-	if len(p.literal.texts) > 0 {
+	if p.literal != nil {
 		window = max(window, int64(min(maxSteps/p.cost, 1<<20)))
 	}
 	if p.wide || p.longest > maxMatch && p.longest < unbounded || window < 4*overlap && overlap > 1<<12 {
@@ -34,9 +35,6 @@ func (p *Pattern) InLine(ctx context.Context, src io.ReaderAt, pos, size int64, 
 		buf = buf[:min(size, pos+window)-from]
 		if n, err := src.ReadAt(buf, from); n < len(buf) {
 			return shortRead(err)
-		}
-		if len(p.filter.texts) > 0 {
-			p.filter.reset(buf)
 		}
 		end := from + int64(len(buf))
 		limit := end - overlap // matches that begin later are searched in the next window
@@ -79,30 +77,24 @@ func (p *Pattern) InLine(ctx context.Context, src io.ReaderAt, pos, size int64, 
 	return nil
 }
 
-// firstIn returns the first match of text at or after pos, or nil. The filter is reset to
-// text, and pos does not decrease.
+// firstIn returns the first match of text at or after pos, or nil.
 func (p *Pattern) firstIn(text []byte, pos int) []int {
 	if pos > len(text) {
 		return nil
 	}
-	if len(p.literal.texts) > 0 {
-		at := p.filter.from(pos)
+	if p.literal != nil {
+		at := indexFrom(text, p.literal, pos)
 		if at < 0 {
 			return nil
 		}
-		if p.exact && len(p.literal.texts) == 1 {
-			return []int{at, at + len(p.literal.texts[0])}
+		if p.exact {
+			return []int{at, at + len(p.literal)}
 		}
 	}
 	if found := p.findFrom(text, pos, 1); len(found) > 0 {
 		return found[0]
 	}
 	return nil
-}
-
-func (p *Pattern) hasLiteral(text []byte) bool {
-	p.filter.reset(text)
-	return p.filter.from(0) >= 0
 }
 
 // inStream is InLine for matches of any length. It takes tens of nanoseconds per byte.
@@ -200,12 +192,12 @@ type literalFilter struct {
 
 // feed takes the next part of the line.
 func (l *literalFilter) feed(part []byte) {
-	overlap := l.p.literal.longest() - 1
+	overlap := len(l.p.literal) - 1
 	if l.seen = l.seen || overlap < 0; l.seen {
 		return
 	}
 	border := append(l.tail, part[:min(len(part), overlap)]...)
-	l.seen = l.p.hasLiteral(border) || l.p.hasLiteral(part)
+	l.seen = bytes.Contains(border, l.p.literal) || bytes.Contains(part, l.p.literal)
 	if len(part) >= overlap {
 		border = part
 	}

@@ -40,15 +40,15 @@ const (
 type Pattern struct {
 	// re gives on a text of many lines what the original gives on each line.
 	re      *regexp.Regexp
-	literal literalSearch // every matching line contains one of its literals
-	filter  literalSearch // the same, for a part of the text that literal searches
-	dfa     *dfa          // finds the lines to search, if there are no literals
-	exact   bool          // every line that contains a literal matches
-	cost    int           // estimate of the steps that re takes for each byte
-	longest int           // bytes of the longest match, or unbounded
-	wide    bool          // contains .* or similar: a match may be as long as its line
-	empty   bool          // matches the empty text
-	asserts bool          // contains ^, $, \b or \B, which depend on the text around a match
+	literal []byte // every match contains it, if it is not nil
+	exact   bool   // the pattern is literal
+	folded  []byte // the pattern, in lower case, if it is a literal in any case
+	dfa     *dfa   // finds the lines to search
+	cost    int    // estimate of the steps that re takes for each byte
+	longest int    // bytes of the longest match, or unbounded
+	wide    bool   // contains .* or similar: a match may be as long as its line
+	empty   bool   // matches the empty text
+	asserts bool   // contains ^, $, \b or \B, which depend on the text around a match
 	// resume finds the first match after the first rune of a text.
 	resume func() *regexp.Regexp
 }
@@ -83,8 +83,8 @@ func Compile(expr string, fold bool) (*Pattern, error) {
 	p.resume = sync.OnceValue(func() *regexp.Regexp {
 		return regexp.MustCompile(`\A(?s:.)(?s:.*?)(?P<match>` + tree.String() + `)`)
 	})
-	p.literal.literals, p.exact = requiredLiterals(tree)
-	p.filter.literals = p.literal.literals
+	p.literal, p.exact = requiredLiteral(tree)
+	p.folded = foldedLiteral(tree)
 	if p.dfa, err = newDFA(tree); err != nil {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "bad pattern %q: %v", tools.Excerpt(expr, 200), err)
 	}
