@@ -311,7 +311,7 @@ func (rec *Record) summarizeContent(c Content) (err error) {
 		if head, err = readRange(c, 0, min(c.Size(), sniffBytes)); err == nil {
 			format, comma := rec.tableFormat(head)
 			if columns := tables.Preview(head, int64(len(head)) == c.Size(), format, comma); columns != "" {
-				if rec.Summary, err = preview(c, c.Size(), c.Index().TotalChars(), previewRunes/2); err != nil { // rows are alike
+				if rec.Summary, err = preview(c, c.Size(), c.Index().TotalChars(), previewRunes/4); err != nil { // rows are alike
 					return err
 				}
 				rec.Summary = tools.Excerpt(columns, previewRunes+100) + "\n" + stripANSI(rec.Summary)

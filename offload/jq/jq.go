@@ -1,10 +1,9 @@
 // Package jq runs jq queries on JSON documents, rows of JSON (NDJSON) and tables (CSV, TSV) of
 // any size, with bounded time and memory.
 //
-// A query on a large document is planned: planOf finds out which part of the document it
-// needs, and whether it needs that as a whole, in slices, or one element after the other. Rows
-// and tables are read row by row. The query then sees only that part, and an answer that stopped
-// at a row or element continues there.
+// Of a large document, the query sees only what it begins with (planOf): the value at a path, some
+// elements of an array, one element after the other, a length or keys. Rows and tables are read row
+// by row. What needs more than the memory holds is for SQL (package tables), which the error names.
 //
 // gojq keeps objects as maps. So the package notes the order of the names in the objects of the
 // document and of the query, and uses it where a query iterates over an object and where a result
