@@ -44,7 +44,7 @@ func TestServerAtURL(t *testing.T) {
 			if got := texts(s.call(t, "echo", map[string]any{"text": "hello"})); got != "hello" {
 				t.Errorf("echo: %q", got)
 			}
-			for _, lines := range []int{3000, 100_000} {
+			for _, lines := range []int{3000, 60_000} {
 				res := s.call(t, "big", map[string]any{"lines": lines})
 				checkContains(t, texts(res), "stored as the artifact")
 				if lines == 3000 && s.linked(t, res) != bigText(lines) {
