@@ -37,24 +37,27 @@ type browser struct {
 	ctx context.Context
 }
 
-// browse opens the page in Chromium, or skips the test if there is none.
-func browse(t *testing.T, in *installation, width, height int64) *browser {
+// needBrowser returns the path of Chromium, or skips the test if there is none. A test calls it
+// before it stores what the page shows.
+func needBrowser(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("short: leaves out the browser")
 	}
-	program := ""
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
-			program = path
-			break
+			return path
 		}
 	}
-	if program == "" {
-		t.Skip("chromium is not installed")
-	}
+	t.Skip("chromium is not installed")
+	panic("unreachable")
+}
+
+// browse opens the page in Chromium.
+func browse(t *testing.T, in *installation, width, height int64) *browser {
+	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(program), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
+		chromedp.ExecPath(needBrowser(t)), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-background-networking", true),
 		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(int(width), int(height)))
 	ctx, cancelTimeout := context.WithTimeout(t.Context(), 3*bustest.Timeout)
@@ -230,6 +233,7 @@ func fill(in *installation) {
 
 // Every view shows what the installation has, at the width of a desk and of a phone.
 func TestViews(t *testing.T) {
+	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
 	fill(in)
@@ -276,6 +280,7 @@ const hostile = `<img src=x onerror="window.pwned=1"><script>window.pwned=1</scr
 
 // Hostile texts in every field that a tool, a model or a client can choose stay texts.
 func TestHostileTexts(t *testing.T) {
+	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
 	quoted, err := json.Marshal(hostile)
@@ -326,6 +331,7 @@ func TestHostileTexts(t *testing.T) {
 // The keyboard alone reaches every view and row, opens and closes them, and lists its
 // shortcuts; the focus is visible.
 func TestKeyboard(t *testing.T) {
+	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
 	fill(in)
@@ -376,6 +382,7 @@ func TestKeyboard(t *testing.T) {
 // A message appears once, however many events say that there are new entries, and although
 // pieces of it arrive after it was stored.
 func TestMessagesAppearOnce(t *testing.T) {
+	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
 	in.say("twice", `{"kind":"user","run":"r1","at":"2026-11-22T04:00:00Z","message":{"role":"user","content":[{"type":"text","text":"question-one"}]}}`)
@@ -399,6 +406,7 @@ func TestMessagesAppearOnce(t *testing.T) {
 // The Markdown of a model is styled. HTML and hidden characters in it stay text, a link shows its
 // address and leads nowhere, and what a user wrote is not parsed.
 func TestMarkdownOfAModel(t *testing.T) {
+	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
 	in.say("styled", `{"kind":"user","run":"r1","message":{"role":"user","content":[{"type":"text","text":"**mine**"}]}}`)
@@ -428,6 +436,7 @@ func TestMarkdownOfAModel(t *testing.T) {
 
 // The filters of calls and artifacts are in the URL.
 func TestFiltersAreInTheURL(t *testing.T) {
+	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
 	in.call("s", "logs", "logs", textArgs{Lines: 20_000})
@@ -452,6 +461,7 @@ func TestFiltersAreInTheURL(t *testing.T) {
 }
 
 func TestReadOnlyPage(t *testing.T) {
+	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{ReadOnly: true})
 	fill(in)
@@ -469,6 +479,7 @@ func TestReadOnlyPage(t *testing.T) {
 
 // A long list and a big artifact stay a few elements, wherever the user scrolls.
 func TestLongListsAreBounded(t *testing.T) {
+	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
 	for i := range 3000 {

@@ -127,6 +127,7 @@ func TestManyCancellations(t *testing.T) {
 // The buttons for several calls and dead letters change those that are selected, or all that match
 // the filter.
 func TestBulkButtons(t *testing.T) {
+	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
 	for i := range 3 {

@@ -13,6 +13,7 @@ import (
 // Conversations are found by their words and have titles; a message goes to the chosen model, and
 // a conversation is deleted after a question.
 func TestConversationsOnThePage(t *testing.T) {
+	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
 	end := `{"kind":"end","run":"r","end":{"reason":"done"}}`

@@ -20,6 +20,9 @@ type dayHour struct {
 // The last day counts each call and each turn once, also those that come later; a request reads
 // a bounded number.
 func TestTheLastDay(t *testing.T) {
+	if testing.Short() {
+		t.Skip("20,000 results take long under the race detector")
+	}
 	t.Parallel()
 	in := &installation{t: t, bus: bustest.New(t)}
 	in.serve(console.Config{})
