@@ -82,7 +82,7 @@ func TestSplitCodeIsClosed(t *testing.T) {
 		if err := json.Unmarshal([]byte(body), &got); err != nil {
 			t.Fatal(err)
 		}
-		begins, ends := strings.HasPrefix(got.Content, "````\nsome"), strings.HasSuffix(got.Content, "in it\n````")
+		begins, ends := strings.HasPrefix(got.Content, "````go\nsome"), strings.HasSuffix(got.Content, "in it\n````")
 		if begins != (i > 0) || ends != (i < len(h.bodies)-1) || utf8.RuneCountInString(got.Content) > 2000 {
 			t.Errorf("message %d of %d: %.60q ... %q", i, len(h.bodies), got.Content, got.Content[len(got.Content)-30:])
 		}
@@ -216,5 +216,17 @@ func TestTelegramSendsLongTextAsAFile(t *testing.T) {
 	api = newBotAPI(t, `{"ok":false,"error_code":429,"description":"Too Many Requests: retry after 5","parameters":{"retry_after":5}}`)
 	if err := newTelegram(t, api, "42").Send(t.Context(), Notification{ID: "1", Text: text}); err == nil || len(api.got) != 1 {
 		t.Errorf("%v after %d requests", err, len(api.got))
+	}
+}
+
+// Telegram gets quotes and the language of code as entities, in UTF-16 units.
+func TestTelegramQuotes(t *testing.T) {
+	api := newBotAPI(t)
+	if err := newTelegram(t, api, "42").Send(t.Context(), Notification{ID: "1", Text: "😀\n\n> a **b**\n> c\n\n```go\nx\n```", Format: FormatMarkdown}); err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"type":"blockquote","offset":4,"length":5},{"type":"bold","offset":6,"length":1},{"type":"pre","offset":11,"length":1,"language":"go"}]`
+	if got := api.got[0]; got["text"] != "😀\n\na b\nc\n\nx" || got["entities"] != want {
+		t.Errorf("text %q, entities %s", got["text"], got["entities"])
 	}
 }

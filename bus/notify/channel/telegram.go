@@ -94,8 +94,9 @@ func (t *Telegram) Send(ctx context.Context, n Notification) error {
 // put sends a message and returns its id, or edits the message id. If the server does not
 // accept the styles, it sends the text without.
 func (t *Telegram) put(ctx context.Context, chat, id string, part markup.Styled, buttons string) (string, error) {
+	text, _ := part.Quotes()
 	fields := map[string]string{
-		"chat_id": chat, "message_id": id, "text": part.Text, "entities": entities(part), "reply_markup": buttons, "link_preview_options": `{"is_disabled":true}`,
+		"chat_id": chat, "message_id": id, "text": text.Text, "entities": entities(part), "reply_markup": buttons, "link_preview_options": `{"is_disabled":true}`,
 	}
 	var sent telegramMessage
 	method, result := "sendMessage", any(&sent)
@@ -125,7 +126,8 @@ func (t *Telegram) sendFile(ctx context.Context, chat string, n Notification, te
 		name, content = "message.md", chatText(n, true).Text
 	}
 	caption := text.Split(telegramCaption, markup.InUTF16)[0]
-	return t.send(ctx, "sendDocument", map[string]string{"chat_id": chat, "caption": caption.Text, "caption_entities": entities(caption)}, name, content, nil)
+	shown, _ := caption.Quotes()
+	return t.send(ctx, "sendDocument", map[string]string{"chat_id": chat, "caption": shown.Text, "caption_entities": entities(caption)}, name, content, nil)
 }
 
 // telegramEntity is the style of a part of a text, in UTF-16 units.
@@ -134,15 +136,25 @@ type telegramEntity struct {
 	Offset int    `json:"offset"`
 	Length int    `json:"length"`
 	URL    string `json:"url,omitempty"`
+	// Language of code.
+	Language string `json:"language,omitempty"`
 }
 
 var entityTypes = map[markup.Style]string{
 	markup.Bold: "bold", markup.Italic: "italic", markup.Strike: "strikethrough", markup.Code: "code", markup.Block: "pre", markup.Link: "text_link",
 }
 
-// entities returns the styles of a text as JSON, or "" if it has none.
-func entities(s markup.Styled) string {
+// entities returns the styles of a text without the marks of its quotes as JSON, or "" if it has
+// none.
+func entities(styled markup.Styled) string {
 	var all []telegramEntity
+	s, quotes := styled.Quotes()
+	add := func(kind string, sp markup.Span) {
+		all = append(all, telegramEntity{kind, markup.Size(s.Text[:sp.From], markup.InUTF16), markup.Size(s.Text[sp.From:sp.To], markup.InUTF16), sp.URL, sp.Language})
+	}
+	for _, sp := range quotes[:min(len(quotes), telegramEntities/2)] {
+		add("blockquote", sp)
+	}
 	for _, sp := range s.Spans {
 		if sp.Style != markup.Code && sp.Style != markup.Block && slices.ContainsFunc(s.Spans, sp.HoldsCode) {
 			continue // the Bot API allows no style around code
@@ -150,9 +162,7 @@ func entities(s markup.Styled) string {
 		if len(all) == telegramEntities {
 			break
 		}
-		all = append(all, telegramEntity{
-			entityTypes[sp.Style], markup.Size(s.Text[:sp.From], markup.InUTF16), markup.Size(s.Text[sp.From:sp.To], markup.InUTF16), sp.URL,
-		})
+		add(entityTypes[sp.Style], sp)
 	}
 	if all == nil {
 		return ""

@@ -2,11 +2,13 @@ package markup
 
 import (
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mattn/go-runewidth"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
@@ -27,6 +29,9 @@ const (
 	// maxDepth bounds the nesting of quotes and lists.
 	maxDepth = 12
 )
+
+// languageName is the name of the language of a code block.
+var languageName = regexp.MustCompile(`^[A-Za-z0-9+#._-]{1,20}$`)
 
 // Parse parses a clean text. It leaves out no text: a piece that would take too
 // long, or that has no visible text, stays unparsed.
@@ -124,7 +129,13 @@ func (m *markdown) block(n ast.Node, depth int) Styled {
 		return m.inline(n).as(Bold, "")
 	case *ast.ThematicBreak:
 		return Styled{Text: "———"}
-	case *ast.CodeBlock, *ast.FencedCodeBlock:
+	case *ast.FencedCodeBlock:
+		code := Styled{Text: strings.TrimRight(m.lines(n), "\n")}.as(Block, "")
+		if language := string(n.Language(m.source)); len(code.Spans) > 0 && languageName.MatchString(language) {
+			code.Spans[0].Language = language
+		}
+		return code
+	case *ast.CodeBlock:
 		return Styled{Text: strings.TrimRight(m.lines(n), "\n")}.as(Block, "")
 	case *ast.HTMLBlock:
 		text := m.lines(n)
@@ -133,7 +144,7 @@ func (m *markdown) block(n ast.Node, depth int) Styled {
 		}
 		return Styled{Text: strings.TrimRight(text, "\n")}
 	case *ast.Blockquote:
-		return m.blocks(n, depth, "\n\n").indented("> ", "> ")
+		return m.blocks(n, depth, "\n\n").quoted()
 	case *ast.List:
 		return m.list(n, depth)
 	case *east.Table:
@@ -168,9 +179,21 @@ func (m *markdown) list(n *ast.List, depth int) (s Styled) {
 		if s.Text != "" {
 			s = s.Plus(Styled{Text: separator})
 		}
+		if isTask(item) {
+			marker = ""
+		}
 		s = s.Plus(m.blocks(item, depth, separator).indented(marker, strings.Repeat(" ", utf8.RuneCountInString(marker))))
 	}
 	return s
+}
+
+// isTask reports whether the item of a list begins with a checkbox, which is its marker.
+func isTask(item ast.Node) bool {
+	if item.FirstChild() == nil {
+		return false
+	}
+	_, ok := item.FirstChild().FirstChild().(*east.TaskCheckBox)
+	return ok
 }
 
 // table aligns the columns of a table, because these chats show no tables.
@@ -186,7 +209,7 @@ func (m *markdown) table(n *east.Table) string {
 			if len(cells) == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[len(cells)] = max(widths[len(cells)], utf8.RuneCountInString(text))
+			widths[len(cells)] = max(widths[len(cells)], runewidth.StringWidth(text))
 			cells = append(cells, text)
 		}
 		rows = append(rows, cells)
@@ -198,7 +221,7 @@ func (m *markdown) table(n *east.Table) string {
 			if column > 0 {
 				line.WriteString("  ")
 			}
-			line.WriteString(cell + strings.Repeat(" ", min(widths[column], maxColumn)-min(utf8.RuneCountInString(cell), widths[column], maxColumn)))
+			line.WriteString(cell + strings.Repeat(" ", min(widths[column], maxColumn)-min(runewidth.StringWidth(cell), widths[column], maxColumn)))
 		}
 		lines = append(lines, strings.TrimRight(line.String(), " "))
 		if i == 0 {

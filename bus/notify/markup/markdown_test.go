@@ -17,9 +17,10 @@ func TestMarkdownDegrades(t *testing.T) {
 		{"[x](javascript:alert)", "x (javascript:alert)", "x (javascript:alert)"},
 		{"<https://x.example> and https://y.example", "https://x.example and https://y.example", "https://x.example and https://y.example"},
 		{"![a cat](https://x.example/cat.png)", "<https://x.example/cat.png|a cat>", "a cat (https://x.example/cat.png)"},
-		{"- one\n- two\n  1. deep\n  2. deeper\n- [x] done", "• one\n• two\n  1. deep\n  2. deeper\n• ☑ done", "• one\n• two\n  1. deep\n  2. deeper\n• ☑ done"},
+		{"- one\n- two\n  1. deep\n  2. deeper\n- [x] done", "• one\n• two\n  1. deep\n  2. deeper\n☑ done", "• one\n• two\n  1. deep\n  2. deeper\n☑ done"},
 		{"> said\n> **so**\n\nafter", "&gt; said\n&gt; *so*\n\nafter", "> said\n> so\n\nafter"},
 		{"```go\nif a < b { *p* }\n\n    # no title\n```", "```\nif a &lt; b { *p* }\n\n    # no title\n```", "if a < b { *p* }\n\n    # no title"},
+		{"| Stadt | 人 |\n|---|---|\n| 北京 | 2 |\n| Bonn | 3 |", "```\nStadt  人\n-----  --\n北京   2\nBonn   3\n```", "Stadt  人\n-----  --\n北京   2\nBonn   3"},
 		{"| a | b |\n|---|---|\n| **long** cell | 2 |", "```\na          b\n---------  -\nlong cell  2\n```", "a          b\n---------  -\nlong cell  2"},
 		{"one\ntwo  \nthree\\\nfour\n\n---\n\nend", "one\ntwo\nthree\nfour\n\n———\n\nend", "one\ntwo\nthree\nfour\n\n———\n\nend"},
 		{"**two\nlines**", "*two*\n*lines*", "two\nlines"},
@@ -104,4 +105,29 @@ func FuzzMarkdown(f *testing.F) {
 			}
 		}
 	})
+}
+
+// Quotes and the language of code have the form of each service.
+func TestQuotesAndLanguages(t *testing.T) {
+	source := "> said *so*\n> - [ ] `a`\n>\n> > deep\n\nno > quote\n\n```go\n> x\n```\n```\"><script>\ny\n```"
+	s := Parse(source)
+	discord := WriteMarkdown(EscapeMarkdown, MarkdownLink)(s)
+	if want := "> said _so_\n> \n> ☐ `a`\n> \n> > deep\n\nno > quote\n\n```go\n> x\n```\n\n```\ny\n```"; discord != want {
+		t.Errorf("discord:\n got %q\nwant %q", discord, want)
+	}
+	if want := "&gt; said _so_\n&gt; \n&gt; ☐ `a`\n&gt; \n&gt; &gt; deep\n\nno &gt; quote\n\n```\n&gt; x\n```\n\n```\ny\n```"; WriteSlack(s) != want {
+		t.Errorf("slack:\n got %q\nwant %q", WriteSlack(s), want)
+	}
+	text, quotes := s.Quotes()
+	if want := "said so\n\n☐ a\n\ndeep\n\nno > quote\n\n> x\n\ny"; text.Text != want {
+		t.Errorf("without marks: %q, want %q", text.Text, want)
+	}
+	if len(quotes) != 1 || text.Text[quotes[0].From:quotes[0].To] != "said so\n\n☐ a\n\ndeep" {
+		t.Errorf("quotes %+v", quotes)
+	}
+	for _, sp := range text.Spans {
+		if part := text.Text[sp.From:sp.To]; sp.Style == Italic && part != "so" || sp.Style == Code && part != "a" || sp.Language == "go" && part != "> x" {
+			t.Errorf("%q has the style %d", part, sp.Style)
+		}
+	}
 }

@@ -25,7 +25,7 @@ func (s Styled) Runs() (runs []Run) {
 	for i, from := range borders[:len(borders)-1] {
 		run := Run{Text: s.Text[from:borders[i+1]]}
 		for _, sp := range s.Spans {
-			if sp.From <= from && from < sp.To {
+			if sp.Style != QuoteMark && sp.From <= from && from < sp.To {
 				run.Styles = append(run.Styles, styleNames[sp.Style])
 				if sp.Style == Link {
 					run.URL = sp.URL

@@ -12,6 +12,8 @@ func WriteSlack(s Styled) string {
 	return s.markup(func(sp Span, inner string) (before, after string) {
 		mark := ""
 		switch sp.Style {
+		case QuoteMark:
+			return "", ""
 		case Link:
 			return "<" + slackURL.Replace(sp.URL) + "|", ">"
 		case Block:

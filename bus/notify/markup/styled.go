@@ -17,6 +17,7 @@ const (
 	Code  // within a line
 	Block // lines of code, or a table
 	Link
+	QuoteMark // "> " at the start of a quoted line
 )
 
 // Span is the style of the bytes From up to, not including, To. Spans nest or are
@@ -25,6 +26,7 @@ type Span struct {
 	From, To int
 	Style    Style
 	URL      string // of a link
+	Language string // of code, or empty
 }
 
 // HoldsCode reports whether s is around code.
@@ -54,7 +56,7 @@ func (s Styled) as(st Style, url string) Styled {
 	if strings.TrimSpace(s.Text) == "" {
 		return s
 	}
-	return Styled{s.Text, slices.Insert(slices.Clone(s.Spans), 0, Span{0, len(s.Text), st, url})}
+	return Styled{s.Text, slices.Insert(slices.Clone(s.Spans), 0, Span{To: len(s.Text), Style: st, URL: url})}
 }
 
 // slice returns the bytes from up to, not including, to.
@@ -90,10 +92,48 @@ func (s Styled) indented(first, rest string) Styled {
 	out := Styled{Text: first + strings.ReplaceAll(s.Text, "\n", "\n"+rest)}
 	for _, sp := range s.Spans {
 		for _, line := range perLine(s.Text, sp) { // without the prefixes of the lines
-			out.Spans = append(out.Spans, Span{moved(line.From), moved(line.To), line.Style, line.URL})
+			line.From, line.To = moved(line.From), moved(line.To)
+			out.Spans = append(out.Spans, line)
 		}
 	}
 	return out
+}
+
+// quoted returns the lines of s as a quote.
+func (s Styled) quoted() Styled {
+	s = s.indented(quoteMark, quoteMark)
+	for at, line := 0, ""; at < len(s.Text); at += len(line) {
+		line, _, _ = strings.Cut(s.Text[at:], "\n")
+		s.Spans = append(s.Spans, Span{From: at, To: at + len(quoteMark), Style: QuoteMark})
+		line += "\n"
+	}
+	return s
+}
+
+const quoteMark = "> "
+
+// Quotes returns s without the marks of quotes, and the ranges of bytes that are quotes.
+func (s Styled) Quotes() (out Styled, quotes []Span) {
+	marks := slices.DeleteFunc(slices.Clone(s.Spans), func(sp Span) bool { return sp.Style != QuoteMark })
+	slices.SortFunc(marks, func(a, b Span) int { return a.From - b.From })
+	at := 0
+	for _, mark := range marks {
+		if mark.From < at {
+			continue
+		}
+		out = out.Plus(s.slice(at, mark.From))
+		line, _, _ := strings.Cut(s.Text[mark.To:], "\n")
+		from, to := len(out.Text), len(out.Text)+len(line)
+		if n := len(quotes); n > 0 && from <= quotes[n-1].To+1 {
+			quotes[n-1].To = to
+		} else {
+			quotes = append(quotes, Span{From: from, To: to})
+		}
+		at = mark.To
+	}
+	out = out.Plus(s.slice(at, len(s.Text)))
+	out.Spans = slices.DeleteFunc(out.Spans, func(sp Span) bool { return sp.Style == QuoteMark })
+	return out, quotes
 }
 
 // Split splits the text as ranges does, and appends a note if it cuts the text.
@@ -134,14 +174,14 @@ func (s Styled) markup(mark func(sp Span, inner string) (before, after string), 
 }
 
 func perLine(text string, sp Span) (lines []Span) {
-	if sp.Style == Block {
+	if sp.Style == Block || sp.Style == QuoteMark {
 		return []Span{sp}
 	}
 	at := sp.From
 	for line := range strings.SplitSeq(text[sp.From:sp.To], "\n") {
 		from := at + len(line) - len(strings.TrimLeft(line, " \t"))
 		if to := at + len(strings.TrimRight(line, " \t")); from < to {
-			lines = append(lines, Span{from, to, sp.Style, sp.URL})
+			lines = append(lines, Span{From: from, To: to, Style: sp.Style, URL: sp.URL})
 		}
 		at += len(line) + 1
 	}
@@ -168,7 +208,7 @@ func render(text string, from, to int, spans []Span, mark func(Span, string) (st
 		b.WriteString(escape(text[at:outer.From]))
 		before, after := mark(outer, text[outer.From:outer.To])
 		inner, escapeInner := spans[i+1:end], escape
-		if outer.Style == Code || outer.Style == Block {
+		if outer.Style == Code || outer.Style == Block || outer.Style == QuoteMark {
 			inner, escapeInner = nil, escapeCode // code contains no other style
 		}
 		b.WriteString(before + render(text, outer.From, outer.To, slices.Clone(inner), mark, escapeInner, escapeCode) + after)

@@ -26,7 +26,7 @@ func WriteMarkdown(escape func(string) string, showLink func(url string) (before
 				return showLink(sp.URL)
 			case Block:
 				fence := fenceFor(inner, "```")
-				return fence + "\n", "\n" + fence
+				return fence + sp.Language + "\n", "\n" + fence
 			case Code:
 				fence := fenceFor(inner, "`")
 				if strings.HasPrefix(inner, "`") || strings.HasSuffix(inner, "`") {
