@@ -22,6 +22,10 @@ import (
 
 // Inbox makes the messages of one channel calls of the agent. Each chat is a session.
 type Inbox struct {
+	// Transcriber makes texts of voice messages. Nil means that the agent is told that it
+	// cannot hear them.
+	Transcriber *Transcriber
+
 	bus      *bus.Bus
 	notifier *notify.Notifier
 	files    *offload.Offloader
@@ -51,6 +55,9 @@ func (in *Inbox) Close() {
 // a message that arrives again changes nothing.
 func (in *Inbox) Accept(ctx context.Context, m channel.Incoming) (channel.Accepted, error) {
 	session := in.channel + "-" + m.ChatID
+	if m.Voice != nil {
+		m = in.hear(ctx, m)
+	}
 	command, rest := Command(m.Text)
 	args := map[string]any{"prompt": m.Prompt(rest)}
 	switch command {

@@ -32,6 +32,8 @@ type Incoming struct {
 	Context string
 	// Files came with the message.
 	Files []Attachment
+	// Voice is the recording of a voice message, or nil.
+	Voice *Attachment
 }
 
 // Attachment is a file of a user.

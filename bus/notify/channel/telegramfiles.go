@@ -36,6 +36,15 @@ func (t *Telegram) files(m *telegramMessage) []Attachment {
 	return found
 }
 
+// voice returns the recording of a voice message, or nil.
+func (t *Telegram) voice(m *telegramMessage) *Attachment {
+	if m.Voice == nil {
+		return nil
+	}
+	file := t.file(*m.Voice, "voice.ogg")
+	return &file
+}
+
 // fileEnding returns the usual ending of the names of files of a media type, or "".
 func fileEnding(mediaType string) string {
 	endings, err := mime.ExtensionsByType(mediaType)

@@ -84,10 +84,10 @@ type telegramMessage struct {
 	Text    string           `json:"text"`
 	Caption string           `json:"caption"`
 	ReplyTo *telegramMessage `json:"reply_to_message"`
-	// Content that is not text. The agent gets the first two.
-	Photo                                           []telegramFile
-	Document                                        *telegramFile
-	Voice, Audio, Video, Sticker, Location, Contact json.RawMessage
+	// Content that is not text. The agent gets the first three.
+	Photo                                    []telegramFile
+	Document, Voice                          *telegramFile
+	Audio, Video, Sticker, Location, Contact json.RawMessage
 }
 
 // updates gets the next updates, and confirms those before offset.
@@ -128,8 +128,8 @@ func (t *Telegram) handle(ctx context.Context, u telegramUpdate, inbox Inbox, lo
 			return nil
 		}
 		message := u.Message.incoming(chat)
-		message.Files = t.files(u.Message)
-		if message.Text == "" && message.Context == "" && message.Files == nil {
+		message.Files, message.Voice = t.files(u.Message), t.voice(u.Message)
+		if message.Text == "" && message.Context == "" && message.Files == nil && message.Voice == nil {
 			return nil // for example, somebody joined the group
 		}
 		if other, err := t.isForOtherBot(ctx, message.Text); other || err != nil {
@@ -187,7 +187,7 @@ func (m *telegramMessage) incoming(chat string) Incoming {
 	}
 	if kind := m.kind(); kind != "" {
 		about = append(about, "(The user sent "+kind+", which you cannot see.)")
-	} else if in.Text == "" && m.Photo == nil && m.Document == nil {
+	} else if in.Text == "" && m.Photo == nil && m.Document == nil && m.Voice == nil {
 		return in
 	}
 	if m.Chat.Type != "private" && m.Chat.Type != "" {
@@ -203,7 +203,7 @@ func (m *telegramMessage) kind() string {
 		data json.RawMessage
 		name string
 	}{
-		{m.Voice, "a voice message"}, {m.Audio, "an audio file"}, {m.Video, "a video"},
+		{m.Audio, "an audio file"}, {m.Video, "a video"},
 		{m.Sticker, "a sticker"}, {m.Location, "a location"}, {m.Contact, "a contact"},
 	} {
 		if kind.data != nil {

@@ -3,7 +3,9 @@ package process
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
@@ -16,14 +18,38 @@ import (
 
 // ReceiveOptions say which channels take messages of users.
 type ReceiveOptions struct {
-	channels []string
-	listen   string
+	channels   []string
+	listen     string
+	transcribe string
+	key        string
 }
 
 // AddFlags adds the flags of received messages.
 func (o *ReceiveOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.channels, "receive", nil, "`NAME`s of channels whose users may write to the agent: telegram, slack and discord (as a bot), email (an IMAP mailbox), webhook (signed requests to --receive-listen), or nats-agent (prompts on the bus). Only the chats in the channel's settings chat and allow are accepted, or the addresses in to")
 	flags.StringVar(&o.listen, "receive-listen", "127.0.0.1:8788", "`HOST:PORT` of the HTTP endpoint /messages/NAME for the messages of webhook channels")
+	flags.StringVar(&o.transcribe, "transcribe", "", "`URL[,model=NAME]` of a server of OpenAI's audio/transcriptions, such as https://api.openai.com/v1, which makes texts of voice messages; default model whisper-1")
+	flags.StringVar(&o.key, "transcribe-key", "", "`KEY` for --transcribe, as env:VARIABLE or file:PATH")
+}
+
+// transcriber returns what makes texts of voice messages, or nil.
+func (o *ReceiveOptions) transcriber() (*agents.Transcriber, error) {
+	if o.transcribe == "" {
+		return nil, nil
+	}
+	address, model, _ := strings.Cut(o.transcribe, ",model=")
+	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, cli.Exit(cli.ExitUsage, "--transcribe: want a URL such as http://127.0.0.1:8000/v1")
+	}
+	t := &agents.Transcriber{URL: address, Model: model}
+	if o.key != "" {
+		key, err := ReadSecret(o.key)
+		if err != nil {
+			return nil, cli.Exit(cli.ExitUsage, "--transcribe-key: %w", err)
+		}
+		t.Key = key
+	}
+	return t, nil
 }
 
 // receiver receives messages over a connection that it opens.
@@ -41,6 +67,10 @@ func (p *parts) openReceivers(ctx context.Context) error {
 	if len(p.Receive.channels) == 0 {
 		return nil
 	}
+	transcriber, err := p.Receive.transcriber()
+	if err != nil {
+		return err
+	}
 	mux, endpoints := http.NewServeMux(), false
 	for i, name := range p.Receive.channels {
 		channel := p.channels[name]
@@ -49,6 +79,7 @@ func (p *parts) openReceivers(ctx context.Context) error {
 		}
 		log := p.log.With().Str("channel", name).Logger()
 		inbox := agents.NewInbox(p.bus, p.notifier, p.store, name, channel, p.log)
+		inbox.Transcriber = transcriber
 		switch channel := channel.(type) {
 		case receiver:
 			if limited, ok := channel.(interface{ CheckReceive() error }); ok {
