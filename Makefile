@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill mutants small-streams soak eval clock hosts frameworks conformance release
+.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill mutants small-streams soak eval clock hosts frameworks conformance conformance-packages host-costs release
 
 build:
 	go build -trimpath -ldflags "-s -w" -o bin/stevedore$$(go env GOEXE) ./cmd/worker
@@ -129,6 +129,19 @@ frameworks:
 	mkdir -p "$(FRAMEWORKS)"
 	cd "$(FRAMEWORKS)" && npm install --no-audit --no-fund ai@6 @ai-sdk/openai-compatible @openai/agents openai langchain@1 @langchain/core @langchain/openai @anthropic-ai/claude-agent-sdk zod
 	STEVEDORE_FRAMEWORKS="$(FRAMEWORKS)" go test -run TestRealFrameworks -count=1 -v ./integration/
+
+# The official suite of MCP, with Node 22, through the proxy and against the gateway.
+CONFORMANCE ?= $${TMPDIR:-/tmp}/stevedore-conformance
+conformance: conformance-packages
+	STEVEDORE_CONFORMANCE="$(CONFORMANCE)" go test -run TestConformance -count=1 -v ./integration/
+conformance-packages:
+	mkdir -p "$(CONFORMANCE)"
+	cd "$(CONFORMANCE)" && npm install --no-audit --no-fund --loglevel=error node@22 @modelcontextprotocol/conformance@0.1.16
+
+# What 20 turns cost in each host with one result of each size; half an hour.
+HOST_COSTS ?= .
+host-costs:
+	STEVEDORE_HOSTS="$(HOSTS)/node_modules" STEVEDORE_HOST_COSTS='$(HOST_COSTS)' go test -run TestCostsInHosts -count=1 -timeout 0 -v ./integration/
 
 # The archives of a release, for six platforms: make release VERSION=v1.2.3
 release: cross

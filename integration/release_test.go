@@ -12,10 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/goccy/go-yaml"
 )
 
 // release runs the script of a release in a clone of a small repository.
@@ -158,6 +161,7 @@ func TestPackagesOfARelease(t *testing.T) {
 			t.Errorf("the client depends on %v", needs)
 		}
 	})
+	t.Run("registries", func(t *testing.T) { testRegistries(t, out) })
 	t.Run("npm", func(t *testing.T) { testNPM(t, filepath.Join(out, "npm")) })
 }
 
@@ -410,6 +414,72 @@ func testImageLayer(t *testing.T, layer io.Reader) {
 	} {
 		if modes[name] != mode {
 			t.Errorf("%s has the mode %o, want %o", name, modes[name], mode)
+		}
+	}
+}
+
+// testRegistries checks the entries of the MCP registry and of the Docker catalog against the rules
+// of their schemas.
+func testRegistries(t *testing.T, out string) {
+	var entry struct {
+		Schema, Name, Description, Version string
+		Packages                           []struct {
+			RegistryType, Identifier, Version string
+			Transport                         struct{ Type string }
+			PackageArguments                  []struct{ Type, Value string }
+		}
+	}
+	var manifest struct{ Name, Version, MCPName string }
+	data, err := os.ReadFile(filepath.Join(out, "server.json"))
+	if err == nil {
+		err = json.Unmarshal(bytes.Replace(data, []byte("$schema"), []byte("schema"), 1), &entry)
+	}
+	packed, globErr := filepath.Glob(filepath.Join(out, "npm", "stevedore-bus-stevedore-[0-9]*.tgz"))
+	if err := errors.Join(err, globErr); err != nil || len(packed) != 1 {
+		t.Fatal(err, packed)
+	}
+	if err := json.Unmarshal(npmFiles(t, packed[0])["package/package.json"], &manifest); err != nil {
+		t.Fatal(err)
+	}
+	p := entry.Packages[0]
+	if !regexp.MustCompile(`^[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+$`).MatchString(entry.Name) || len(entry.Description) > 100 || !strings.Contains(entry.Schema, "/2025-12-11/") ||
+		entry.Name != manifest.MCPName || p.Identifier != manifest.Name || p.Version != manifest.Version || entry.Version != manifest.Version ||
+		p.RegistryType != "npm" || p.Transport.Type != "stdio" || p.PackageArguments[0].Type != "positional" || p.PackageArguments[0].Value != "mcp" {
+		t.Errorf("server.json %+v, package.json %+v", entry, manifest)
+	}
+
+	var catalog struct {
+		Name, Image, Type string
+		Meta              struct {
+			Category string
+			Tags     []string
+		}
+		About  struct{ Title, Description, Icon string }
+		Source struct{ Project, Dockerfile, Commit string }
+		Run    struct{ Command, Volumes []string }
+		Config struct {
+			Description string
+			Parameters  struct {
+				Type       string
+				Properties map[string]struct{ Type string }
+				Required   []string
+			}
+		}
+	}
+	data, err = os.ReadFile("deploy/container/server.yaml")
+	if err == nil {
+		err = yaml.UnmarshalWithOptions(data, &catalog, yaml.Strict())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join("..", catalog.Source.Dockerfile)); err != nil || catalog.Image != "mcp/"+catalog.Name || catalog.Type != "server" || len(catalog.Meta.Tags) == 0 ||
+		len(catalog.Source.Commit) != 40 || !slices.Equal(catalog.Run.Command, []string{"mcp"}) {
+		t.Errorf("server.yaml %+v, %v", catalog, err)
+	}
+	for _, volume := range catalog.Run.Volumes {
+		if name, _, ok := strings.Cut(strings.TrimPrefix(volume, "{{"+catalog.Name+"."), "}}"); ok && catalog.Config.Parameters.Properties[name].Type != "string" {
+			t.Errorf("the volume %s has no parameter", volume)
 		}
 	}
 }

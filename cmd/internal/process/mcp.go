@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -144,9 +145,13 @@ func (p *parts) openMCP(context.Context) error {
 	if err != nil {
 		return err
 	}
+	dir, err := filepath.Abs(p.Workspace) // a sandbox enters it once more
+	if err != nil {
+		return err
+	}
 	for _, cfg := range configs {
 		var registered []string
-		cfg.Dir, cfg.Log = p.Workspace, p.log
+		cfg.Dir, cfg.Log = dir, p.log
 		cfg.Changed = func(list []tools.Tool) {
 			list = slices.DeleteFunc(list, func(t tools.Tool) bool {
 				return len(p.Tools) > 0 && !slices.Contains(p.Tools, t.Definition().Name)

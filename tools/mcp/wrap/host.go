@@ -23,7 +23,8 @@ type host struct {
 	// reads is what its model can read stored results with, so that no tool is added.
 	reads readWay
 	// resourceTools tells that it offers three tools of its own, with 1,400 to 2,100
-	// characters, if a server has resources. The proxy then adds no resources.
+	// characters, if a server has resources, or no way to read them. The proxy then adds no
+	// resources.
 	resourceTools bool
 }
 
@@ -45,7 +46,7 @@ var hosts = []host{
 	{client: "codex", inline: 9_000, reference: 800, page: 7_500, reads: byResource},
 	{client: "copilot", inline: 9_000, reference: 800, page: 8_500},
 	{client: "github-copilot", inline: 9_000, reference: 800, page: 8_500},
-	{client: "gemini-cli", inline: 10_000, reference: 800, reads: byCommand},
+	{client: "gemini-cli", inline: 10_000, reference: 800, resourceTools: true, reads: byCommand},
 	{client: "opencode", inline: 10_000, reference: 800, late: true, resourceTools: true},
 	{client: "qwen", inline: 10_000, reference: 800},
 	{client: "stevedore-", inline: 10_000, reference: 800}, // the adapters for frameworks, which cut nothing

@@ -29,6 +29,8 @@ const (
 	wheelName  = "stevedore_bus"
 	about      = "Durable calls of the tools of LLM agents, on NATS"
 	home       = "https://github.com/stevedore-bus/stevedore"
+	// registryName is the name in the MCP registry.
+	registryName = "io.github.stevedore-bus/stevedore"
 )
 
 // launcher is the program of the npm package npmName.
@@ -85,9 +87,27 @@ func run(version, out string, dirs []string) error {
 		return err
 	}
 	manifest := manifestOf(npmName, version)
-	manifest["bin"] = map[string]string{"stevedore": "launcher.cjs"}
+	manifest["bin"], manifest["mcpName"] = map[string]string{"stevedore": "launcher.cjs"}, registryName
 	manifest["optionalDependencies"] = optional
-	return errors.Join(writeNPM(out, manifest, []file{{"launcher.cjs", launcher, true}, {"README.md", readme, false}}), clientPackage(version, out))
+	return errors.Join(writeNPM(out, manifest, []file{{"launcher.cjs", launcher, true}, {"README.md", readme, false}}), clientPackage(version, out), registryEntry(version, out))
+}
+
+// registryEntry writes OUT/server.json, which mcp-publisher sends to the MCP registry
+// (https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json).
+func registryEntry(version, out string) error {
+	entry, err := json.MarshalIndent(map[string]any{
+		"$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+		"name":    registryName, "title": "Stevedore", "description": about, "version": version,
+		"repository": map[string]string{"url": home, "source": "github"},
+		"packages": []any{map[string]any{
+			"registryType": "npm", "identifier": npmName, "version": version, "transport": map[string]string{"type": "stdio"},
+			"packageArguments": []any{map[string]string{"type": "positional", "value": "mcp"}},
+		}},
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(out, "server.json"), append(entry, '\n'), 0o644)
 }
 
 // platformPackages makes the npm package and the wheel with the programs in dir. The npm package
