@@ -35,11 +35,20 @@ type ConsumeConfig struct {
 	// delivers it, and reports false if it must not. The handler is responsible for a message
 	// that was taken and is then delivered.
 	TakeAhead func(ctx context.Context, subject string, sequence uint64) (bool, error)
+	// Pool, if not nil, has slots that consumers share: a message needs one of them in addition.
+	Pool *Pool
 	// GiveUp stores a message elsewhere that was rejected, or whose last attempt failed, before
 	// it is removed from its stream: dead.Consume sets it. While it fails, or if it is nil, the
 	// message stays and is delivered again.
 	GiveUp func(ctx context.Context, d *Delivery, code string, reason error) error
 }
+
+// Pool is a number of slots that several consumers share, such as those of many tenants. A free
+// one goes to the consumer that holds the fewest.
+type Pool = fair.Pool
+
+// NewPool returns a pool of so many slots.
+func NewPool(size int) *Pool { return fair.NewPool(size) }
 
 // Consume passes the messages of a durable consumer to handler until ctx ends. Then
 // it stops pulling, requeues the messages that were not started, lets running handlers
@@ -76,6 +85,7 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 	k := &consumption{
 		bus: b, consumer: c, cfg: cfg, handler: handler, work: work,
 		slots:   fair.NewSlots(cfg.Slots),
+		share:   cfg.Pool.Join(),
 		leases:  newLeases(b.nc, cons.CachedInfo().Config.AckWait/3),
 		trimmer: newTrimmer(b, c),
 		idle:    make(chan *nats.Msg),
@@ -125,6 +135,7 @@ type consumption struct {
 	handler  Handler
 	work     context.Context // of the handlers; ends with the grace period
 	slots    *fair.Slots
+	share    *fair.Share // or nil
 	leases   *leases
 	trimmer  *trimmer
 	turns    *turns         // or nil
@@ -149,12 +160,13 @@ func (k *consumption) pull(ctx context.Context) {
 			k.endIdle()
 			idleEnded = time.Now()
 		}
-		n := k.slots.AwaitFree(ctx)
+		n := k.slots.AwaitFree(ctx, k.share.Ask(ctx, pull.Max))
 		if ctx.Err() != nil {
 			return
 		}
 		received, err := p.Pull(ctx, n, func(msg *nats.Msg) { k.dispatch(ctx, msg) })
 		k.slots.EndPull()
+		k.share.Asked(received)
 		if received > 0 {
 			policy.Reset()
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"runtime/debug"
 	"time"
@@ -38,7 +39,11 @@ func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 
 // handleDelivery is handle for a delivery that has a slot.
 func (k *consumption) handleDelivery(d *Delivery) (detached bool) {
-	d.detach = k.slots.Release
+	if !k.takeShare(d) {
+		k.slots.Release()
+		return false
+	}
+	d.detach = func() { k.share.Release(); k.slots.Release() }
 	defer k.turns.begin(d)()
 	var retry bool
 	var err error
@@ -57,6 +62,27 @@ func (k *consumption) handleDelivery(d *Delivery) (detached bool) {
 	k.settle(d, err)
 	d.ReleaseSlot()
 	return detached
+}
+
+// sharePatience is how long a message waits for a slot of the pool before it is requeued.
+const sharePatience = time.Second
+
+// takeShare takes a slot of the pool. If none gets free soon, it requeues the message, because a
+// process that is less busy may run it. A message that is handled ahead waits: its record says
+// that this process runs it.
+func (k *consumption) takeShare(d *Delivery) bool {
+	patience := sharePatience
+	if d.Ahead {
+		patience = math.MaxInt64
+	}
+	if k.share.Take(k.work, patience) {
+		return true
+	}
+	if !d.Ahead {
+		k.leases.remove(d.msg)
+		_ = d.nak(0) // otherwise the lease ends
+	}
+	return false
 }
 
 func times(n int) string {

@@ -29,9 +29,6 @@ const (
 	trimAbove, trimTo = 0.75, 0.65
 	// warnAbove is the fill above which the keeper warns.
 	warnAbove = 0.80
-	// checkInterval is the shortest time between two checks; the longest is twice that, so that
-	// Ready knows within 5 s of a stream that is missing and of a cluster without a leader.
-	checkInterval = 1500 * time.Millisecond
 	// refusedPause is the shortest time between two checks while the server refuses
 	// publishes, fullPause if the last one freed nothing: the stream may be full of waiting
 	// calls, and the keepers of many workers ask at the same time.
@@ -56,7 +53,10 @@ type Config struct {
 	// SessionsTTL is how long a conversation is kept after its last entry. Default
 	// DefaultSessionsTTL.
 	SessionsTTL time.Duration
-	Log         zerolog.Logger
+	// Interval is the shortest time between two checks; the longest is twice that. Default 1.5 s, so
+	// that Ready knows within 5 s of a stream that is missing and of a cluster without a leader.
+	Interval time.Duration
+	Log      zerolog.Logger
 }
 
 // Keeper trims the streams of a bus and knows how full they are. Each worker has one.
@@ -90,6 +90,7 @@ type seen struct {
 func New(b *bus.Bus, cfg Config) *Keeper {
 	cfg.MinAge = cmp.Or(max(cfg.MinAge, 0), DefaultMinAge)
 	cfg.SessionsTTL = cmp.Or(max(cfg.SessionsTTL, 0), DefaultSessionsTTL)
+	cfg.Interval = cmp.Or(max(cfg.Interval, 0), 1500*time.Millisecond)
 	k := &Keeper{bus: b, api: jsapi.New(b.JetStream()), cfg: cfg, id: nuid.Next(), last: map[string]seen{}}
 	k.warn = cfg.Log.Sample(&zerolog.BurstSampler{Burst: 1, Period: warnInterval})
 	k.warnYoung = cfg.Log.Sample(&zerolog.BurstSampler{Burst: 1, Period: warnInterval})
@@ -109,7 +110,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(checkInterval + rand.N(checkInterval)):
+		case <-time.After(k.cfg.Interval + rand.N(k.cfg.Interval)):
 			continue
 		case <-k.bus.Space().Refused():
 		}
@@ -180,7 +181,7 @@ func (k *Keeper) willBeFull(f bus.Fill, last seen) bool {
 		return false
 	}
 	growth := float64(f.Bytes-last.bytes) / passed.Seconds()
-	return float64(f.Bytes)+growth*(4*checkInterval).Seconds() >= bus.NearlyFull*float64(f.MaxBytes)
+	return float64(f.Bytes)+growth*(4*k.cfg.Interval).Seconds() >= bus.NearlyFull*float64(f.MaxBytes)
 }
 
 // youngest is the age up to which no result is removed, even if the stream is full.

@@ -46,6 +46,9 @@ type Config struct {
 	Queues []string
 	// Slots is the number of calls of each queue that run at once. Default 64.
 	Slots int
+	// Pool, if not nil, returns slots that the calls of a queue share with those of other workers
+	// of this process, or nil: a call needs one of them in addition.
+	Pool func(queue string) *bus.Pool
 	// MaxAttempts is the number of attempts of a call before it becomes a dead
 	// letter. If a worker dies before it starts a call that was delivered again, that
 	// is not an attempt. For resumable calls, such as an agent's, only attempts
@@ -213,6 +216,9 @@ func (w *Worker) consume(ctx context.Context, failed func(error)) error {
 		group.Go(func() error { w.keepAnnounced(ctx); return nil })
 	}
 	for _, queue := range w.cfg.Queues {
+		if w.cfg.Pool != nil {
+			calls.Pool = w.cfg.Pool(queue)
+		}
 		consume(w.bus.WorkerConsumer(queue), calls, w.answerDeadLetter, w.handle)
 	}
 	if w.cfg.Ticks {

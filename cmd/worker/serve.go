@@ -27,11 +27,22 @@ The worker delivers notifications to users only if --channel or --default-channe
 given, because its console is usually not read. Without them it leaves notifications to
 other workers, as with --no-notify. At least one process should deliver notifications.
 
+With --tenants one process serves many tenants, each with a NATS account, a connection and a
+workspace of its own. DIR has the credential of each: NAME.creds, or NAME.nk with the seed of
+an nkey; and perhaps NAME.yaml with settings that replace those of the process, such as
+workspace, channel, model, api-key-file and slots. The workspace of a tenant is otherwise NAME in
+--workspace. The tenants share the --slots of each queue in turns. The process sees within 2 s
+that files were added, changed or removed: the tenant starts, starts again, or stops when its
+running calls have ended, and the others go on. If a tenant cannot run, the log says why, and it
+is tried again; "stevedore status --tenants DIR" shows all. See "stevedore provision" for how to
+add a tenant.
+
 The worker creates missing streams and buckets, and never changes existing ones; see
 "stevedore provision".`
 
 func newServeCommand() *cobra.Command {
 	var o process.Options
+	var tenants string
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a worker for a NATS server or cluster",
@@ -40,6 +51,12 @@ func newServeCommand() *cobra.Command {
 			log, err := o.Logging.Logger(cmd.ErrOrStderr())
 			if err != nil {
 				return err
+			}
+			if tenants != "" {
+				return o.RunTenants(cmd.Context(), cmd.Flags(), tenants, log, func(n int) error {
+					_, err := fmt.Fprintf(cmd.OutOrStdout(), "Workers of %d tenants are consuming\n", n)
+					return err
+				})
 			}
 			if err := o.Check(); err != nil {
 				return err
@@ -63,5 +80,6 @@ func newServeCommand() *cobra.Command {
 		},
 	}
 	o.AddFlags(cmd.Flags())
+	cmd.Flags().StringVar(&tenants, "tenants", "", "`DIR` with the credentials of tenants, which this process serves together")
 	return cmd
 }

@@ -23,13 +23,13 @@ func NewSlots(size int) *Slots {
 	return s
 }
 
-// AwaitFree waits until a slot is free or ctx ends, and returns the number of free slots, for
-// which the caller then asks the server. EndPull follows it.
-func (s *Slots) AwaitFree(ctx context.Context) int {
+// AwaitFree waits until a slot is free or ctx ends, and returns the number of free slots, most at
+// most, for which the caller then asks the server. EndPull follows it.
+func (s *Slots) AwaitFree(ctx context.Context, most int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wait(ctx, func() bool { return s.free > s.kept && s.first == 0 })
-	s.asked = s.free - s.kept
+	s.asked = min(s.free-s.kept, most)
 	return s.asked
 }
 

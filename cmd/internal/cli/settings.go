@@ -89,7 +89,7 @@ func resolve(flags *pflag.FlagSet, known []string) error {
 	if file == nil || file.Value.String() == "" {
 		return nil
 	}
-	return fromFile(flags, file.Value.String(), known)
+	return FromFile(flags, file.Value.String(), known)
 }
 
 // fromEnvironment reads our variables first, then the aliases.
@@ -120,9 +120,9 @@ func EnvName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// fromFile refuses keys that are no flag of any command, because they are mostly
-// typos.
-func fromFile(flags *pflag.FlagSet, name string, known []string) error {
+// FromFile sets the flags that are not set from a settings file. It refuses keys that are not
+// known, because they are mostly typos.
+func FromFile(flags *pflag.FlagSet, name string, known []string) error {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Exit(ExitUsage, "settings file %q does not exist", name)
@@ -149,6 +149,24 @@ func fromFile(flags *pflag.FlagSet, name string, known []string) error {
 		}
 	}
 	return nil
+}
+
+// Inherit sets the flags that are not set to the values that the same flags of base were given.
+func Inherit(flags, base *pflag.FlagSet) (err error) {
+	base.VisitAll(func(f *pflag.Flag) {
+		own := flags.Lookup(f.Name)
+		if err != nil || !f.Changed || own == nil || isSet(flags, own) {
+			return
+		}
+		list, ok := f.Value.(pflag.SliceValue)
+		if !ok {
+			err = flags.Set(f.Name, f.Value.String())
+			return
+		}
+		own.Changed = true
+		err = own.Value.(pflag.SliceValue).Replace(list.GetSlice()) // both have the same type
+	})
+	return err
 }
 
 func setAny(flags *pflag.FlagSet, flag string, value any) error {

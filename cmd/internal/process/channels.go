@@ -21,6 +21,8 @@ import (
 type ChannelOptions struct {
 	Default string
 	flags   []string // NAME=SPEC
+	// noConsole is set if the console of the process is not for the users of these channels.
+	noConsole bool
 }
 
 // AddFlags adds the flags of the channels.
@@ -31,7 +33,10 @@ func (o *ChannelOptions) AddFlags(flags *pflag.FlagSet) {
 
 // Specs returns the specs by name.
 func (o *ChannelOptions) Specs() (map[string]string, error) {
-	specs := map[string]string{"console": "console"}
+	specs := map[string]string{}
+	if !o.noConsole {
+		specs["console"] = "console"
+	}
 	seen := map[string]bool{} // a flag may replace the console once
 	for _, flag := range o.flags {
 		name, spec, ok := strings.Cut(flag, "=")

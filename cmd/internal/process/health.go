@@ -33,17 +33,17 @@ type health struct {
 	serving atomic.Bool // the process accepts calls
 }
 
-// listen answers requests until stop is called. stop waits for running requests.
-func (h *health) listen(address string, log zerolog.Logger) (stop func(), err error) {
+// listenHealth answers requests until stop is called. stop waits for running requests.
+func listenHealth(address string, log zerolog.Logger, alive, ready func() error, metrics http.HandlerFunc) (stop func(), err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, cli.Exit(cli.ExitUsage, "--health %q: %w", address, err)
 	}
 	log.Info().Str("address", l.Addr().String()).Msg("health server is listening")
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", answerProbe(h.alive))
-	mux.HandleFunc("GET /readyz", answerProbe(h.ready))
-	mux.HandleFunc("GET /metrics", h.metrics)
+	mux.HandleFunc("GET /healthz", answerProbe(alive))
+	mux.HandleFunc("GET /readyz", answerProbe(ready))
+	mux.HandleFunc("GET /metrics", metrics)
 	return httpauth.Serve(l, httpauth.Public(mux), func(err error) { log.Error().Err(err).Msg("health server failed") }), nil
 }
 
@@ -66,10 +66,12 @@ func (h *health) alive() error {
 	}
 }
 
+var errNotServing = errors.New("the process is starting or stopping")
+
 func (h *health) ready() error {
 	switch {
 	case !h.serving.Load():
-		return errors.New("the process is starting or stopping")
+		return errNotServing
 	case !h.bus.Conn().IsConnected():
 		return errors.New("the process is not connected to the bus")
 	}

@@ -42,6 +42,7 @@ type Options struct {
 	SessionsTTL time.Duration
 	OwnServer   *embedded.Server // the server that runs in this process, if one does
 	Heartbeat   *cli.Heartbeat   // nil if another process schedules the heartbeat
+	tenant      *tenant          // nil unless this process serves many tenants
 
 	settings []*pflag.Flag // the flags of the worker, which are not those of the connection and of logging
 }

@@ -136,7 +136,7 @@ func (p *parts) openTools(ctx context.Context) error {
 	}
 	shell.Artifacts = p.openArtifact
 	toolset, closeTools, err := builtin.Tools(builtin.Config{
-		Workspace: p.Workspace, Web: web, Shell: shell, Unguarded: unguarded, Hide: []string{p.Connection.Data},
+		Workspace: p.Workspace, Web: web, Shell: shell, Unguarded: unguarded, Hide: p.secretDirs(),
 		Advise: func(r sandbox.Refusal) string { return shellAdvice[r] },
 	})
 	if err != nil {
@@ -245,6 +245,9 @@ func (p *parts) openWorker(context.Context) (err error) {
 	cfg.Queues = slices.Concat(cfg.Queues, p.Agents.queues())
 	cfg.Log, cfg.State, cfg.Ticks, cfg.OwnServer = p.log, p.state, !p.NoTicks, p.OwnServer != nil
 	cfg.Reader = p.reader
+	if p.tenant != nil {
+		cfg.Pool = p.tenant.fleet.pool
+	}
 	if cfg.Approvals, err = p.Approvals.approvals(p.notifier); err != nil {
 		return err
 	}
@@ -292,12 +295,20 @@ func (p *parts) metadata(queues []string) map[string]string {
 }
 
 func (p *parts) openHealth(context.Context) error {
-	p.keeper = retention.New(p.bus, retention.Config{MinAge: p.MinAge, SessionsTTL: p.SessionsTTL, Log: p.log})
+	cfg := retention.Config{MinAge: p.MinAge, SessionsTTL: p.SessionsTTL, Log: p.log}
+	if p.tenant != nil {
+		cfg.Interval = tenantCheckInterval
+	}
+	p.keeper = retention.New(p.bus, cfg)
 	p.health = &health{bus: p.bus, server: p.OwnServer, worker: p.worker, keeper: p.keeper, slots: p.Worker.Slots}
+	if p.tenant != nil {
+		p.tenant.set(p, nil)
+		return nil
+	}
 	if p.Health == "" {
 		return nil
 	}
-	stop, err := p.health.listen(p.Health, p.log)
+	stop, err := listenHealth(p.Health, p.log, p.health.alive, p.health.ready, p.health.metrics)
 	if err == nil {
 		p.closers = append(p.closers, func() error { stop(); return nil })
 	}

@@ -27,10 +27,19 @@ func (h *health) metrics(w http.ResponseWriter, r *http.Request) {
 	h.readProcess(g)
 	h.readStreams(ctx, g)
 	h.readQueues(ctx, g)
+	writeMetrics(w, g)
+}
+
+func writeMetrics(w http.ResponseWriter, g *metrics.Gauges) {
 	w.Header().Set("Content-Type", metrics.ContentType)
 	if metrics.Write(w, g) == nil {
 		_ = metrics.WriteProcess(w)
 	}
+}
+
+func readVersion(g *metrics.Gauges) {
+	v := cli.ReadVersion()
+	g.Set("stevedore_build_info", "The version of the program; the value is 1.", 1, "version", v.Version, "commit", v.Commit, "go", v.Go)
 }
 
 // number is 1 for true.
@@ -42,8 +51,7 @@ func number(b bool) float64 {
 }
 
 func (h *health) readProcess(g *metrics.Gauges) {
-	v := cli.ReadVersion()
-	g.Set("stevedore_build_info", "The version of the program; the value is 1.", 1, "version", v.Version, "commit", v.Commit, "go", v.Go)
+	readVersion(g)
 	g.Set("stevedore_ready", "1 if /readyz answers ok.", number(h.ready() == nil))
 	g.Set("stevedore_bus_connected", "1 if the process is connected to the bus.", number(h.bus.Conn().IsConnected()))
 	g.Count("stevedore_bus_reconnects_total", "Times that the process connected to the bus again.", float64(h.bus.Conn().Stats().Reconnects))

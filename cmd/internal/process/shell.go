@@ -67,13 +67,13 @@ func (o *ShellOptions) check() error {
 }
 
 // config returns the configuration of the sandbox. Relative paths are below the workspace.
-func (o *ShellOptions) config(workspace, data string) (sandbox.Config, error) {
+func (o *ShellOptions) config(workspace, data string, hide ...string) (sandbox.Config, error) {
 	workspace, err := filepath.Abs(workspace)
 	if err != nil {
 		return sandbox.Config{}, err
 	}
 	cfg := sandbox.Config{
-		Mode: sandbox.Mode(o.mode), Workspace: workspace, State: shellState(data, workspace), Hide: []string{data},
+		Mode: sandbox.Mode(o.mode), Workspace: workspace, State: shellState(data, workspace), Hide: hide,
 		Network: o.network, Limits: o.limits,
 	}
 	cfg.Limits.CPU = int64(o.cpu.Round(time.Second) / time.Second)
@@ -117,7 +117,6 @@ func (o *ShellOptions) Examine(workspace, data string) (p sandbox.Protection, re
 	if err != nil {
 		return p, nil, err
 	}
-	cfg.Hide = nil
 	if data != "" {
 		cfg.Hide = []string{data}
 	}
@@ -170,7 +169,7 @@ func shellState(data, workspace string) string {
 // openShell examines what the system offers to confine commands, and logs what is missing.
 // unguarded are the paths that --shell-write allows.
 func (p *parts) openShell() (shell builtin.ShellConfig, unguarded []string, err error) {
-	cfg, err := p.Shell.config(p.Workspace, p.Connection.Data)
+	cfg, err := p.Shell.config(p.Workspace, p.Connection.Data, p.secretDirs()...)
 	if err != nil {
 		return shell, nil, err
 	}

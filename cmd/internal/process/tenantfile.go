@@ -1,0 +1,192 @@
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/sandbox"
+)
+
+// The files of a tenant. The settings have the names of the flags; what they do not set is as the
+// flags of the process say.
+const (
+	credsFile    = ".creds" // the credential: a credentials file of NATS
+	seedFile     = ".nk"    // the credential: the seed of an nkey
+	settingsOfIt = ".yaml"
+)
+
+var (
+	// ofTenant are settings that tenants do not share.
+	ofTenant = []string{"channel", "default-channel", "receive", "receive-listen"}
+	// ofProcess are settings that a tenant does not have.
+	ofProcess = []string{"data", "health", "log-level", "log-format", "name"}
+)
+
+// tenantFiles are the files of a tenant. If they change, the tenant starts again. A connection
+// reads a replaced credential when it is made again.
+type tenantFiles struct {
+	credential string // path; "" if the settings name one
+	settings   string // path, or ""
+	changed    time.Time
+	size       int64  // of the settings
+	problem    string // or ""
+}
+
+// readTenantFiles returns the files in a directory by the names of their tenants. It skips hidden
+// files.
+func readTenantFiles(dir string) (map[string]tenantFiles, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]tenantFiles{}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		kind := filepath.Ext(path)
+		name := strings.TrimSuffix(e.Name(), kind)
+		if strings.HasPrefix(e.Name(), ".") {
+			continue
+		}
+		files := all[name]
+		switch info, err := os.Stat(path); {
+		case errors.Is(err, fs.ErrNotExist): // it was removed just now
+			continue
+		case err != nil:
+			files.problem = err.Error()
+		case !info.Mode().IsRegular() || !slices.Contains([]string{credsFile, seedFile, settingsOfIt}, kind):
+			name, files = e.Name(), tenantFiles{problem: "want a file NAME.creds, NAME.nk or NAME.yaml"}
+		case !tools.IsToken(name):
+			files.problem = "the name of a tenant has the form " + tools.TokenForm
+		case kind == settingsOfIt:
+			files.settings, files.changed, files.size = path, info.ModTime(), info.Size()
+		case files.credential != "":
+			files.problem = "it has two credentials, NAME.creds and NAME.nk"
+		default:
+			files.credential = path
+		}
+		all[name] = files
+	}
+	return all, nil
+}
+
+// options returns the settings of the tenant, and gives it its workspace. leaveWorkspace follows.
+func (t *tenant) options() (*Options, error) {
+	if t.files.problem != "" {
+		return nil, errors.New(t.files.problem)
+	}
+	o := &Options{tenant: t}
+	flags := pflag.NewFlagSet(t.name, pflag.ContinueOnError)
+	o.AddFlags(flags)
+	if t.files.settings != "" {
+		var known []string
+		flags.VisitAll(func(f *pflag.Flag) {
+			if !slices.Contains(ofProcess, f.Name) {
+				known = append(known, f.Name)
+			}
+		})
+		if err := cli.FromFile(flags, t.files.settings, known); err != nil {
+			return nil, err
+		}
+	}
+	ownWorkspace := flags.Changed("workspace")
+	o.Channels.noConsole, o.NoNotify = true, !flags.Changed("channel")
+	if err := cli.Inherit(flags, t.fleet.flags); err != nil {
+		return nil, err
+	}
+	if err := o.useCredential(t.files.credential); err != nil {
+		return nil, err
+	}
+	if !ownWorkspace {
+		o.Workspace = filepath.Join(o.Workspace, t.name)
+		if err := os.MkdirAll(o.Workspace, 0o700); err != nil {
+			return nil, fmt.Errorf("make the workspace: %w", err)
+		}
+	}
+	if err := o.checkTenant(); err != nil {
+		return nil, err
+	}
+	o.Connection.Config = o.BusConfig(t.log)
+	return o, t.takeWorkspace(o.Workspace)
+}
+
+// useCredential uses the file with the credential of a tenant.
+func (o *Options) useCredential(path string) error {
+	c := &o.Connection
+	named := c.Creds+c.NKey+c.User+c.Token+c.Context != ""
+	switch {
+	case named && path != "":
+		return fmt.Errorf("its settings name a credential, and so does %s", filepath.Base(path))
+	case !named && path == "":
+		return errors.New("it has no credential: put NAME.creds or NAME.nk beside NAME.yaml")
+	case filepath.Ext(path) == credsFile:
+		c.Creds = path
+	default:
+		c.NKey = path
+	}
+	return nil
+}
+
+// checkTenant returns an error if the settings are invalid, or let others see what is the tenant's.
+func (o *Options) checkTenant() error {
+	if _, disk := o.Store.Dir(&o.Connection); disk {
+		return errors.New("--store: the artifacts of a tenant are on its bus; want object:BUCKET")
+	}
+	if o.Shell.mode != string(sandbox.Required) {
+		return fmt.Errorf("--shell-sandbox %s: without the sandbox, commands of one tenant see the files and credentials of the others; want required", o.Shell.mode)
+	}
+	if specs, err := o.Channels.Specs(); err == nil && !o.NoNotify && specs[o.Channels.Default] == "" {
+		return fmt.Errorf("--default-channel %s: want one of the channels of the tenant", o.Channels.Default)
+	}
+	return o.Check()
+}
+
+// secretDirs are the directories that commands and tools must not see.
+func (o *Options) secretDirs() []string {
+	dirs := []string{o.Connection.Data}
+	if o.tenant != nil {
+		dirs = append(dirs, o.tenant.fleet.dir)
+	}
+	return dirs
+}
+
+// takeWorkspace returns an error if the workspace shares files with that of another tenant.
+func (t *tenant) takeWorkspace(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("--workspace: %w", err)
+	}
+	t.fleet.mu.Lock()
+	defer t.fleet.mu.Unlock()
+	for _, other := range t.fleet.tenants {
+		if other != t && other.workspace != "" && (contains(dir, other.workspace) || contains(other.workspace, dir)) {
+			return fmt.Errorf("--workspace %s: the tenant %q works in %s", dir, other.name, other.workspace)
+		}
+	}
+	t.workspace = dir
+	return nil
+}
+
+// leaveWorkspace ends takeWorkspace.
+func (t *tenant) leaveWorkspace() {
+	t.fleet.mu.Lock()
+	defer t.fleet.mu.Unlock()
+	t.workspace = ""
+}
+
+func contains(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel)
+}
