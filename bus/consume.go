@@ -144,16 +144,23 @@ type consumption struct {
 	running  sync.WaitGroup
 }
 
-// idleTimeout is how often idle goroutines end.
-const idleTimeout = 10 * time.Second
+const (
+	// idleTimeout is how often idle goroutines end.
+	idleTimeout = 10 * time.Second
+	// pooledExpiry and pooledHeartbeat are those of the requests of consumers that share a pool.
+	pooledExpiry, pooledHeartbeat = time.Minute, 15 * time.Second
+)
 
 // pull repeatedly asks the server for as many messages as there are free slots, until
 // ctx ends.
 func (k *consumption) pull(ctx context.Context) {
 	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
-	p := pull.New(k.bus.nc, k.bus.api, k.bus.StreamName(k.consumer.Stream), k.consumer.Name)
+	p := pull.New(k.bus.nc, k.bus.api, k.bus.StreamName(k.consumer.Stream), k.consumer.Name, k.cfg.Slots)
 	defer p.Close()
+	if k.share != nil { // one of many consumers, most of which are idle
+		p.Expiry, p.Heartbeat = pooledExpiry, pooledHeartbeat
+	}
 	idleEnded := time.Now()
 	for ctx.Err() == nil {
 		if time.Since(idleEnded) >= idleTimeout {

@@ -144,7 +144,7 @@ func (t *turns) lead(ctx context.Context) error {
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	defer cancel()
-	reading.Go(func() { defer cancel(); t.read(ctx, pull.New(b.nc, b.api, stream, name)) })
+	reading.Go(func() { defer cancel(); t.read(ctx, pull.New(b.nc, b.api, stream, name, pull.Max)) })
 	return t.give(ctx)
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -15,9 +16,7 @@ import (
 //
 // The tool's effect is Once; WithEffect sets another one.
 func NewTool[In any](name, description string, fn func(ctx context.Context, call Call, in In) *Result) (*FuncTool, error) {
-	schema, err := jsonschema.For[In](&jsonschema.ForOptions{
-		TypeSchemas: map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[json.RawMessage](): {}},
-	})
+	schema, err := schemaFor[In]()
 	if err != nil {
 		return nil, fmt.Errorf("tool %q: schema of %T: %w", name, *new(In), err)
 	}
@@ -29,7 +28,7 @@ func NewTool[In any](name, description string, fn func(ctx context.Context, call
 		if len(call.Args) > 0 {
 			err := json.Unmarshal(call.Args, &in)
 			if err != nil && t.def.Lenient { // 5.0 is an integer
-				args, _ := Coerce(schema, nil, call.Args)
+				args, _ := Coerce(t.def.Parameters, nil, call.Args)
 				in = *new(In)
 				err = json.Unmarshal(args, &in)
 			}
@@ -40,6 +39,30 @@ func NewTool[In any](name, description string, fn func(ctx context.Context, call
 		return fn(ctx, call, in)
 	}
 	return t, nil
+}
+
+// schemas has the schema of each type, because the registries of many tenants have the same tools.
+var schemas sync.Map
+
+func schemaFor[In any]() (*jsonschema.Schema, error) {
+	of := reflect.TypeFor[In]()
+	if known, ok := schemas.Load(of); ok {
+		return known.(*jsonschema.Schema), nil
+	}
+	schema, err := jsonschema.For[In](&jsonschema.ForOptions{
+		TypeSchemas: map[reflect.Type]*jsonschema.Schema{reflect.TypeFor[json.RawMessage](): {}},
+	})
+	if err == nil {
+		schemas.Store(of, schema)
+	}
+	return schema, err
+}
+
+// WithOwnSchema gives the tool a schema that the caller may change, and returns t. Otherwise, tools
+// with the same type of arguments share it.
+func (t *FuncTool) WithOwnSchema() *FuncTool {
+	t.def.Parameters = t.def.Parameters.CloneSchemas()
+	return t
 }
 
 // MustTool is NewTool for a struct In that has a schema. It panics if In has none.

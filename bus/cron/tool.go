@@ -50,7 +50,7 @@ func (js *Jobs) Tool(cfg ToolConfig) tools.Tool {
 				return tools.Failure(&tools.Error{Code: tools.CodeOf(err), Message: "cron: " + err.Error()})
 			}
 			return tools.SilentResult(text)
-		})
+		}).WithOwnSchema()
 	if schema := cron.Definition().Parameters.Properties; schema != nil {
 		schema["action"].Enum = []any{ActionAdd, ActionList, ActionGet, ActionUpdate, ActionRemove, ActionEnable, ActionDisable}
 		if cfg.PromptTool == "" {

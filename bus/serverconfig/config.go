@@ -12,7 +12,7 @@ import (
 
 // Config describes the server.
 type Config struct {
-	Subjects bus.Subjects
+	Subjects bus.Subjects `json:"-"`
 	Tenants  []Tenant
 	// Listen is HOST:PORT. An address that other hosts can reach needs Cert and Key,
 	// unless Insecure is set.

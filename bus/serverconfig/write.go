@@ -1,6 +1,7 @@
 package serverconfig
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +16,28 @@ import (
 
 // File is the name of the configuration.
 const File = "nats-server.conf"
+
+// settingsFile has the Config of the last Write, in JSON.
+const settingsFile = "settings.json"
+
+// Read returns the Config that Write was given for a directory; ok is false if the directory has no
+// configuration.
+func Read(dir string) (c Config, ok bool, err error) {
+	path := filepath.Join(dir, settingsFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		if _, err := os.Stat(filepath.Join(dir, File)); err == nil {
+			return c, true, fmt.Errorf("%s has a configuration of an earlier version, which does not say for which tenants it is", dir)
+		}
+		return c, false, nil
+	}
+	if err == nil {
+		if err = json.Unmarshal(data, &c); err != nil {
+			err = fmt.Errorf("%s is damaged: %w", path, err)
+		}
+	}
+	return c, true, err
+}
 
 // Written is a file that Write made or found.
 type Written struct {
@@ -54,7 +77,14 @@ func Write(dir string, c Config) ([]Written, error) {
 		}
 		all = append(all, w)
 	}
-	return all, durable.WriteFile(path, []byte(c.Text(keys)), 0o600)
+	settings, err := json.MarshalIndent(c, "", "  ")
+	if err == nil {
+		err = durable.WriteFile(filepath.Join(dir, settingsFile), settings, 0o600)
+	}
+	if err == nil { // a crash before loses nothing: the next Write reads the settings
+		err = durable.WriteFile(path, []byte(c.Text(keys)), 0o600)
+	}
+	return all, err
 }
 
 // key returns the public key of the seed in the file, which it makes if there is none.

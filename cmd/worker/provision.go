@@ -39,7 +39,11 @@ func newProvisionCommand() *cobra.Command {
 				if err != nil {
 					return cli.Exit(cli.ExitUsage, "--prefix: %w", err)
 				}
-				return server.write(subjects, cmd.OutOrStdout())
+				cfg, err := server.write(subjects, cmd.OutOrStdout())
+				if err != nil || server.serveFrom == "" {
+					return err
+				}
+				return server.addToFleet(cmd.Context(), &o, cfg, cmd.OutOrStdout())
 			}
 			b, err := o.Connect(cmd.Context(), "provision", cmd.ErrOrStderr())
 			if err != nil {
@@ -53,7 +57,7 @@ func newProvisionCommand() *cobra.Command {
 			}
 			got, err := admin.Provision(cmd.Context(), b, change)
 			if err == nil {
-				consumers := []bus.Consumer{b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer()}
+				consumers := []bus.Consumer{b.TickConsumer()} // a notifier creates its own: many tenants have none
 				for _, queue := range queues {
 					consumers = append(consumers, b.WorkerConsumer(queue))
 				}

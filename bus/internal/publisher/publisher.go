@@ -75,6 +75,9 @@ type pubAck struct {
 // MaxInFlight limits the publishes that wait for their acknowledgement.
 const MaxInFlight = 8192
 
+// maxQueued limits the publishes that wait for the next write; more block.
+const maxQueued = 1024
+
 // errStalled means that MaxInFlight publishes wait for their acknowledgement.
 var errStalled = errors.New("too many publishes wait for their acknowledgement")
 
@@ -84,7 +87,7 @@ var errStalled = errors.New("too many publishes wait for their acknowledgement")
 func New(nc *nats.Conn, timeout time.Duration, log zerolog.Logger, prefix string, streams []jetstream.StreamConfig, askServer func() int) (*Publisher, error) {
 	p := &Publisher{
 		nc: nc, log: log, inbox: nc.NewInbox() + ".", groups: newGroups(prefix, streams), ready: make(chan struct{}, 1), askServer: askServer,
-		queue: make(chan *outMsg, MaxInFlight), waiting: make(map[uint64]*outMsg),
+		queue: make(chan *outMsg, maxQueued), waiting: make(map[uint64]*outMsg),
 		stopping: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	if _, err := nc.Subscribe(p.inbox+"*", p.acknowledged); err != nil {

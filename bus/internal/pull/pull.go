@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	expiry            = 10 * time.Second
-	heartbeatInterval = 2 * time.Second
+	defaultExpiry    = 10 * time.Second
+	defaultHeartbeat = 2 * time.Second
 	// drainTimeout limits the wait for messages on their way when a puller stops.
 	drainTimeout = time.Second
 	// Max limits the messages of one request.
@@ -32,9 +32,13 @@ var errEnded = errors.New("pull ended early")
 // they would wait until their lease ends.
 type Puller struct {
 	nc          *nats.Conn
+	most        int    // of one request
 	request     string // subject of the server's API
 	info        string // subject for the number of pending messages
 	reconnected chan nats.Status
+	// Expiry is how long a request waits for messages, and Heartbeat how often the server says that
+	// it still does. Default 10 s and 2 s.
+	Expiry, Heartbeat time.Duration
 
 	sub    *nats.Subscription // nil before the first request and after a loss
 	inbox  string             // prefix of the requests' reply subjects
@@ -42,13 +46,16 @@ type Puller struct {
 	msgs   chan *nats.Msg
 }
 
-// New returns a puller that has not asked yet.
-func New(nc *nats.Conn, api jsapi.API, stream, consumer string) *Puller {
+// New returns a puller that has not asked yet, and requests so many messages at most (Max is the
+// limit).
+func New(nc *nats.Conn, api jsapi.API, stream, consumer string, most int) *Puller {
 	return &Puller{
+		most:        min(most, Max),
 		nc:          nc,
 		request:     api.Subject("CONSUMER.MSG.NEXT." + stream + "." + consumer),
 		info:        api.Subject("CONSUMER.INFO." + stream + "." + consumer),
 		reconnected: nc.StatusChanged(nats.CONNECTED),
+		Expiry:      defaultExpiry, Heartbeat: defaultHeartbeat,
 	}
 }
 
@@ -60,11 +67,11 @@ func (p *Puller) Close() {
 	}
 }
 
-// Pull requests n messages (Max at most) and passes them to take. It returns when
-// all have arrived, when the server ends the request after expiry, or when ctx ends; in
+// Pull requests n messages and passes them to take. It returns when
+// all have arrived, when the server ends the request after Expiry, or when ctx ends; in
 // each case after all messages that the server sent were taken.
 func (p *Puller) Pull(ctx context.Context, n int, take func(*nats.Msg)) (received int, err error) {
-	n = min(n, Max)
+	n = min(n, p.most)
 	count := func(msg *nats.Msg) {
 		received++
 		take(msg)
@@ -73,12 +80,12 @@ func (p *Puller) Pull(ctx context.Context, n int, take func(*nats.Msg)) (receive
 		p.drain(count)
 		return received, err
 	}
-	heartbeat := time.NewTimer(2 * heartbeatInterval)
+	heartbeat := time.NewTimer(2 * p.Heartbeat)
 	defer heartbeat.Stop()
 	for received < n {
 		select {
 		case msg := <-p.msgs:
-			heartbeat.Reset(2 * heartbeatInterval)
+			heartbeat.Reset(2 * p.Heartbeat)
 			if !strings.HasPrefix(msg.Subject, p.inbox) {
 				count(msg)
 				continue
@@ -141,7 +148,7 @@ func (p *Puller) pending() bool {
 func (p *Puller) ask(n int) error {
 	if p.sub == nil {
 		p.inbox = p.nc.NewInbox()
-		p.msgs = make(chan *nats.Msg, 2*Max)
+		p.msgs = make(chan *nats.Msg, 2*p.most)
 		sub, err := p.nc.ChanSubscribe(p.inbox+".*", p.msgs)
 		if err != nil {
 			return err
@@ -149,7 +156,7 @@ func (p *Puller) ask(n int) error {
 		p.sub = sub
 	}
 	p.serial++
-	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d}`, n, expiry.Nanoseconds(), heartbeatInterval.Nanoseconds())
+	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d}`, n, p.Expiry.Nanoseconds(), p.Heartbeat.Nanoseconds())
 	return p.nc.PublishRequest(p.request, p.reply(), body)
 }
 

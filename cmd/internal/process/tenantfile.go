@@ -87,6 +87,7 @@ func (t *tenant) options() (*Options, error) {
 	o := &Options{tenant: t}
 	flags := pflag.NewFlagSet(t.name, pflag.ContinueOnError)
 	o.AddFlags(flags)
+	o.settings = nil // they take memory, and only PublishServer needs them
 	if t.files.settings != "" {
 		var known []string
 		flags.VisitAll(func(f *pflag.Flag) {

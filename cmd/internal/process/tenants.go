@@ -31,7 +31,7 @@ const (
 	tenantsStarting = 16
 	// tenantCheckInterval is the shortest time between two checks of the streams of a tenant. A
 	// refused publish leads to a check at once.
-	tenantCheckInterval = 30 * time.Second
+	tenantCheckInterval = time.Minute
 )
 
 // fleet runs the parts of many tenants in one process. Each tenant is a NATS account: it has a
