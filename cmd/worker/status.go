@@ -21,10 +21,12 @@ import (
 
 const statusHelp = `Show the state of an installation: the server, the streams and how full they are, the
 queues with their waiting and running calls, the workers, the channels, the heartbeats with
-their last runs and what these cost, and what needs attention. With --check, the exit code is 1 if something needs attention.`
+their last runs and what these cost, and what needs attention. With --check, the exit code is 1 if something needs attention.
+With --tenants, show a line for each tenant of a directory; see "stevedore serve".`
 
 func newStatusCommand() *cobra.Command {
 	var check bool
+	var tenants string
 	o := new(client.Options)
 	cmd := o.Command("status", "Show the server, streams, queues, workers, channels and heartbeats, and what needs attention", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
 		s := client.ReadStatus(ctx, b)
@@ -48,6 +50,18 @@ func newStatusCommand() *cobra.Command {
 		}
 		return err
 	})
+	one := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if tenants == "" {
+			return one(cmd, args)
+		}
+		n, err := printTenants(cmd, tenants, o.JSON)
+		if err == nil && check && n > 0 {
+			err = cli.Exit(cli.ExitFailed, "tenants with problems: %d", n)
+		}
+		return err
+	}
+	cmd.Flags().StringVar(&tenants, "tenants", "", "`DIR` with the credentials of tenants: show a line for each")
 	cmd.Long = statusHelp
 	o.AddFlags(cmd)
 	cmd.Flags().BoolVar(&check, "check", false, "exit with code 1 if something needs attention")

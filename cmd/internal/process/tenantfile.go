@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,34 +80,58 @@ func readTenantFiles(dir string) (map[string]tenantFiles, error) {
 	return all, nil
 }
 
-// options returns the settings of the tenant, and gives it its workspace. leaveWorkspace follows.
-func (t *tenant) options() (*Options, error) {
-	if t.files.problem != "" {
-		return nil, errors.New(t.files.problem)
+// read returns the settings of a tenant. base are the flags of the process.
+func (f tenantFiles) read(base *pflag.FlagSet) (o *Options, ownWorkspace bool, err error) {
+	if f.problem != "" {
+		return nil, false, errors.New(f.problem)
 	}
-	o := &Options{tenant: t}
-	flags := pflag.NewFlagSet(t.name, pflag.ContinueOnError)
+	o = new(Options)
+	flags := pflag.NewFlagSet("tenant", pflag.ContinueOnError)
 	o.AddFlags(flags)
 	o.settings = nil // they take memory, and only PublishServer needs them
-	if t.files.settings != "" {
+	if f.settings != "" {
 		var known []string
 		flags.VisitAll(func(f *pflag.Flag) {
 			if !slices.Contains(ofProcess, f.Name) {
 				known = append(known, f.Name)
 			}
 		})
-		if err := cli.FromFile(flags, t.files.settings, known); err != nil {
-			return nil, err
+		if err := cli.FromFile(flags, f.settings, known); err != nil {
+			return nil, false, err
 		}
 	}
-	ownWorkspace := flags.Changed("workspace")
+	ownWorkspace = flags.Changed("workspace")
 	o.Channels.noConsole, o.NoNotify = true, !flags.Changed("channel")
-	if err := cli.Inherit(flags, t.fleet.flags); err != nil {
+	if err := cli.Inherit(flags, base); err != nil {
+		return nil, false, err
+	}
+	return o, ownWorkspace, o.useCredential(f.credential)
+}
+
+// EachTenant calls do for each tenant of a directory, in the order of the names, with its
+// connection or with why it has none. flags are those of the process.
+func EachTenant(dir string, flags *pflag.FlagSet, do func(name string, c *cli.Connection, err error)) error {
+	found, err := readTenantFiles(dir)
+	if err != nil {
+		return cli.Exit(cli.ExitUsage, "--tenants: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		o, _, err := found[name].read(flags)
+		if err != nil {
+			o = new(Options)
+		}
+		do(name, &o.Connection, err)
+	}
+	return nil
+}
+
+// options returns the settings of the tenant, and gives it its workspace. leaveWorkspace follows.
+func (t *tenant) options() (*Options, error) {
+	o, ownWorkspace, err := t.files.read(t.fleet.flags)
+	if err != nil {
 		return nil, err
 	}
-	if err := o.useCredential(t.files.credential); err != nil {
-		return nil, err
-	}
+	o.tenant = t
 	if !ownWorkspace {
 		o.Workspace = filepath.Join(o.Workspace, t.name)
 		if err := os.MkdirAll(o.Workspace, 0o700); err != nil {
