@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -38,7 +39,8 @@ const callsPerKill = 50
 type load struct {
 	plain
 	u     up
-	total int // published so far
+	note  string // the content of note.txt; "A note.\n" if empty
+	total int    // published so far
 }
 
 // publish publishes n more calls and repeats each publish until the server accepts it.
@@ -140,7 +142,7 @@ func (l *load) check() {
 			again++
 		}
 		switch {
-		case i%2 == 0 && (outcome != "completed" || result.text("for_llm") != "A note.\n"):
+		case i%2 == 0 && (outcome != "completed" || result.text("for_llm") != cmp.Or(l.note, "A note.\n")):
 			l.Errorf("%s, which may be repeated, ended as %.300v", id, result)
 		case i%2 == 1 && ran[id] > 1:
 			l.Errorf("%s ran %d times", id, ran[id])

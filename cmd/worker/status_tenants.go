@@ -60,7 +60,7 @@ func printTenants(cmd *cobra.Command, dir string, asJSON bool) (failing int, err
 		if problem != "" {
 			failing++
 		}
-		table.Row(append(row, dash(tools.Excerpt(tools.OneLine(problem), 100)))...)
+		table.Row(append(row, dash(tools.Excerpt(tools.OneLine(problem), 200)))...)
 		if asJSON {
 			if err := cli.JSON(cmd.OutOrStdout(), s); err != nil {
 				return failing, err

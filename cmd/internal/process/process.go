@@ -302,7 +302,7 @@ func (p *parts) openHealth(context.Context) error {
 	p.keeper = retention.New(p.bus, cfg)
 	p.health = &health{bus: p.bus, server: p.OwnServer, worker: p.worker, keeper: p.keeper, slots: p.Worker.Slots}
 	if p.tenant != nil {
-		p.tenant.set(p, nil)
+		p.tenant.set(p)
 		return nil
 	}
 	if p.Health == "" {

@@ -67,7 +67,6 @@ type tenant struct {
 	// Guarded by fleet.mu:
 	parts     *parts // while it runs
 	workspace string // "" before it has one
-	err       error  // why it does not run
 }
 
 // RunTenants runs the tenants of a directory until ctx ends. flags are those of the options. It
@@ -199,6 +198,7 @@ func (f *fleet) start(ctx context.Context, name string, files tenantFiles) {
 func (t *tenant) run(ctx context.Context) {
 	tried := sync.OnceFunc(func() { close(t.tried) })
 	defer tried()
+	lastError := ""
 	for attempt := 1; ctx.Err() == nil; attempt++ {
 		served, err := t.serve(ctx, tried)
 		if served {
@@ -213,20 +213,25 @@ func (t *tenant) run(ctx context.Context) {
 		if err == nil {
 			err = errors.New("its parts have ended")
 		}
+		level := zerolog.ErrorLevel
+		if !served && err.Error() == lastError {
+			level = zerolog.DebugLevel
+		}
+		lastError = err.Error()
 		pause := bus.RetryDelay(attempt)
-		t.log.Error().Err(err).Dur("retry_in", pause).Msg("the tenant does not run")
-		t.set(nil, err)
+		t.log.WithLevel(level).Err(err).Dur("retry_in", pause).Msg("the tenant does not run")
+		t.set(nil)
 		tried()
 		_ = tools.Sleep(ctx, pause)
 	}
 	t.log.Info().Msg("the tenant has stopped")
 }
 
-// set notes the parts of a tenant that runs, or why it does not.
-func (t *tenant) set(p *parts, err error) {
+// set notes the parts of a tenant that runs, or nil.
+func (t *tenant) set(p *parts) {
 	t.fleet.mu.Lock()
 	defer t.fleet.mu.Unlock()
-	t.parts, t.err = p, err
+	t.parts = p
 }
 
 // serve opens the parts of the tenant and runs them until ctx ends or one fails.
@@ -260,7 +265,7 @@ func (t *tenant) serve(ctx context.Context, tried func()) (served bool, err erro
 		started()
 		return func() error { return nil }, nil
 	})
-	t.set(nil, err)
+	t.set(nil)
 	return served, err
 }
 
