@@ -87,6 +87,7 @@ kill:
 	STEVEDORE_KILLS=1000 go test -run Kill -count=1 -timeout 30m ./bus/worker/
 	STEVEDORE_KILLS=1000 go test -run KillAsync -count=1 -timeout 30m ./integration/
 	STEVEDORE_KILLS=20 go test -run 'KillOne|KillUp' -count=1 -timeout 30m ./integration/
+	STEVEDORE_TENANTS=100 go test -run KillFleet -count=1 -timeout 30m ./integration/
 	STEVEDORE_AGENT_RUNS=200 go test -run AgentsSurvive -count=1 -timeout 30m ./bus/agents/
 
 # Remove each safeguard in turn, and name the test that fails; a mutant that survives fails.

@@ -69,7 +69,7 @@ func (f *fleetOf) add(names ...string) {
 	for _, name := range names {
 		f.write(filepath.Join(f.spaces, name, "note.txt"), noteOf(name))
 	}
-	f.run("provision", "--server-config", f.config, "--tenant", strings.Join(names, ","), "--serve-from", f.tenants, "--max-bytes", "16MiB")
+	f.run("provision", "--server-config", f.config, "--tenant", strings.Join(names, ","), "--client", names[0]+"/s1", "--serve-from", f.tenants, "--max-bytes", "16MiB")
 }
 
 func noteOf(tenant string) string { return "The note of " + tenant + ".\n" }
@@ -90,9 +90,11 @@ func (f *fleetOf) args(more ...string) []string {
 }
 
 // connect connects as the operator of a tenant.
-func (f *fleetOf) connect(name string) plain {
+func (f *fleetOf) connect(name string) plain { return f.login(name + "-operator") }
+
+func (f *fleetOf) login(user string) plain {
 	f.t.Helper()
-	key, err := nats.NkeyOptionFromSeed(filepath.Join(f.config, name+"-operator.nk"))
+	key, err := nats.NkeyOptionFromSeed(filepath.Join(f.config, user+".nk"))
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -173,7 +175,7 @@ func TestKillFleet(t *testing.T) {
 func TestFleetKeepsTenantsApart(t *testing.T) {
 	t.Parallel()
 	f := startFleetServer(t)
-	f.add("first", "red")
+	f.add("red", "first")
 	f.write(filepath.Join(f.tenants, "broken.nk"), "no seed\n")
 	f.write(filepath.Join(f.tenants, "typo.yaml"), "workspaces: /tmp\n")
 	f.write(filepath.Join(f.tenants, "notes.txt"), "who owns what\n")
@@ -189,6 +191,11 @@ func TestFleetKeepsTenantsApart(t *testing.T) {
 		if got := c.request("call.default.read_file", `{"args":{"path":"note.txt"}}`).text("for_llm"); got != noteOf(tenant) {
 			t.Errorf("%s reads %q", tenant, got)
 		}
+	}
+	// A client that was added with the reload, too.
+	session := f.login("red-session-s1")
+	if got := session.request("call.default.read_file.s1.client", `{"args":{"path":"note.txt"}}`).text("for_llm"); got != noteOf("red") {
+		t.Errorf("the client of a session reads %q", got)
 	}
 	// Files, by the tools and by commands.
 	secrets := filepath.Join(f.tenants, "first.nk")

@@ -28,7 +28,8 @@ own streams and workers, and with these logins:
 
 Run the command again to add tenants and clients: it keeps those of before, their keys, and the
 settings of the server. With --replace it writes only what it is given. To replace a key, delete
-its file before. Then restart the server.
+its file before. Then restart the server, or reload it twice: after one reload, new clients of
+sessions and queues get no answers.
 
 With --serve-from TENANTS, it adds the tenants to a server that runs: it tells the server to read
 its configuration again, creates the streams of the tenants, and puts the key of each worker into

@@ -82,13 +82,15 @@ func reload(c *cli.Connection) error {
 		return err
 	}
 	defer nc.Close()
-	m, err := nc.Request("$SYS.REQ.SERVER."+nc.ConnectedServerId()+".RELOAD", nil, c.Timeout)
-	if err != nil {
-		return err
-	}
-	var answer struct{ Error *struct{ Description string } }
-	if err := json.Unmarshal(m.Data, &answer); err == nil && answer.Error != nil {
-		return fmt.Errorf("the server refuses its configuration: %s", answer.Error.Description)
+	for range 2 { // the imports of accounts that a first reload adds work after the second one (nats-server 2.15)
+		m, err := nc.Request("$SYS.REQ.SERVER."+nc.ConnectedServerId()+".RELOAD", nil, c.Timeout)
+		if err != nil {
+			return err
+		}
+		var answer struct{ Error *struct{ Description string } }
+		if err := json.Unmarshal(m.Data, &answer); err == nil && answer.Error != nil {
+			return fmt.Errorf("the server refuses its configuration: %s", answer.Error.Description)
+		}
 	}
 	return nil
 }
