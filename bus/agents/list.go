@@ -39,6 +39,9 @@ type ListQuery struct {
 	Before uint64
 	// Limit of the page. 0 means all conversations, without a text or Before.
 	Limit int
+	// OpenTotals also reads what a conversation used while a run goes on, back to the end of the
+	// run before.
+	OpenTotals bool
 }
 
 const (
@@ -58,7 +61,7 @@ const (
 // have a conversation again.
 func List(ctx context.Context, b *bus.Bus, q ListQuery) (list []Conversation, next uint64, err error) {
 	if q.Limit == 0 {
-		list, err = listAll(ctx, b)
+		list, err = listAll(ctx, b, q.OpenTotals)
 		return list, 0, err
 	}
 	list = []Conversation{}
@@ -70,7 +73,7 @@ func List(ctx context.Context, b *bus.Bus, q ListQuery) (list []Conversation, ne
 		session := strings.TrimPrefix(m.Subject, b.Session(""))
 		if match, ok := find(session, m.Body, text); ok && !seen[session] {
 			seen[session] = true
-			line, last, err := describe(ctx, b, session)
+			line, last, err := describe(ctx, b, session, q.OpenTotals)
 			if err != nil {
 				return nil, 0, fmt.Errorf("list conversations: %w", err)
 			}
@@ -88,10 +91,10 @@ func List(ctx context.Context, b *bus.Bus, q ListQuery) (list []Conversation, ne
 }
 
 // listAll reads no more than it needs of each log.
-func listAll(ctx context.Context, b *bus.Bus) (list []Conversation, err error) {
-	sizes, err := session.New(b).List(ctx)
-	for _, size := range sizes {
-		line, last, err := describe(ctx, b, size.Session)
+func listAll(ctx context.Context, b *bus.Bus, openTotals bool) (list []Conversation, err error) {
+	names, err := session.New(b).List(ctx)
+	for _, name := range names {
+		line, last, err := describe(ctx, b, name, openTotals)
 		if err != nil {
 			return nil, fmt.Errorf("list conversations: %w", err)
 		}
@@ -122,7 +125,7 @@ func find(session string, body []byte, text string) (match string, ok bool) {
 }
 
 // describe returns the line of a session and the sequence of its last entry.
-func describe(ctx context.Context, b *bus.Bus, session string) (line Conversation, last uint64, err error) {
+func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool) (line Conversation, last uint64, err error) {
 	line = Conversation{Session: session}
 	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session), Limit: maxStateEntries, Back: true}) {
 		if err != nil {
@@ -144,6 +147,9 @@ func describe(ctx context.Context, b *bus.Bus, session string) (line Conversatio
 		if e.Kind == agent.KindEnd && e.Total != nil {
 			line.Turns += e.Total.Turns
 			line.Add(&e.Total.Usage)
+			break
+		}
+		if line.State != "" && !openTotals {
 			break
 		}
 		if e.Kind == agent.KindAssistant {

@@ -80,14 +80,8 @@ func (s *Store) Remove(ctx context.Context, session string, last uint64) error {
 	return nil
 }
 
-// Size is the number of entries in the log of a session.
-type Size struct {
-	Session string // token
-	Entries uint64
-}
-
-// List lists the sessions that have a log, by name.
-func (s *Store) List(ctx context.Context) ([]Size, error) {
+// List returns the sessions (tokens) that have a log, sorted.
+func (s *Store) List(ctx context.Context) (names []string, err error) {
 	stream, err := s.bus.Stream(ctx, bus.Sessions)
 	if err != nil {
 		return nil, err
@@ -96,10 +90,8 @@ func (s *Store) List(ctx context.Context) ([]Size, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list sessions: %w", err)
 	}
-	var sizes []Size
 	for _, subject := range slices.Sorted(maps.Keys(info.State.Subjects)) {
-		name := strings.TrimPrefix(subject, s.bus.Session(""))
-		sizes = append(sizes, Size{Session: name, Entries: info.State.Subjects[subject]})
+		names = append(names, strings.TrimPrefix(subject, s.bus.Session("")))
 	}
-	return sizes, nil
+	return names, nil
 }

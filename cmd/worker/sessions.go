@@ -120,6 +120,7 @@ func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, q agents.L
 	if q.Limit < 0 {
 		return errLimit
 	}
+	q.OpenTotals = true
 	if q.Text != "" || q.Before > 0 {
 		q.Limit = cmp.Or(q.Limit, 100)
 	}

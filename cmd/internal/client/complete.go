@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -86,14 +87,10 @@ func ToolNames(ctx context.Context, o *Options, b *bus.Bus) (names []string, err
 
 // SessionNames are the default session and those that have a conversation.
 func SessionNames(ctx context.Context, _ *Options, b *bus.Bus) (names []string, err error) {
-	names = []string{tools.DefaultSession}
-	sizes, err := session.New(b).List(ctx)
-	for _, s := range sizes {
-		if s.Session != tools.DefaultSession {
-			names = append(names, s.Session)
-		}
-	}
-	return names, err
+	sessions, err := session.New(b).List(ctx)
+	names = append(sessions, tools.DefaultSession)
+	slices.Sort(names)
+	return slices.Compact(names), err
 }
 
 // Listed returns the names that are a key of the items of a field in an answer of the service.
