@@ -6,3 +6,6 @@ func (b *Bus) EndUnusedWatches() { b.watches.endUnused() }
 
 // MaxLingering is how many subscriptions without watchers may stay.
 const MaxLingering = maxLingering
+
+// CoversAll is coversAll.
+var CoversAll = coversAll

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -77,6 +78,9 @@ func (b *Bus) Read(ctx context.Context, stream string, q Query) iter.Seq2[Stored
 		}
 		var err error
 		r.stream, err = b.Stream(ctx, stream)
+		if err == nil && coversAll(r.Subject, r.stream.CachedInfo().Config.Subjects) {
+			r.Subject = ">" // for a filter, the server counts all messages that match, for each batch
+		}
 		switch {
 		case err != nil:
 		case q.Back:
@@ -88,6 +92,24 @@ func (b *Bus) Read(ctx context.Context, stream string, q Query) iter.Seq2[Stored
 			yield(Stored{}, fmt.Errorf("read stream %s: %w", r.name, err))
 		}
 	}
+}
+
+// coversAll reports whether a filter without ">" selects all messages of a stream with these
+// subjects.
+func coversAll(filter string, subjects []string) bool {
+	want := strings.Split(filter, ".")
+	for _, subject := range subjects {
+		have := strings.Split(subject, ".")
+		if len(have) != len(want) {
+			return false
+		}
+		for i, token := range have {
+			if token == ">" || want[i] != "*" && want[i] != token {
+				return false
+			}
+		}
+	}
+	return len(subjects) > 0
 }
 
 // Last returns the last message on a subject of a stream. Its Sequence is 0 if there is

@@ -171,11 +171,13 @@ func ListOpen(ctx context.Context, b *bus.Bus, after uint64, limit int, match fu
 		}
 	}
 	waiting, scanned := newUnsettledReader(b), 0
-	for m, err := range b.Read(ctx, bus.Calls, bus.Query{Subject: b.Call("*", "*", "*", "*"), From: after + 1}) {
+	for m, err := range b.Read(ctx, bus.Calls, bus.Query{From: after + 1}) {
 		if err != nil {
 			return nil, 0, err
 		}
-		if c, ok := waiting.take(ctx, m); ok && !c.delivered {
+		if subject, ok := b.SplitCall(m.Subject); !ok || subject.Raw {
+			// a result that waits to be offloaded
+		} else if c, ok := waiting.take(ctx, m); ok && !c.delivered {
 			add(Task{Session: c.call.SessionToken(), ID: c.id, Tool: c.call.Tool})
 		}
 		if scanned++; len(calls) >= limit || scanned >= maxOpenScan {
