@@ -35,7 +35,7 @@ func TestWriteCannotBecomeExecution(t *testing.T) {
 		"bare.git/config", "bare.git/hooks/x", "half/objects/x", ".hg/hgrc", ".jj/repo/config",
 		".vscode/tasks.json", "sub/.VSCode/Settings.json", ".mcp.json", ".claude/settings.json", ".vscode/mcp.json", ".gemini/settings.json", ".codex/config.toml",
 		".zed/tasks.json", ".devcontainer/devcontainer.json", "a/.husky/pre-commit", ".kiro/x", ".idea/workspace.xml", ".windsurf/x", ".roo/mcp.json", "opencode.json", ".envrc",
-		"AGENTS.md", "sub/agents.MD", "skills/x/SKILL.md", ".agents/skills/x/run.sh", "CLAUDE.md",
+		"AGENTS.md", "sub/agents.MD", "skills/x/SKILL.md", ".agents/skills/x/run.sh", "CLAUDE.md", ".qwen/settings.json", "sub/.amazonq/mcp.json", ".pre-commit-config.yaml", ".clinerules",
 		"githooks/pre-commit",
 	} {
 		b.fails("write_file", args{"path": path, "content": "evil"})

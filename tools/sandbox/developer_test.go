@@ -196,18 +196,39 @@ func TestNewAndOpenRepositories(t *testing.T) {
 func TestSetsAside(t *testing.T) {
 	variantsOf(t, sandbox.Config{Write: []string{".envrc"}}, func(t *testing.T, f *fixture) {
 		run := sandbox.Run{Env: os.Environ(), Contained: true}
-		cmd, err := f.Command(t.Context(), run, "sh", "-c", "mkdir .vscode && echo evil > .vscode/mcp.json; ln -s f .mcp.json; echo fine > .envrc; mkdir src .github")
+		cmd, err := f.Command(t.Context(), run, "sh", "-c", "mkdir .vscode && echo evil > .vscode/mcp.json; ln -s f .mcp.json; echo fine > .envrc; mkdir src .github .qwen; echo obey > CLAUDE.md")
 		if err != nil {
 			t.Fatal(err)
 		}
 		end, err := f.Execute(cmd, time.Second, func() {})
-		if err != nil || len(end.SetAside) != 2 || !strings.HasPrefix(end.SetAside[0], ".vscode.refused-") || !strings.HasPrefix(end.SetAside[1], ".mcp.json.refused-") {
-			t.Errorf("got %+v, %v", end, err)
+		aside := strings.Join(end.SetAside, " ")
+		for _, name := range []string{".vscode", ".mcp.json", ".qwen", "CLAUDE.md"} {
+			if err != nil || len(end.SetAside) != 4 || !strings.Contains(aside, name+".refused-") {
+				t.Errorf("%s: got %+v, %v", name, end, err)
+			}
 		}
-		for name, want := range map[string]bool{".vscode": false, ".mcp.json": false, ".envrc": true, "src": true, ".github": true} {
+		for name, want := range map[string]bool{".vscode": false, ".mcp.json": false, ".qwen": false, "CLAUDE.md": false, ".envrc": true, "src": true, ".github": true} {
 			if _, err := os.Lstat(filepath.Join(f.workspace, name)); (err == nil) != want {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 	})
+}
+
+// A command that a person approved may write repositories, and not the instructions of agents.
+func TestApprovedCommandWritesRepositories(t *testing.T) {
+	t.Parallel()
+	f := open(t, sandbox.Config{})
+	f.needMounts()
+	f.write(filepath.Join(f.workspace, ".git/config"), "")
+	f.write(filepath.Join(f.workspace, "sub/AGENTS.md"), "")
+	for path, want := range map[string]bool{".git/config": true, "sub/AGENTS.md": false} {
+		cmd, err := f.Command(t.Context(), sandbox.Run{Env: os.Environ(), Contained: true, Approved: true}, "sh", "-c", "echo x > "+path)
+		if err == nil {
+			err = cmd.Run()
+		}
+		if (err == nil) != want {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
 }

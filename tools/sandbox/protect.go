@@ -18,7 +18,8 @@ var executed = []string{
 	".git", "git~1", ".hg", ".jj",
 	".vscode", ".idea", ".zed", ".fleet", ".devcontainer", ".devcontainer.json", ".husky", ".envrc",
 	".mcp.json", ".claude", ".cursor", ".gemini", ".codex", ".kiro", ".windsurf", ".roo", ".continue", ".opencode", "opencode.json", "opencode.jsonc",
-	".agents", "agents.md", "skill.md", "claude.md", "gemini.md",
+	".qwen", ".amazonq", ".junie", ".trae", ".cline", ".copilot", ".aider.conf.yml", ".pre-commit-config.yaml", "lefthook.yml", ".lefthook.yml",
+	".agents", "agents.md", "skill.md", "claude.md", "gemini.md", "qwen.md", ".clinerules", ".cursorrules", ".windsurfrules", ".goosehints",
 }
 
 // versionControl is how many of executed are repositories.
@@ -166,28 +167,32 @@ func (p *protection) add(path string) {
 	}
 }
 
-// absent returns what does not exist at the top of the workspace, and commands must not make. A
-// repository they may make; it is protected from the next command on.
-func (s *Sandbox) absent() (names []string) {
+// settings returns what is at the top of the workspace and commands must not make. A repository
+// they may make; it is protected from the next command on.
+func (s *Sandbox) settings() (names []string) {
 	if s.cfg.Mode == Off {
 		return nil
 	}
-	for _, name := range executed[versionControl:] {
-		path := filepath.Join(s.cfg.Workspace, name)
-		if _, err := os.Lstat(path); os.IsNotExist(err) && !slices.Contains(s.cfg.Write, path) {
-			names = append(names, name)
+	entries, _ := os.ReadDir(s.cfg.Workspace) // without them, commands cannot make anything either
+	for _, entry := range entries {
+		if isSettings(entry.Name()) && !slices.Contains(s.cfg.Write, filepath.Join(s.cfg.Workspace, entry.Name())) {
+			names = append(names, entry.Name())
 		}
 	}
 	return names
 }
 
-// setAside renames what a command made of the absent names: a mount can protect only what exists.
-func (s *Sandbox) setAside(absent []string) (names []string) {
-	for _, name := range absent {
-		path := filepath.Join(s.cfg.Workspace, name)
-		if _, err := os.Lstat(path); err != nil {
+// isSettings reports whether programs execute the content of a name that is no repository.
+func isSettings(name string) bool { return slices.Contains(executed[versionControl:], fold(name)) }
+
+// setAside renames what a command made beside the settings from before it: a mount can protect
+// only what exists.
+func (s *Sandbox) setAside(before []string) (names []string) {
+	for _, name := range s.settings() {
+		if slices.Contains(before, name) {
 			continue
 		}
+		path := filepath.Join(s.cfg.Workspace, name)
 		to := path + ".refused-" + time.Now().UTC().Format("20060102T150405.000")
 		if os.Rename(path, to) == nil {
 			names = append(names, filepath.Base(to))

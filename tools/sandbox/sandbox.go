@@ -307,9 +307,9 @@ type Ended struct {
 
 // Execute is Supervise for a command that ends soon: it also sets aside what the command made.
 func (s *Sandbox) Execute(cmd *exec.Cmd, grace time.Duration, started func()) (Ended, error) {
-	absent := s.absent()
+	settings := s.settings()
 	killed, err := s.Supervise(cmd, grace, started)
-	return Ended{Killed: killed, SetAside: s.setAside(absent)}, err
+	return Ended{Killed: killed, SetAside: s.setAside(settings)}, err
 }
 
 // within reports whether path is dir or below it.

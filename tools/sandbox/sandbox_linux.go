@@ -315,7 +315,7 @@ func (s *Sandbox) protected(run Run, writable []string) (all []enter.Mount) {
 		pin(path)
 	}
 	for _, path := range s.protect.find(writable) {
-		if run.Approved && !slices.Contains(executed[versionControl:], filepath.Base(path)) {
+		if run.Approved && !isSettings(filepath.Base(path)) {
 			continue
 		}
 		pin(path)
