@@ -9,7 +9,8 @@ import (
 
 // Escape makes untrusted text safe for terminals and logs. It replaces control,
 // bidirectional, zero-width and other invisible characters by visible escapes. It
-// keeps line feeds and tabs, and replaces CRLF by a line feed.
+// keeps line feeds, tabs, and the joiners of emoji and of scripts such as Persian, and
+// replaces CRLF by a line feed.
 func Escape(text string) string {
 	if isPlain(text) {
 		return text
@@ -31,12 +32,13 @@ func EscapeBytes(text string) string {
 func escape(text string, hide func(rune) bool) string {
 	var out strings.Builder
 	out.Grow(len(text) + 64)
+	var before rune
 	for i := 0; i < len(text); {
 		r, size := utf8.DecodeRuneInString(text[i:])
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&out, `\x%02x`, text[i])
-		case !hide(r):
+		case !hide(r) || joins(before, r, text[i+size:]):
 			out.WriteString(text[i : i+size])
 		case r < 0x100:
 			fmt.Fprintf(&out, `\x%02x`, r)
@@ -46,8 +48,23 @@ func escape(text string, hide func(rune) bool) string {
 			fmt.Fprintf(&out, `\U%08x`, r)
 		}
 		i += size
+		before = r
 	}
 	return out.String()
+}
+
+// joins reports whether r is a joiner between visible characters that are not ASCII.
+func joins(before, r rune, rest string) bool {
+	if r != 0x200c && r != 0x200d {
+		return false
+	}
+	after, _ := utf8.DecodeRuneInString(rest)
+	for _, neighbour := range []rune{before, after} {
+		if neighbour < utf8.RuneSelf || neighbour == utf8.RuneError || invisible(neighbour) {
+			return false
+		}
+	}
+	return true
 }
 
 // EscapeLine is Escape for text that must fit on one line.

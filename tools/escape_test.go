@@ -14,13 +14,32 @@ func FuzzEscape(f *testing.F) {
 		if !utf8.ValidString(got) {
 			t.Fatalf("Escape(%q) = %q is not UTF-8", s, got)
 		}
-		for _, r := range got {
-			if invisible(r) {
+		var before rune
+		for i, r := range got {
+			if invisible(r) && !joins(before, r, got[i+utf8.RuneLen(r):]) {
 				t.Fatalf("Escape(%q) = %q has %U", s, got, r)
 			}
+			before = r
 		}
 		if again := Escape(got); again != got {
 			t.Fatalf("Escape is not stable: %q, %q", got, again)
 		}
 	})
+}
+
+// Families of emoji and Persian words need joiners, which hide nothing there.
+func TestEscapeKeepsJoiners(t *testing.T) {
+	for _, text := range []string{"👨\u200d👩\u200d👧\u200d👦", "می\u200cخواهم", "🏳\ufe0f\u200d🌈 and क्\u200dष"} {
+		if got := Escape(text); got != text {
+			t.Errorf("Escape(%q) = %q", text, got)
+		}
+	}
+	for text, want := range map[string]string{
+		"rm\u200d -rf": `rm\u200d -rf`, "a\u200cb": `a\u200cb`, "é\u200d": `é\u200d`, "\u200d👧": `\u200d👧`,
+		"👨\u200d\u200d👩": `👨\u200d\u200d👩`, "é\u200d\u202eé": `é\u200d\u202eé`, "é\u200d\xff": `é\u200d\xff`, "é\u200bé": `é\u200bé`,
+	} {
+		if got := Escape(text); got != want {
+			t.Errorf("Escape(%q) = %q, want %q", text, got, want)
+		}
+	}
 }

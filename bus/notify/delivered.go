@@ -46,9 +46,10 @@ func isStored(n channel.Notification) func(body []byte) bool {
 // the lookup fails, it returns false: a copy is better than a loss. A process
 // that ends between Send and setDelivered also causes a copy.
 func (n *Notifier) delivered(ctx context.Context, d *bus.Delivery, notification channel.Notification) bool {
-	if d.Header(onceHeader) == "" {
-		return false
-	}
+	return d.Header(onceHeader) != "" && n.wasDelivered(ctx, notification)
+}
+
+func (n *Notifier) wasDelivered(ctx context.Context, notification channel.Notification) bool {
 	kv, err := n.bus.Bucket(ctx, bus.TasksBucket)
 	if err == nil {
 		_, err = kv.Get(ctx, deliveredKey(notification))

@@ -270,6 +270,8 @@ func (n *Notifier) put(ctx context.Context, notification channel.Notification) e
 			short.Args = ""
 			notification.Approval = &short
 			continue
+		case errors.Is(err, bus.ErrFull) && n.wasDelivered(ctx, notification): // an earlier attempt stored it
+			return nil
 		case errors.Is(err, bus.ErrFull):
 			return bus.RetryAfter(30*time.Second, err)
 		}

@@ -1,6 +1,7 @@
 package notify
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -72,6 +73,44 @@ func TestSendTwice(t *testing.T) {
 }
 
 // The default channel gets what has no other place. The answer to a call without a channel
+// The acknowledgement of a message can be lost with the server, which then also forgets its key. If
+// the outbox is full when the call runs again, the message is not refused: its user has it.
+func TestSendAgainToAFullOutbox(t *testing.T) {
+	t.Parallel()
+	b, r := bustest.New(t), newRecorder()
+	cfg := Config{Default: "notes", Channels: map[string]channel.Channel{"notes": r}}
+	start(t, b, cfg)
+	n, err := New(b, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := channel.Notification{ID: "m1", Session: "s", Channel: "notes", Text: "hello"}
+	if _, err := n.Send(t.Context(), message); err != nil {
+		t.Fatal(err)
+	}
+	r.next(t)
+	waitAcked(t, b, b.ChannelConsumer("notes"))
+	stream, err := b.Stream(t.Context(), bus.Outbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := stream.CachedInfo().Config
+	full.MaxBytes = 1
+	if err := b.JetStream().DeleteStream(t.Context(), full.Name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.JetStream().CreateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Send(t.Context(), message); err != nil {
+		t.Errorf("the delivered message: %v", err)
+	}
+	message.ID = "m2"
+	if _, err := n.Send(t.Context(), message); !errors.Is(err, bus.ErrFull) {
+		t.Errorf("another message: %v", err)
+	}
+}
+
 // is only for its caller.
 func TestDefaultChannelGetsNoAnswersOfOthers(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,9 @@
 // Elements and formats. Texts from tools and models are hostile: they become text nodes,
 // never HTML, and characters that could disguise them become visible.
 
-const hidden = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]/g;
+const neighbour = "[^\\u0000-\\u009f\\u061c\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u2069\\ufeff]"; // of a joiner in an emoji or a Persian word
+const hidden = new RegExp("[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u061c\\u200b\\u200e\\u200f\\u202a-\\u202e\\u2060-\\u2069\\ufeff]"
+  + `|(?<!${neighbour})[\\u200c\\u200d]|[\\u200c\\u200d](?!${neighbour})`, "g");
 
 // visible replaces control characters and invisible ones that change how a text looks.
 export function visible(text) {
