@@ -476,7 +476,7 @@ func (r *soakRun) awaitNotified(nc *nats.Conn) bool {
 	r.Helper()
 	l := &load{plain: plain{r.T, nc}}
 	r.phase("the wait for all notifications begins")
-	consumers := []string{"CONSUMER.INFO.STEVEDORE_RESULTS.notifier", "CONSUMER.INFO.STEVEDORE_DEAD.notifier-dead"}
+	consumers := []string{"CONSUMER.INFO.STEVEDORE_RESULTS.notifier", "CONSUMER.INFO.STEVEDORE_DEAD.notifier-dead", "CONSUMER.INFO.STEVEDORE_OUTBOX.notify-notes", "CONSUMER.INFO.STEVEDORE_OUTBOX.notify-console"}
 	return r.await("a notification was not sent", func() (open []string) {
 		for _, consumer := range consumers {
 			var info struct {
@@ -488,8 +488,8 @@ func (r *soakRun) awaitNotified(nc *nats.Conn) bool {
 				open = append(open, consumer)
 			}
 		}
-		if n := l.count("STEVEDORE_OUTBOX", ">"); n != 0 {
-			open = append(open, fmt.Sprintf("%d in the outbox", n))
+		if n := l.count("STEVEDORE_OUTBOX", ">"); n != 0 && len(open) == 0 { // a cluster can keep notifications that are settled
+			r.Logf("%d in the outbox", n)
 		}
 		return open
 	}, func(open string) { r.Log(open) }, append(consumers, "STREAM.INFO.STEVEDORE_OUTBOX", "CONSUMER.LIST.STEVEDORE_OUTBOX")...)

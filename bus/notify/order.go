@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
@@ -29,15 +30,17 @@ const (
 
 // order keeps the notifications of each chat of a channel in order. A notification may
 // be sent when the outbox stores no earlier one of its chat. The outbox is a work queue,
-// so it stores exactly the notifications that are not settled, whichever process they
-// were delivered to. That makes the rule hold over all processes, and after a crash.
+// so it stores the notifications that are not settled, whichever process they were
+// delivered to. That makes the rule hold over all processes, and after a crash. A cluster
+// can keep one that is settled, see settled.
 //
 // order knows the sequences of the stored notifications: it reads those that were
 // published before the ones that it receives. A process that receives all notifications
 // of the outbox, as a single one does, reads nothing.
 type order struct {
-	bus     *bus.Bus
-	subject string
+	bus      *bus.Bus
+	subject  string
+	consumer bus.Consumer
 
 	reading sync.Mutex // one read at a time
 
@@ -69,7 +72,7 @@ type turn struct {
 const minKnown = 4096
 
 func newOrder(b *bus.Bus, channel string) *order {
-	return &order{bus: b, subject: b.Notify(channel), chats: map[string]*chat{}, limit: minKnown}
+	return &order{bus: b, subject: b.Notify(channel), consumer: b.ChannelConsumer(channel), chats: map[string]*chat{}, limit: minKnown}
 }
 
 // wait returns the turn of a notification when it may be sent; the caller ends the
@@ -109,16 +112,17 @@ func (t *turn) wait(ctx context.Context, stop <-chan struct{}) error {
 			if err != nil {
 				return err
 			}
-			if !stored {
-				t.order.remove(previous)
-				began = time.Time{}
-				continue
-			}
 			if began.IsZero() {
 				began = time.Now()
 			}
 			elapsed := time.Since(began)
-			if delay == 0 && elapsed > maxPoll {
+			late := delay == 0 && elapsed > maxPoll
+			if !stored || late && t.order.settled(ctx, previous) {
+				t.order.remove(previous)
+				began = time.Time{}
+				continue
+			}
+			if late {
 				t.block()
 				continue
 			}
@@ -134,6 +138,18 @@ func (t *turn) wait(ctx context.Context, stop <-chan struct{}) error {
 			return bus.RetryAfter(0, nil)
 		}
 	}
+}
+
+// settled reports whether a stored notification is settled. A cluster whose leader changes can
+// count an acknowledgement and keep the message. No process gets that again, so it would hold up
+// its chat for ever.
+func (o *order) settled(ctx context.Context, t *turn) bool {
+	info, ok, err := o.bus.ConsumerInfo(ctx, o.consumer)
+	if err != nil || !ok || info.AckFloor.Stream < t.sequence {
+		return false
+	}
+	_ = jsapi.New(o.bus.JetStream()).DeleteMessage(ctx, o.bus.StreamName(bus.Outbox), t.sequence) // otherwise the next process looks again
+	return true
 }
 
 // read learns of the notifications that are stored up to a sequence.

@@ -388,3 +388,39 @@ func TestConsumerOfAnEarlierVersionIsUpdated(t *testing.T) {
 		t.Errorf("consumer %+v, %v", info, err)
 	}
 }
+
+// A cluster can keep a notification in the outbox although it is acknowledged. It does not hold up
+// those of its chat that follow.
+func TestSettledNotificationThatIsStillStored(t *testing.T) {
+	t.Parallel()
+	b, r := bustest.New(t), newRecorder()
+	stream, err := b.Stream(t.Context(), bus.Outbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keeping := stream.CachedInfo().Config
+	keeping.Retention = jetstream.LimitsPolicy
+	if err := b.JetStream().DeleteStream(t.Context(), keeping.Name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.JetStream().CreateStream(t.Context(), keeping); err != nil {
+		t.Fatal(err)
+	}
+	consumer, err := b.Consumer(t.Context(), b.ChannelConsumer("notes"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, b.Notify("notes"), `{"id":"a","chat_id":"c","text":"settled"}`)
+	m, err := consumer.Next()
+	if err == nil {
+		err = m.DoubleAck(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, b.Notify("notes"), `{"id":"b","chat_id":"c","text":"next"}`)
+	start(t, b, Config{Default: "notes", Channels: map[string]channel.Channel{"notes": r}})
+	if n := r.next(t); n.Text != "next" {
+		t.Errorf("got %q", n.Text)
+	}
+}
