@@ -10,6 +10,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -64,7 +65,12 @@ func MissingWorker(ctx context.Context, b *bus.Bus, queue, tool string) string {
 	case offered || errors.Join(errs[:]...) != nil:
 		return ""
 	case consumed:
-		return fmt.Sprintf("no worker of queue %q offers the tool %q now; see stevedore tools ls", queue, tool)
+		var known []string
+		list, _ := rpc.ListTools(ctx, b, tools.OfferQuery{Queue: queue}) // only for the hint
+		for _, t := range list.Tools {
+			known = append(known, t.Name)
+		}
+		return fmt.Sprintf("no worker of queue %q offers the tool %q now%s; see stevedore tools ls", queue, tool, cli.DidYouMean(tool, known))
 	}
 	return fmt.Sprintf("no worker is consuming queue %q now; its calls stay queued until you start one: \"%s\"", queue, StartCommand(queue))
 }
