@@ -133,6 +133,12 @@ func TestProtectsWhatProgramsExecute(t *testing.T) {
 			"ln -sf /tmp/x G/config", "git -C G/.. config core.fsmonitor evil", "chmod 777 G/config", "touch x && mv x G/config",
 			"mkdir t && mv G/hooks t/", "echo /tmp/evil > G/commondir", "git -C G/.. add README", "git -C G/.. commit --allow-empty -m evil",
 			"echo evil > G/info/attributes", "echo evil > G/../tools/hooks/pre-commit", "mv G/../tools G/../t2 && mkdir -p G/../tools/hooks",
+			"exec 3>G/config; echo evil >&3", "dd if=/dev/zero of=G/HEAD bs=1 count=1 conv=notrunc", "truncate -s0 G/HEAD", "touch G/index.lock", "mkdir G/worktrees", "mkdir -p G/modules/m",
+			"chmod u+s G/config", "cp README G/x", "install -m 755 README G/hooks/x", "ln -s G g && echo evil > g/config", "rmdir G/refs", "echo evil | tee G/description",
+			"git -C G/.. update-index --add README", "git -C G/.. worktree add -f w", "git --git-dir G gc", "git --git-dir G symbolic-ref HEAD refs/heads/evil",
+			"git -C G/.. stash", "git -C G/.. config --worktree core.pager evil", "git -C G/.. remote add evil evil", "git -C G/.. submodule add ./x y", "git -C G/.. checkout -b evil",
+			"unshare -Urm sh -c 'umount G && echo evil > G/config'", "unshare -Ur mount -t tmpfs t G", "mount --bind /tmp G", "perl -e 'rename(\"G\", \"G.old\") or exit 1'",
+			"tar cf - README | tar xf - -C G", "sed -i s/x/evil/ G/config", "mknod G/p p", "rm -rf G", "find G -name HEAD -exec sh -c 'echo evil > {}' ';' ; grep -q evil G/HEAD",
 		} {
 			if out, code := f.sh(strings.ReplaceAll(command, "G", dir)); code == 0 {
 				t.Errorf("%s in %s: %s", command, dir, out)
