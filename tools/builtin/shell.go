@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 	"unicode/utf8"
@@ -125,7 +126,9 @@ func (sh *shell) run(ctx context.Context, call tools.Call, args shellArgs) *tool
 		limits.Total = sh.cfg.MaxOutput
 	}
 	out := tools.NewOutput(limits)
+	stop := reportRunning(ctx, out)
 	end, err := sh.execute(cmd, out)
+	stop()
 	if cmd.ProcessState == nil {
 		_ = out.Close()
 		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "failed to start the command: %v", err))
@@ -144,6 +147,21 @@ func (sh *shell) run(ctx context.Context, call tools.Call, args shellArgs) *tool
 	}
 	res.IsError = res.Err != nil
 	return sh.report(res, out, code, end, call.Action == tools.ActionAgent)
+}
+
+// reportRunning reports each second how long a command has run, until stop is called. Clients of
+// MCP then do not give up the call.
+func reportRunning(ctx context.Context, out *tools.Output) (stop func()) {
+	running, cancel := context.WithCancel(ctx)
+	began := time.Now()
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
+		for tools.Sleep(running, time.Second) == nil {
+			seconds := time.Since(began).Round(time.Second)
+			tools.ReportProgress(ctx, tools.Progress{Message: fmt.Sprintf("running for %v, %d bytes of output", seconds, out.Written()), Done: seconds.Seconds()})
+		}
+	})
+	return func() { cancel(); reporting.Wait() }
 }
 
 // report adds the end of the command to the output. The model receives all of it; the

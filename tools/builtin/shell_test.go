@@ -61,6 +61,35 @@ func TestShell(t *testing.T) {
 
 // The bytes of output that is not UTF-8 are kept, and the exit code is not one of them. The
 // user gets no replacement characters.
+// progressLog collects reports.
+type progressLog struct {
+	mu  sync.Mutex
+	all []tools.Progress
+}
+
+func (l *progressLog) Report(p tools.Progress) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, p)
+}
+
+func (*progressLog) Detach() {}
+
+// A command that runs for more than a second reports so, and nothing after its end.
+func TestShellReportsProgress(t *testing.T) {
+	t.Parallel()
+	b, got := newFixture(t, builtin.Config{}), new(progressLog)
+	ctx := tools.WithReporter(t.Context(), got)
+	b.run(ctx, "shell", args{"command": "true"})
+	if len(got.all) != 0 {
+		t.Errorf("a short command reports %+v", got.all)
+	}
+	b.run(ctx, "shell", args{"command": "echo hello; sleep 1.5"})
+	if len(got.all) == 0 || got.all[0].Done < 1 || !strings.Contains(got.all[0].Message, "6 bytes of output") {
+		t.Errorf("got %+v", got.all)
+	}
+}
+
 func TestShellKeepsBytes(t *testing.T) {
 	t.Parallel()
 	b := newFixture(t, builtin.Config{})
