@@ -253,7 +253,7 @@ func (p *proxy) opened(r *request, m *wire.Message) *wire.Message {
 		name, _ := wire.Text(wire.Get(r.Params, "clientInfo", "name"))
 		p.setClientLocked(name)
 		version, _ := wire.Text(wire.Get(m.Result, "protocolVersion"))
-		p.version = max(p.version, version)
+		p.version = version // the client may have asked for a later one in server/discover before
 	}
 	h := p.hosted.Load()
 	if capabilities == nil || h == nil {

@@ -54,6 +54,19 @@ func TestLateTool(t *testing.T) {
 	}
 }
 
+// Claude Code asks with server/discover first, in a revision that its session then does not have.
+func TestLateToolAfterDiscover(t *testing.T) {
+	t.Parallel()
+	c := wrapRawWith(t, "raw", "claude-code", Config{LateTools: true})
+	c.say(t, `{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"claude-code"}}}}`)
+	c.line(t)
+	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"claude-code","version":"1"}}}`)
+	c.response(t, "1")
+	if list := c.tools(t, "2"); strings.Contains(list, artifacts.ReadResult) || !strings.Contains(list, "safe") {
+		t.Errorf("before the first result: %s", list)
+	}
+}
+
 // A client that does not list again gets the reference all the same.
 func TestLateToolThatNobodyLists(t *testing.T) {
 	t.Parallel()
