@@ -120,7 +120,7 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 		}
 	}
 	rec.sameAs = o.sameAs(ctx, rec)
-	if rec.Chars >= o.cfg.InlineChars { // shorter ones are shown in full
+	if rec.Chars >= o.cfg.inlineChars(rec, b) { // shorter ones are shown in full
 		rec.changes = o.changes(ctx, call, rec)
 	}
 	o.refer(call, &out, b, rec, why)
@@ -141,7 +141,7 @@ func (o *Offloader) refer(call tools.Call, out *tools.Result, b body, rec Record
 	out.Artifact = &rec.Artifact
 	rec.Inline = true
 	b.inline(out)
-	short := b.inMemory && rec.Chars < o.cfg.InlineChars && why != tooMany
+	short := b.inMemory && rec.Chars < o.cfg.inlineChars(rec, b) && why != tooMany
 	if short && b.blocks == nil && rec.Type != TypeBinary && !utf8.ValidString(b.text) {
 		rec.Inline = false // not the exact bytes
 		out.ForLLM = b.withNote(b.readable(rec.charset()) + "\n" + readableNotice(rec))

@@ -116,6 +116,31 @@ func TestInlineBoundary(t *testing.T) {
 	}
 }
 
+// JSON and tables are shown in full up to half of the length, because jq and SQL answer
+// questions about them; a text of the same length is.
+func TestInlineBoundaryOfTables(t *testing.T) {
+	t.Parallel()
+	rows := func(row string, length int) string { return strings.Repeat(row, length/len(row)) }
+	for name, c := range map[string]struct {
+		head, row, tail string
+		limit           int
+	}{
+		"JSON":   {"[", `{"name": "a b c", "size": 1234567890},`, "0]", 20_000},
+		"NDJSON": {"", `{"name": "a b c", "size": 1234567890}` + "\n", "", 20_000},
+		"CSV":    {"name,size\n", "a b c,1234567890\n", "", 20_000},
+		"table":  {"NAME    SIZE\n", "a-b-c   12345678\n", "", 20_000},
+		"text":   {"", "a b c is 12345678\n", "", 40_000},
+	} {
+		for short, length := range map[bool]int{true: c.limit - 200, false: c.limit + 200} {
+			text := c.head + rows(c.row, length) + c.tail
+			res, _ := offloadText(t, Config{Threshold: 1}, aCall, text)
+			if full := res.ForLLM == text; full != short || res.Artifact == nil {
+				t.Errorf("%s of %d characters: shown in full %v, artifact %v", name, len(text), full, res.Artifact)
+			}
+		}
+	}
+}
+
 func TestRecordOfAnArtifact(t *testing.T) {
 	text := strings.Repeat("a line\n", 10_000)
 	_, store := offloadText(t, Config{}, aCall, text)

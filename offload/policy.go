@@ -2,9 +2,11 @@ package offload
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/rs/zerolog"
 
+	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -17,7 +19,8 @@ type Config struct {
 	// Default 8,000.
 	Threshold int64
 	// InlineChars is the number of characters (runes) below which an offloaded text
-	// is still shown in full. Default 40,000.
+	// is still shown in full. Default 40,000. Half of it is the limit of JSON and tables, because
+	// jq and SQL answer what a model wants to know of them (docs/eval.md).
 	InlineChars int64
 	// Budget is how many characters (runes) of results in full a session gets in a minute.
 	// Above it, results of 4,000 characters or more are offloaded. It is at least InlineChars.
@@ -51,6 +54,17 @@ func (c Config) withDefaults() Config {
 		c.MaxResult = 512 << 10
 	}
 	return c
+}
+
+// inlineChars returns the number of characters below which the stored body is shown in full.
+func (c Config) inlineChars(rec Record, b body) int64 {
+	if b.blocks != nil { // prose, as far as we know
+		return c.InlineChars
+	}
+	if rec.queryable() || strings.HasPrefix(rec.Summary, tables.PreviewStart) {
+		return c.InlineChars / 2
+	}
+	return c.InlineChars
 }
 
 // maxForUser returns the largest ForUser, in bytes of JSON.

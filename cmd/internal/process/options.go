@@ -94,7 +94,7 @@ func (o *Options) addOffloadFlags(flags *pflag.FlagSet) {
 // AddOffloadFlags adds the flags that say which results are big.
 func AddOffloadFlags(flags *pflag.FlagSet, cfg *offload.Config) {
 	flags.Int64Var(&cfg.Threshold, "offload-threshold", 8_000, "`TOKENS` above which a result is offloaded")
-	flags.Int64Var(&cfg.InlineChars, "offload-inline", 40_000, "`CHARACTERS` below which an offloaded result is still shown in full")
+	flags.Int64Var(&cfg.InlineChars, "offload-inline", 40_000, "`CHARACTERS` below which an offloaded result is still shown in full; for JSON and tables, half of them")
 	flags.IntVar(&cfg.Budget, "offload-budget", 100_000,
 		"`CHARACTERS` of results in full that a session gets in a minute; above it, those of 4,000 or more are offloaded; 0 means no limit")
 }
