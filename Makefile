@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill mutants small-streams soak eval clock hosts frameworks conformance conformance-packages host-costs release
+.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill flood mutants small-streams soak eval clock hosts frameworks conformance conformance-packages host-costs release
 
 build:
 	go build -trimpath -ldflags "-s -w" -o bin/stevedore$$(go env GOEXE) ./cmd/worker
@@ -89,6 +89,11 @@ kill:
 	STEVEDORE_KILLS=20 go test -run 'KillOne|KillUp' -count=1 -timeout 30m ./integration/
 	STEVEDORE_TENANTS=100 go test -run KillFleet -count=1 -timeout 30m ./integration/
 	STEVEDORE_AGENT_RUNS=200 go test -run AgentsSurvive -count=1 -timeout 30m ./bus/agents/
+
+# A flood of 100,000 calls in one session, and the waits of 20 others before, beside and after it.
+FLOOD ?= 100000
+flood:
+	STEVEDORE_FLOOD=$(FLOOD) go test -run TestFlood -count=1 -timeout 30m -v ./integration/
 
 # Remove each safeguard in turn, and name the test that fails; a mutant that survives fails.
 # About fifteen minutes. MUTANTS='a regular expression' selects some.

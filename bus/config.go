@@ -52,6 +52,9 @@ type Config struct {
 	// ResultsTTL is the age at which the results stream removes records. Default 7 days;
 	// if it is 0, Provision does not compare or change that of an existing stream.
 	ResultsTTL time.Duration
+	// Zone, if not empty, is where this process is. Calls that it publishes for DefaultQueue go
+	// to ZoneQueue.
+	Zone string
 	// Lease is the time after which the server redelivers a message whose lease was not
 	// extended. New consumers store it; existing ones keep theirs. Default 30 s.
 	Lease time.Duration

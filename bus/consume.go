@@ -37,6 +37,15 @@ type ConsumeConfig struct {
 	TakeAhead func(ctx context.Context, subject string, sequence uint64) (bool, error)
 	// Pool, if not nil, has slots that consumers share: a message needs one of them in addition.
 	Pool *Pool
+	// SessionSlots, if not 0, limits how many messages of a session are handled at once, of
+	// those that TakeAhead is about. Handlers that called Delivery.Detach do not count.
+	SessionSlots int
+	// Weight, if not nil, returns how much a session may get of what others get if they take
+	// turns: a number above 0; 1 is the share of most.
+	Weight func(session string) float64
+	// Spare makes a process get messages of a ranked consumer only while no other one asks for
+	// them.
+	Spare bool
 	// GiveUp stores a message elsewhere that was rejected, or whose last attempt failed, before
 	// it is removed from its stream: dead.Consume sets it. While it fails, or if it is nil, the
 	// message stays and is delivered again.
@@ -161,13 +170,16 @@ func (k *consumption) pull(ctx context.Context) {
 	if k.share != nil { // one of many consumers, most of which are idle
 		p.Expiry, p.Heartbeat = pooledExpiry, pooledHeartbeat
 	}
+	if k.consumer.Ranked {
+		p.Join(rankedGroup, k.cfg.Spare)
+	}
 	idleEnded := time.Now()
 	for ctx.Err() == nil {
 		if time.Since(idleEnded) >= idleTimeout {
 			k.endIdle()
 			idleEnded = time.Now()
 		}
-		n := k.slots.AwaitFree(ctx, k.share.Ask(ctx, pull.Max))
+		n := k.slots.AwaitFree(ctx, k.share.Ask(ctx, min(pull.Max, k.turns.awaitRoom(ctx))))
 		if ctx.Err() != nil {
 			return
 		}
@@ -197,6 +209,11 @@ func (k *consumption) dispatch(ctx context.Context, msg *nats.Msg) {
 		return
 	}
 	k.slots.Take()
+	if wait := k.turns.admit(msg.Subject); wait != nil {
+		k.slots.Release()
+		k.running.Go(func() { k.hold(ctx, msg, wait) })
+		return
+	}
 	select {
 	case k.idle <- msg:
 	default:
@@ -208,6 +225,21 @@ func (k *consumption) dispatch(ctx context.Context, msg *nats.Msg) {
 			}
 		})
 	}
+}
+
+// hold handles a message when it is admitted, and has a slot.
+func (k *consumption) hold(ctx context.Context, msg *nats.Msg, admitted <-chan struct{}) {
+	k.leases.add(msg)
+	select {
+	case <-ctx.Done():
+	case <-admitted:
+		if k.slots.TakeFirst(ctx) {
+			k.handle(msg)
+			return
+		}
+	}
+	k.leases.remove(msg)
+	k.requeueUnstarted(msg)
 }
 
 // endIdle ends the idle goroutines, so that a burst leaves none behind.

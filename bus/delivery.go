@@ -33,6 +33,15 @@ const ArgsHeader = "Stevedore-Parked-Args"
 // whether an earlier call with the id has ended. A publish that is repeated has no such header.
 const FreshHeader = "Stevedore-Fresh"
 
+// PriorityHeader has the priority of a call. A call with another one, or none, has the normal
+// priority. If a queue has a backlog, a session gets eight calls of a priority for one of the
+// next lower one.
+const (
+	PriorityHeader = "Stevedore-Priority"
+	PriorityHigh   = "high"
+	PriorityLow    = "low"
+)
+
 // maxDeliveryID is the longest accepted id, in bytes. Ids are copied into records and
 // headers, so they must be short.
 const maxDeliveryID = 1024

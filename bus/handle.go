@@ -29,6 +29,7 @@ func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 	d, err := newDelivery(k.bus.nc, k.bus.out, msg)
 	if err != nil {
 		k.slots.Release()
+		k.turns.release(msg.Subject)
 		k.bus.log.Error().Err(err).Msg("not a JetStream message")
 		return false
 	}
@@ -39,11 +40,16 @@ func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 
 // handleDelivery is handle for a delivery that has a slot.
 func (k *consumption) handleDelivery(d *Delivery) (detached bool) {
+	d.detach = func() {
+		k.share.Release()
+		k.slots.Release()
+		k.turns.release(d.Subject)
+	}
 	if !k.takeShare(d) {
 		k.slots.Release()
+		k.turns.release(d.Subject)
 		return false
 	}
-	d.detach = func() { k.share.Release(); k.slots.Release() }
 	defer k.turns.begin(d)()
 	var retry bool
 	var err error

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +13,21 @@ const DefaultPrefix = "stevedore"
 
 // DefaultQueue is the queue of a worker that names none.
 const DefaultQueue = "default"
+
+// ZoneQueue returns the queue for the calls of a zone. The server delivers them to workers of
+// other zones only while none of this zone asks for calls (ConsumeConfig.Spare).
+func ZoneQueue(zone string) string { return zoneQueues + zone }
+
+const zoneQueues = DefaultQueue + "--"
+
+// QueueFor returns the queue to which this process publishes calls for a queue: that of its
+// zone instead of DefaultQueue.
+func (b *Bus) QueueFor(queue string) string {
+	if queue = cmp.Or(queue, DefaultQueue); queue == DefaultQueue && b.cfg.Zone != "" {
+		return ZoneQueue(b.cfg.Zone)
+	}
+	return queue
+}
 
 // AgentQueue is the queue of agents. Tools and the sub-agents of each depth have other
 // queues, such as "agent-1": agents that take all slots of the queue that they wait for

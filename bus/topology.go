@@ -191,7 +191,13 @@ type Consumer struct {
 	// a filter, or the other way round: for such a purge, the server forgets which messages
 	// of the consumer were requeued until their leases end.
 	Trim string
+	// Ranked lets the server prefer processes that consume without ConsumeConfig.Spare. A
+	// process of an earlier version, or another program, must name the group to consume.
+	Ranked bool
 }
+
+// rankedGroup is the priority group of ranked consumers.
+const rankedGroup = "zone"
 
 const (
 	// channelPending is the MaxPending of a channel. Notifications that wait for their
@@ -207,7 +213,7 @@ const (
 func (s Subjects) WorkerConsumer(queue string) Consumer {
 	return Consumer{
 		Stream: Calls, Name: "worker-" + queue, Trim: s.join("*", queue, "*", "*", "*"),
-		Filter: []string{s.join("call", queue, ">"), s.join("raw", queue, ">")},
+		Filter: []string{s.join("call", queue, ">"), s.join("raw", queue, ">")}, Ranked: strings.HasPrefix(queue, zoneQueues),
 	}
 }
 
@@ -236,7 +242,7 @@ func (cfg Config) consumerConfig(c Consumer) jetstream.ConsumerConfig {
 	if c.Lease > 0 {
 		lease = min(lease, c.Lease)
 	}
-	return jetstream.ConsumerConfig{
+	config := jetstream.ConsumerConfig{
 		Durable: c.Name, FilterSubjects: c.Filter,
 		AckPolicy: jetstream.AckExplicitPolicy, AckWait: lease,
 		// The worker counts deliveries and stores dead letters. After MaxDeliver the
@@ -245,4 +251,8 @@ func (cfg Config) consumerConfig(c Consumer) jetstream.ConsumerConfig {
 		// Without a MaxPending, the slots of the workers limit the pending messages.
 		MaxAckPending: cmp.Or(c.MaxPending, -1),
 	}
+	if c.Ranked {
+		config.PriorityPolicy, config.PriorityGroups = jetstream.PriorityPolicyPrioritized, []string{rankedGroup}
+	}
+	return config
 }

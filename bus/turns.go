@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus/internal/fair"
 	"github.com/stevedore-bus/stevedore/bus/internal/pull"
@@ -20,7 +22,11 @@ import (
 // so a session that submits 100,000 calls would delay all others. If a queue has a backlog,
 // one of its processes leads: it reads the subjects of the waiting messages, and handles those
 // of sessions that got less than their share before the consumer delivers them. The messages
-// of one session stay in order.
+// of one session stay in order, except that those with PriorityHeader are a lane of their own.
+//
+// ConsumeConfig.SessionSlots limits what a process handles of a session at once. It holds a
+// message that arrives beyond, with its lease and without a slot. If it may hold no more, it
+// does not pull, and leads.
 //
 // A message that was handled ahead stays in its stream until the consumer has passed it, so
 // nothing is lost if the process dies. ConsumeConfig.TakeAhead records it, so that the process
@@ -49,10 +55,12 @@ const (
 	leadTimeout = 5 * time.Second
 	// keptSlots is the part of the slots that only turns get: one of 16.
 	keptSlots = 16
+	// priorityFactor is how many messages of the next lower priority a message counts as.
+	priorityFactor = 8
 )
 
 func newTurns(k *consumption) *turns {
-	return &turns{k: k, shares: fair.NewShares(), backlog: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
+	return &turns{k: k, shares: fair.NewShares(k.cfg.SessionSlots, k.cfg.Slots), backlog: make(chan struct{}, 1), arrived: make(chan struct{}, 1)}
 }
 
 // signal puts an element into a channel for one, unless it has it.
@@ -76,9 +84,42 @@ func (t *turns) begin(d *Delivery) (end func()) {
 			t.measure()
 		}
 	}
-	session := t.session(d.Subject)
-	t.shares.Begin(session)
-	return func() { t.shares.End(session) }
+	lane := t.lane(d.Subject, d.msg.Header)
+	t.shares.Begin(lane)
+	return func() { t.shares.End(lane) }
+}
+
+// admit admits a message that arrived, or returns a channel that is closed when enough other
+// messages of its session have ended. release follows it.
+func (t *turns) admit(subject string) (wait <-chan struct{}) {
+	if t == nil {
+		return nil
+	}
+	return t.shares.Admit(t.lane(subject, nil).Session)
+}
+
+func (t *turns) release(subject string) {
+	if t != nil {
+		t.shares.Release(t.lane(subject, nil).Session)
+	}
+}
+
+// awaitRoom waits until messages may arrive, and returns how many. While it waits, the others
+// that wait in the queue need this process to lead.
+func (t *turns) awaitRoom(ctx context.Context) int {
+	for t != nil {
+		n, changed := t.shares.Room()
+		if n > 0 || ctx.Err() != nil {
+			return n
+		}
+		signal(t.backlog)
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		case <-time.After(leadTimeout): // another process may have led until now
+		}
+	}
+	return pull.Max
 }
 
 // measure reports a backlog if more messages wait than the consumer delivers in maxWait.
@@ -92,9 +133,19 @@ func (t *turns) measure() {
 	})
 }
 
-func (t *turns) session(subject string) string {
+func (t *turns) lane(subject string, header nats.Header) fair.Lane {
 	c, _ := t.k.bus.SplitCall(subject) // subjects that name no call share a session
-	return c.Session
+	lane := fair.Lane{Session: c.Session, Cost: 1}
+	switch header.Get(PriorityHeader) {
+	case PriorityHigh:
+		lane.Cost = 1. / priorityFactor
+	case PriorityLow:
+		lane.Cost = priorityFactor
+	}
+	if t.k.cfg.Weight != nil {
+		lane.Cost /= t.k.cfg.Weight(c.Session)
+	}
+	return lane
 }
 
 // run leads whenever there is a backlog, until ctx ends.
@@ -165,7 +216,7 @@ func (t *turns) read(ctx context.Context, p *pull.Puller) {
 	defer p.Close()
 	for ctx.Err() == nil {
 		_, err := p.Pull(ctx, pull.Max, func(msg *nats.Msg) {
-			if meta, err := msg.Metadata(); err == nil && t.shares.Add(t.session(msg.Subject), meta.Sequence.Stream) {
+			if meta, err := msg.Metadata(); err == nil && t.shares.Add(t.lane(msg.Subject, msg.Header), meta.Sequence.Stream) {
 				signal(t.arrived)
 			}
 		})
@@ -190,8 +241,8 @@ func (t *turns) give(ctx context.Context) error {
 	t.shares.Compare()
 	for delivered := t.delivered.Load(); ; {
 		for t.shares.HasTurn() && t.k.slots.TakeFirst(ctx) {
-			if session, sequence, ok := t.shares.Take(); ok {
-				t.k.running.Go(func() { t.handle(session, sequence) })
+			if lane, sequence, ok := t.shares.Take(); ok {
+				t.k.running.Go(func() { t.handle(lane, sequence) })
 			} else {
 				t.k.slots.Release()
 			}
@@ -211,7 +262,7 @@ func (t *turns) give(ctx context.Context) error {
 			if err != nil {
 				return err
 			}
-			if info.NumPending <= (info.Delivered.Consumer-delivered)/uint64(leadInterval/maxWait) {
+			if room, _ := t.shares.Room(); room > 0 && info.NumPending <= (info.Delivered.Consumer-delivered)/uint64(leadInterval/maxWait) {
 				return nil
 			}
 			delivered = info.Delivered.Consumer
@@ -235,19 +286,20 @@ func (t *turns) look(ctx context.Context) (*jetstream.ConsumerInfo, error) {
 }
 
 // handle handles a message ahead, in a slot that was taken.
-func (t *turns) handle(session string, sequence uint64) {
+func (t *turns) handle(lane fair.Lane, sequence uint64) {
 	d, err := t.take(sequence)
 	switch {
 	case err == nil && d != nil:
 		t.k.handleDelivery(d)
 		return
 	case errors.Is(err, errNotTaken):
-		t.shares.Leave(session, sequence)
+		t.shares.Leave(lane, sequence)
 	case err != nil:
 		t.k.bus.log.Warn().Err(err).Uint64("sequence", sequence).Msg("a call waits for its place in the queue")
-		t.shares.Leave(session, sequence)
+		t.shares.Leave(lane, sequence)
 	}
 	t.k.slots.Release()
+	t.shares.Release(lane.Session)
 }
 
 // errNotTaken means that another process has taken a message.
@@ -258,10 +310,16 @@ var errNotTaken = errors.New("the message was taken before")
 func (t *turns) take(sequence uint64) (*Delivery, error) {
 	ctx, cancel := context.WithTimeout(t.k.work, t.k.bus.cfg.Timeout)
 	defer cancel()
-	if info, err := t.look(ctx); err != nil || info.Delivered.Stream >= sequence {
-		return nil, err
-	}
+	var looked errgroup.Group // at the same time, because somebody waits for the call
+	looked.Go(func() error {
+		info, err := t.look(ctx)
+		if err == nil && info.Delivered.Stream >= sequence {
+			err = jetstream.ErrMsgNotFound // among those that wait
+		}
+		return err
+	})
 	m, err := t.k.bus.api.GetMessage(ctx, t.k.bus.StreamName(t.k.consumer.Stream), jsapi.Get{Sequence: sequence})
+	err = cmp.Or(looked.Wait(), err)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, nil
 	}

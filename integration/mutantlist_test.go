@@ -33,6 +33,10 @@ var mutants = []mutant{
 	// Turns.
 	{"a call that ran ahead runs again", "bus/worker/handle.go", "if !a.delivery.Ahead && w.records.WasAhead(", "if a.delivery.Ahead && w.records.WasAhead(", "bus/worker", "TestCallThatRunsAhead"},
 	{"sessions take no turns", "bus/worker/worker.go", "calls.ShouldRetry, calls.TakeAhead = w.shouldRetry, w.takeAhead", "calls.ShouldRetry = w.shouldRetry", "bus/worker", "TestSessionsTakeTurns"},
+	{"other zones are not spare", "bus/internal/pull/pull.go", "		if p.spare {", "		if p.spare && p.group == \"never\" {", "bus", "TestZones"},
+	{"a priority is ignored", "bus/turns.go", "	switch header.Get(PriorityHeader) {", "	switch header.Get(FreshHeader) {", "bus", "TestPriorities"},
+	{"a session has no limit", "bus/consume.go", "wait := k.turns.admit(msg.Subject); wait != nil", "wait := k.turns.admit(msg.Subject); wait != nil && k.slots == nil", "bus", "TestSessionSlots"},
+	{"held calls delay other sessions", "bus/turns.go", "		signal(t.backlog)\n		select {\n		case <-ctx.Done():\n		case <-changed:", "		select {\n		case <-ctx.Done():\n		case <-changed:", "bus", "TestSessionSlots"},
 	{"a turn takes a slot that is in use", "bus/internal/fair/slots.go", "s.wait(ctx, func() bool { return s.free > s.asked })", "s.wait(ctx, func() bool { return true })", "bus", "TestTurns"},
 
 	// Topology.

@@ -70,6 +70,9 @@ type Call struct {
 	Offload *bool `json:"offload,omitempty"`
 	// Deadline is the time after which the result is of no use.
 	Deadline time.Time `json:"deadline,omitzero"`
+	// Priority is "low", "normal" or "high"; empty means normal. It only matters while calls
+	// wait. A call that is published directly needs it in the header Stevedore-Priority.
+	Priority string `json:"priority,omitempty"`
 }
 
 // DecodeCall decodes the body of a call event. It ignores unknown fields, so that
@@ -111,7 +114,11 @@ func (c Call) Validate() error {
 	case len(c.Tool) > maxTokenLen:
 		return Errorf(CodeUnknownTool, "the tool's name has %d bytes; at most %d are accepted", len(c.Tool), maxTokenLen)
 	}
-	return nil
+	switch c.Priority {
+	case "", "low", "normal", "high":
+		return nil
+	}
+	return Errorf(CodeInvalidCall, "the call has the priority %.80q; use low, normal or high", c.Priority)
 }
 
 // Digest identifies the tool and the arguments, regardless of the order of keys and

@@ -133,7 +133,7 @@ type submission struct {
 }
 
 func newSubmission(b *bus.Bus, queue string, call tools.Call) (submission, error) {
-	s := submission{call: call, fresh: call.ID == "", queue: cmp.Or(queue, bus.DefaultQueue)}
+	s := submission{call: call, fresh: call.ID == "", queue: b.QueueFor(queue)}
 	if s.fresh {
 		s.call.ID = nuid.Next()
 	}
@@ -161,6 +161,9 @@ func newSubmission(b *bus.Bus, queue string, call tools.Call) (submission, error
 func (s submission) publish(ctx context.Context, b *bus.Bus) (accepted Acceptance, earlier *task.StoredResult, err error) {
 	accepted = Acceptance{ID: s.call.ID, Session: s.call.Session, Tool: s.call.Tool, Queue: s.queue}
 	m := bus.Message{Subject: s.subject, Body: s.body, Header: nats.Header{}}
+	if s.call.Priority != "" {
+		m.Header[bus.PriorityHeader] = []string{s.call.Priority}
+	}
 	if s.fresh {
 		m.Header[bus.FreshHeader] = []string{"1"}
 	} else {

@@ -54,12 +54,12 @@ func TestOnlyOwnIdsAreFresh(t *testing.T) {
 	b := bustest.New(t)
 	for id, want := range map[string]string{"": "1", "given": ""} {
 		accepted := bustest.Subscribe(t, b, b.Call("default", "*", "*", "*"))
-		if _, err := rpc.Enqueue(t.Context(), b, "default", tools.Call{ID: id, Session: "s", Tool: "echo"}); err != nil {
+		if _, err := rpc.Enqueue(t.Context(), b, "default", tools.Call{ID: id, Session: "s", Tool: "echo", Priority: "low"}); err != nil {
 			t.Fatal(err)
 		}
 		msg, err := accepted.NextMsg(bustest.Timeout)
-		if err != nil || msg.Header.Get(bus.FreshHeader) != want {
-			t.Errorf("id %q: header %q, %v", id, msg.Header.Get(bus.FreshHeader), err)
+		if err != nil || msg.Header.Get(bus.FreshHeader) != want || msg.Header.Get(bus.PriorityHeader) != "low" {
+			t.Errorf("id %q: header %v, %v", id, msg.Header, err)
 		}
 	}
 }
@@ -208,6 +208,7 @@ func TestInvalidCallsAreRejected(t *testing.T) {
 		{"submit a tool with a space", errOf(rpc.Submit(t.Context(), b, "default", tools.Call{Tool: "x y"})), `invalid tool "x y" or queue "default"`},
 		{"submit to a queue with a dot", errOf(rpc.Submit(t.Context(), b, "a.", tools.Call{Tool: "x"})), `invalid tool "x" or queue "a."`},
 		{"submit nothing", errOf(rpc.Submit(t.Context(), b, "default", tools.Call{})), "names no tool"},
+		{"an unknown priority", errOf(rpc.Submit(t.Context(), b, "default", tools.Call{Tool: "x", Priority: "urgent"})), `the priority "urgent"; use low, normal or high`},
 		{"complete no tool", errOf(rpc.AwaitCompletion(t.Context(), b, tools.Call{ID: "1"})), "names no tool"},
 		{"complete no call", errOf(rpc.AwaitCompletion(t.Context(), b, tools.Call{Tool: "x"})), "has no id"},
 	} {

@@ -170,6 +170,9 @@ func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 	if !p.Started.IsZero() {
 		header.Set(startedHeader, p.Started.Format(time.RFC3339Nano))
 	}
+	if p.Call.Priority != "" {
+		header.Set(bus.PriorityHeader, p.Call.Priority)
+	}
 	if p.ArgsIn != "" {
 		p.Call.Args = nil
 		header.Set(bus.ArgsHeader, p.ArgsIn)

@@ -229,6 +229,10 @@ func CountStart(ctx context.Context, b *bus.Bus, k tools.CallKey, n int) error {
 // TakeAhead records that a worker starts the call with a message before the consumer of the
 // queue delivers it. It reports false if a worker did that before.
 func TakeAhead(ctx context.Context, b *bus.Bus, k tools.CallKey, sequence uint64) (taken bool, err error) {
+	first := Record{key: k, Ahead: sequence, ttl: aheadTTL} // most calls have none, and a user waits
+	if err := first.store(ctx, b); !errors.Is(err, bus.ErrConflict) {
+		return err == nil, err
+	}
 	_, err = changeRecord(ctx, b, k, func(r *Record) error {
 		if taken = r.Ahead != sequence; !taken {
 			return errUnchanged

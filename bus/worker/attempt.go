@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -72,7 +73,7 @@ func (w *Worker) decode(d *bus.Delivery) (*attempt, error) {
 	if a.call.Tool != "" && a.call.Tool != subject.Tool {
 		a.invalid = tools.Errorf(tools.CodeInvalidCall, "the call names the tool %.80q, but its subject names %q", a.call.Tool, subject.Tool)
 	}
-	a.call.Tool = subject.Tool
+	a.call.Tool, a.call.Priority = subject.Tool, cmp.Or(d.Header(bus.PriorityHeader), a.call.Priority)
 	a.key = tools.CallKey{Session: subject.Session, ID: subject.ID}
 	if err := task.Identify(&a.call, subject); err != nil {
 		a.invalid = err
@@ -85,6 +86,7 @@ func (w *Worker) decode(d *bus.Delivery) (*attempt, error) {
 		if len(a.call.Session) > tools.MaxIDLen {
 			a.call.Session = a.key.Session
 		}
+		a.call.Priority = ""
 		for _, field := range []*string{&a.call.Channel, &a.call.ChatID} {
 			*field = tools.Excerpt(*field, 256)
 		}

@@ -28,13 +28,21 @@ func TestParkedCallIsDeliveredAgain(t *testing.T) {
 	}
 	start(t, b, worker.Config{AskTimeout: 300 * time.Millisecond}, pausing.WithEffect(tools.Idempotent))
 	for range 2 {
-		msg := bus.Message{Subject: b.Call("default", "pausing", "s", "a"), Body: []byte(`{"args":{}}`), Header: map[string][]string{"Stevedore-Attempt": {"1"}}}
+		msg := bus.Message{Subject: b.Call("default", "pausing", "s", "a"), Body: []byte(`{"args":{}}`), Header: map[string][]string{"Stevedore-Attempt": {"1"}, bus.PriorityHeader: {"high"}}}
 		if _, err := b.Publish(t.Context(), msg); err != nil {
 			t.Fatal(err)
 		}
 		waitEmpty(t, b)
 	}
-	if _, ok, err := task.ReadParked(t.Context(), b, tools.CallKey{Session: "s", ID: "a"}); err != nil || !ok || runs.Load() != 1 {
+	p, ok, err := task.ReadParked(t.Context(), b, tools.CallKey{Session: "s", ID: "a"})
+	if err != nil || !ok || runs.Load() != 1 {
 		t.Errorf("parked: %t, %v; %d runs", ok, err, runs.Load())
+	}
+	published := bustest.Subscribe(t, b, b.Call("default", "pausing", "s", "a"))
+	if err := task.Resume(t.Context(), b, p); err != nil {
+		t.Fatal(err)
+	}
+	if msg, err := published.NextMsg(bustest.Timeout); err != nil || msg.Header.Get(bus.PriorityHeader) != "high" {
+		t.Errorf("it was published again as %+v, %v", msg, err)
 	}
 }

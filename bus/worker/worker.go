@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -44,11 +45,21 @@ type Config struct {
 	// gets a call of a tool that it lacks hands it to another worker of the queue. If
 	// none offers the tool, the call fails as unknown.
 	Queues []string
+	// Spare lists those of the queues whose calls this worker takes only while no other worker
+	// asks for them: queues of other zones (bus.ZoneQueue).
+	Spare []string
 	// Slots is the number of calls of each queue that run at once. Default 64.
 	Slots int
 	// Pool, if not nil, returns slots that the calls of a queue share with those of other workers
 	// of this process, or nil: a call needs one of them in addition.
 	Pool func(queue string) *bus.Pool
+	// SessionSlots is how many calls of a session run at once, for each queue. A worker holds
+	// the next ones, at most as many as it has slots, and runs those of other sessions. Default
+	// 0: no limit.
+	SessionSlots int
+	// Weight, if not nil, returns how much a session may get of what others get when calls
+	// wait; 1 is the share of most.
+	Weight func(session string) float64
 	// MaxAttempts is the number of attempts of a call before it becomes a dead
 	// letter. If a worker dies before it starts a call that was delivered again, that
 	// is not an attempt. For resumable calls, such as an agent's, only attempts
@@ -202,6 +213,7 @@ func (w *Worker) consume(ctx context.Context, failed func(error)) error {
 	ticks := bus.ConsumeConfig{Slots: w.cfg.Slots, MaxAttempts: w.cfg.MaxAttempts, Grace: w.cfg.Grace}
 	calls := ticks
 	calls.ShouldRetry, calls.TakeAhead = w.shouldRetry, w.takeAhead
+	calls.SessionSlots, calls.Weight = w.cfg.SessionSlots, w.cfg.Weight
 	var group errgroup.Group
 	consume := func(c bus.Consumer, cfg bus.ConsumeConfig, report dead.Report, handler bus.Handler) {
 		group.Go(func() error {
@@ -219,6 +231,7 @@ func (w *Worker) consume(ctx context.Context, failed func(error)) error {
 		if w.cfg.Pool != nil {
 			calls.Pool = w.cfg.Pool(queue)
 		}
+		calls.Spare = slices.Contains(w.cfg.Spare, queue)
 		consume(w.bus.WorkerConsumer(queue), calls, w.answerDeadLetter, w.handle)
 	}
 	if w.cfg.Ticks {

@@ -116,6 +116,7 @@ func TestBadCalls(t *testing.T) {
 		"missing id":      {"call.default.echo", `{"args":{"text":"x"}}`, "completed", ""},
 		"bad deadline":    {"call.default.echo", `{"id":"g","args":{"text":"x"},"deadline":"tomorrow"}`, "failed", tools.CodeInvalidCall},
 		"bad channel":     {"call.default.echo", `{"session":"s","args":{"text":"x"},"channel":{}}`, "failed", tools.CodeInvalidCall},
+		"bad priority":    {"call.default.echo", `{"id":"k","args":{"text":"x"},"priority":"urgent"}`, "failed", tools.CodeInvalidCall},
 		"field twice":     {"call.default.echo", `{"id":"h","args":{"text":"x"},"ARGS":{}}`, "failed", tools.CodeInvalidCall},
 		"argument twice":  {"call.default.echo", `{"id":"i","args":{"text":"x","text":"y"}}`, "failed", tools.CodeInvalidArguments},
 		"bad raw text":    {"raw.default.echo", `{"id":"j","for_llm":5}`, "failed", tools.CodeInvalidCall},

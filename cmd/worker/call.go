@@ -67,6 +67,7 @@ func newCallCommand() *cobra.Command {
 	flags.StringVar(&o.call.Channel, "channel", "", "`CHANNEL` that delivers notifications of this call to the user")
 	flags.StringVar(&o.call.ChatID, "chat-id", "", "`CHAT` within the channel")
 	flags.StringVar(&o.offload, "offload", "", "`BOOL`: true always offloads the result, false never; default by size")
+	flags.StringVar(&o.call.Priority, "priority", "", "`PRIORITY` while calls wait: low, normal or high (default normal)")
 	flags.DurationVar(&o.wait, "wait", 10*time.Minute, "`TIME` to wait for the result")
 	flags.BoolVar(&o.completion, "completion", false, "for an async call, also wait for the completion")
 	o.Complete(client.ToolNames, cmd)
@@ -133,6 +134,7 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 		return err
 	}
 	defer b.Close()
+	o.queue = b.QueueFor(o.queue)
 
 	if o.call.ID == "" {
 		o.call.ID = nuid.Next() // printed when the wait ends

@@ -2,16 +2,17 @@ package fair
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
 // Slots limits how many messages a consumer handles at once.
 type Slots struct {
 	mu    sync.Mutex
-	free  int // negative if messages arrived for a request that had ended
-	asked int // free ones for which messages are on their way
-	first int // callers that wait in TakeFirst
-	kept  int // free ones that only TakeFirst takes
+	free  int     // negative if messages arrived for a request that had ended
+	asked int     // free ones for which messages are on their way
+	first []*byte // callers that wait in TakeFirst, in order
+	kept  int     // free ones that only TakeFirst takes
 	freed *sync.Cond
 	waits int
 }
@@ -23,12 +24,12 @@ func NewSlots(size int) *Slots {
 	return s
 }
 
-// AwaitFree waits until a slot is free or ctx ends, and returns the number of free slots, most at
-// most, for which the caller then asks the server. EndPull follows it.
+// AwaitFree waits until a slot is free or ctx ends, and returns the number of free slots, most
+// at most, for which the caller then asks the server. EndPull follows it.
 func (s *Slots) AwaitFree(ctx context.Context, most int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wait(ctx, func() bool { return s.free > s.kept && s.first == 0 })
+	s.wait(ctx, func() bool { return s.free > s.kept && len(s.first) == 0 })
 	s.asked = min(s.free-s.kept, most)
 	return s.asked
 }
@@ -51,13 +52,15 @@ func (s *Slots) EndPull() {
 	s.freed.Broadcast()
 }
 
-// TakeFirst takes the next slot, before AwaitFree returns. It reports false if ctx ended.
+// TakeFirst takes the next slot, before AwaitFree returns and after those who called it before.
+// It reports false if ctx ended.
 func (s *Slots) TakeFirst(ctx context.Context) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.first++
-	s.wait(ctx, func() bool { return s.free > s.asked })
-	s.first--
+	place := new(byte)
+	s.first = append(s.first, place)
+	s.wait(ctx, func() bool { return s.free > s.asked && s.first[0] == place })
+	s.first = slices.DeleteFunc(s.first, func(p *byte) bool { return p == place })
 	if ctx.Err() == nil {
 		s.free--
 	}

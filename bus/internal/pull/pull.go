@@ -40,6 +40,9 @@ type Puller struct {
 	// it still does. Default 10 s and 2 s.
 	Expiry, Heartbeat time.Duration
 
+	group string // of the consumer, or empty
+	spare bool
+
 	sub    *nats.Subscription // nil before the first request and after a loss
 	inbox  string             // prefix of the requests' reply subjects
 	serial int                // of the request
@@ -58,6 +61,10 @@ func New(nc *nats.Conn, api jsapi.API, stream, consumer string, most int) *Pulle
 		Expiry:      defaultExpiry, Heartbeat: defaultHeartbeat,
 	}
 }
+
+// Join makes the requests name a priority group. A spare puller gets messages only while no
+// other one asks.
+func (p *Puller) Join(group string, spare bool) { p.group, p.spare = group, spare }
 
 // Close releases the puller. Call it between requests.
 func (p *Puller) Close() {
@@ -156,7 +163,15 @@ func (p *Puller) ask(n int) error {
 		p.sub = sub
 	}
 	p.serial++
-	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d}`, n, p.Expiry.Nanoseconds(), p.Heartbeat.Nanoseconds())
+	body := fmt.Appendf(nil, `{"batch":%d,"expires":%d,"idle_heartbeat":%d`, n, p.Expiry.Nanoseconds(), p.Heartbeat.Nanoseconds())
+	if p.group != "" {
+		priority := 0
+		if p.spare {
+			priority = 1
+		}
+		body = fmt.Appendf(body, `,"group":%q,"priority":%d`, p.group, priority)
+	}
+	body = append(body, '}')
 	return p.nc.PublishRequest(p.request, p.reply(), body)
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/state/durable"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Connection contains the flags for the connection to the bus. They are those of the
@@ -44,6 +45,7 @@ func (c *Connection) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.APIPrefix, "js-api-prefix", "", "`PREFIX` of JetStream's API, if an account imports it with another prefix than $JS.API")
 	flags.StringVar(&c.InboxPrefix, "inbox-prefix", "", "`PREFIX` of inboxes (NATS_INBOX_PREFIX)")
 	flags.DurationVar(&c.Timeout, "timeout", 5*time.Second, "`TIME` to wait for the bus (NATS_TIMEOUT)")
+	flags.StringVar(&c.Zone, "zone", "", "`ZONE` of this process: workers of the zone are the first to get the calls that it submits to the queue "+bus.DefaultQueue)
 	flags.StringVar(&c.Prefix, "prefix", bus.DefaultPrefix, "first `TOKEN` of all subjects")
 	flags.IntVar(&c.Replicas, "replicas", 0, "`NUMBER` of replicas of new streams and buckets; default 1")
 }
@@ -85,6 +87,9 @@ func (c *Connection) CheckData() error {
 func (c *Connection) Check() error {
 	if err := c.CheckData(); err != nil && !c.External() {
 		return err
+	}
+	if c.Zone != "" && !tools.IsToken(bus.ZoneQueue(c.Zone)) {
+		return Exit(ExitUsage, "--zone %q: want letters, digits, - and _, at most 50", c.Zone)
 	}
 	if _, err := bus.NewSubjects(c.Prefix); err != nil {
 		return Exit(ExitUsage, "--prefix: %w", err)

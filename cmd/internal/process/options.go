@@ -3,6 +3,7 @@ package process
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -44,7 +45,9 @@ type Options struct {
 	Heartbeat   *cli.Heartbeat   // nil if another process schedules the heartbeat
 	tenant      *tenant          // nil unless this process serves many tenants
 
-	settings []*pflag.Flag // the flags of the worker, which are not those of the connection and of logging
+	otherZones []string
+	weights    []string      // of --session-weight
+	settings   []*pflag.Flag // the flags of the worker, which are not those of the connection and of logging
 }
 
 // AddFlags adds the flags of all options except Heartbeat.
@@ -59,11 +62,14 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	cli.Topic(flags, cli.TopicShell, o.Shell.AddFlags)
 	flags.StringVar(&o.Workspace, "workspace", ".", "`DIR` that the tools can read and write, and nothing outside it; see \"help shell\" for commands")
 	flags.StringSliceVar(&o.Worker.Queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s to take calls from")
+	flags.StringSliceVar(&o.otherZones, "other-zone", nil, "`ZONE`s whose calls this worker takes if no worker of their --zone is free")
 	flags.StringSliceVar(&o.Tools, "tools", nil, "`TOOL`s to offer, and no others; give this worker its own --queue, because handing the calls of other tools to other workers takes time")
 	flags.BoolVar(&o.NoTicks, "no-ticks", false, "leave the ticks of cron jobs and heartbeats to other workers")
 	flags.BoolVar(&o.NoNotify, "no-notify", false, "leave notifications to other workers")
 	flags.StringVar(&o.Worker.Name, "name", "", "`NAME` of this worker in events; default HOST-PID")
 	flags.IntVar(&o.Worker.Slots, "slots", 64, "`NUMBER` of calls that run at once, for each queue")
+	flags.IntVar(&o.Worker.SessionSlots, "session-slots", 0, "`NUMBER` of calls of one session that run at once, for each queue; 0 means no limit")
+	flags.StringSliceVar(&o.weights, "session-weight", nil, "`SESSION=WEIGHT`s: what the sessions get of what others get if calls wait, such as batch-*=0.2 or vip=4")
 	flags.IntVar(&o.Worker.MaxAttempts, "max-attempts", 5, "`NUMBER` of attempts after which a call becomes a dead letter; for agent calls, only attempts without progress count")
 	flags.DurationVar(&o.Worker.Grace, "grace", 20*time.Second, "`TIME` that running calls get to finish after a stop")
 	flags.DurationVar(&o.Lease, "lease", 30*time.Second, "`TIME` after which the calls of a dead worker move to another one; used only when the queue is first created")
@@ -128,6 +134,8 @@ func (o *Options) Check() error {
 		return cli.Exit(cli.ExitUsage, "--queue: give at least one queue")
 	case o.Worker.Slots < 1:
 		return cli.Exit(cli.ExitUsage, "--slots %d: want 1 or more", o.Worker.Slots)
+	case o.Worker.SessionSlots < 0:
+		return cli.Exit(cli.ExitUsage, "--session-slots %d: want 0 (no limit) or more", o.Worker.SessionSlots)
 	case o.Worker.MaxAttempts < 1:
 		return cli.Exit(cli.ExitUsage, "--max-attempts %d: want 1 or more", o.Worker.MaxAttempts)
 	case o.Lease < time.Second:
@@ -140,6 +148,9 @@ func (o *Options) Check() error {
 		return cli.Exit(cli.ExitUsage, "--min-age %s: want 1s or more", o.MinAge)
 	case o.Worker.Grace <= 0:
 		return cli.Exit(cli.ExitUsage, "--grace %s: want more than 0s", o.Worker.Grace)
+	}
+	if err := errors.Join(o.setWeights(), o.addZones()); err != nil {
+		return err
 	}
 	if err := errors.Join(o.Store.check(), CheckOffload(o.Offload)); err != nil {
 		return err
@@ -159,6 +170,21 @@ func (o *Options) Check() error {
 		return err
 	}
 	return o.Connection.Check()
+}
+
+// addZones adds the queues of the zones to those of the worker.
+func (o *Options) addZones() error {
+	if len(o.otherZones) > 0 && o.Connection.Zone == "" {
+		return cli.Exit(cli.ExitUsage, "--other-zone: give this worker a --zone, too")
+	}
+	if o.Connection.Zone == "" || !slices.Contains(o.Worker.Queues, bus.DefaultQueue) {
+		return nil
+	}
+	for _, zone := range o.otherZones {
+		o.Worker.Spare = append(o.Worker.Spare, bus.ZoneQueue(zone))
+	}
+	o.Worker.Queues = slices.Concat(o.Worker.Queues, []string{bus.ZoneQueue(o.Connection.Zone)}, o.Worker.Spare)
+	return CheckQueues(o.Worker.Queues)
 }
 
 // CheckQueues returns an error if a queue name is invalid.
