@@ -206,6 +206,9 @@ func TestDuplicateThatCannotBeRead(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
+	if err := direct.Conn().Flush(); err != nil { // the server knows the subscription
+		t.Fatal(err)
+	}
 	b := bustest.Connect(t, s, bus.Config{Domain: "busy"})
 	for range 2 {
 		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Notify("console"), Body: []byte("{}"), Key: "k"}); err != nil {

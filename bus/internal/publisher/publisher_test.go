@@ -44,6 +44,9 @@ func TestStopSendsQueuedMessages(t *testing.T) {
 	const n = 500
 	listener := connectPlain(t)
 	received, err := listener.SubscribeSync("ack")
+	if err == nil {
+		err = listener.Flush() // the server knows the subscription
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,6 +82,9 @@ func TestStopSendsQueuedMessages(t *testing.T) {
 func TestWithdrawnPublishIsNotSent(t *testing.T) {
 	listener := connectPlain(t)
 	received, err := listener.SubscribeSync("test.*")
+	if err == nil {
+		err = listener.Flush() // the server knows the subscription
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
