@@ -57,6 +57,28 @@ func (s *chatStage) start() {
 	s.Cleanup(func() { p.kill() })
 }
 
+func (s *chatStage) await(what string, done func() bool) {
+	s.Helper()
+	for deadline := time.Now().Add(testTimeout); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			s.Fatalf("timeout: %s\n%s", what, s.p.stderr)
+		}
+	}
+}
+
+// awaitConnections waits until the bots are connected for the first time: a bot does not answer
+// what was written before.
+func (s *chatStage) awaitConnections() {
+	s.Helper()
+	s.await("the connections", func() bool {
+		s.discord.mu.Lock()
+		defer s.discord.mu.Unlock()
+		s.slack.mu.Lock()
+		defer s.slack.mu.Unlock()
+		return s.discord.session > 0 && s.slack.sockets > 0
+	})
+}
+
 // prompts returns the texts of the user in a session.
 func (s *chatStage) prompts(session string) (texts []string) {
 	s.Helper()
@@ -92,22 +114,7 @@ func TestPeopleTalkInChats(t *testing.T) {
 	s.start()
 
 	// The first message, with a confirmation that is lost, and strangers.
-	wait := func(what string, done func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(testTimeout); !done(); time.Sleep(10 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("timeout: %s\n%s", what, s.p.stderr)
-			}
-		}
-	}
-	connected := func() bool {
-		s.discord.mu.Lock()
-		defer s.discord.mu.Unlock()
-		s.slack.mu.Lock()
-		defer s.slack.mu.Unlock()
-		return s.discord.session > 0 && s.slack.sockets > 0
-	}
-	wait("the connections", connected)
+	s.awaitConnections()
 	s.slack.mu.Lock()
 	s.slack.confirm = 1
 	s.slack.mu.Unlock()
@@ -182,7 +189,7 @@ func TestPeopleTalkInChats(t *testing.T) {
 	s.discord.interval, s.discord.mute = 100, true
 	s.discord.mu.Unlock()
 	s.discord.drop()
-	wait("a heartbeat", func() bool {
+	s.await("a heartbeat", func() bool {
 		s.discord.mu.Lock()
 		defer s.discord.mu.Unlock()
 		return s.discord.beats > 0
@@ -190,7 +197,7 @@ func TestPeopleTalkInChats(t *testing.T) {
 	s.discord.mu.Lock()
 	s.discord.interval, s.discord.mute = 60_000, false
 	s.discord.mu.Unlock()
-	wait("another connection", func() bool {
+	s.await("another connection", func() bool {
 		s.discord.mu.Lock()
 		defer s.discord.mu.Unlock()
 		return len(s.discord.logins) > 5
@@ -218,6 +225,7 @@ func TestChatsSurviveKills(t *testing.T) {
 	const messages = 4
 	s := newChatStage(t, strings.Repeat(`{"text":"An answer of some words.","delay":"100ms"}`+"\n", 3*messages))
 	s.start()
+	s.awaitConnections()
 	s.slack.say("D1", "message 0", false)
 	s.discord.say("D1", "", "message 0")
 	s.mail.deliver(mailFrom("ann@example.com", "<m0@x>", authentic, "In-Reply-To: <a@x>"), "message 0")

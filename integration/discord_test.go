@@ -26,7 +26,7 @@ type fakeDiscord struct {
 	nonces   map[string]*chatMessage
 	lose     int // the next responses to sent and edited messages that are lost
 	interval int // of heartbeats, in ms
-	beats    int
+	beats    int // that were not confirmed
 }
 
 func newFakeDiscord(t *testing.T) *fakeDiscord {
@@ -250,8 +250,9 @@ func (f *fakeDiscord) hear(op int, data json.RawMessage, logged chan<- int, conn
 		if json.Unmarshal(data, &seq) != nil || seq != nil && *seq > len(f.events) {
 			f.problem("heartbeat %s of %d events", data, len(f.events))
 		}
-		f.beats++
-		if !f.mute {
+		if f.mute {
+			f.beats++
+		} else {
 			go func() { _ = wsjson.Write(f.ctx, conn, map[string]any{"op": 11}) }()
 		}
 	case 2:
