@@ -31,7 +31,7 @@ var allowedImports = map[string][]string{
 	"bus/agentprotocol":      {"bus", "bus/agents", "bus/notify/channel", "bus/task", "tools", "tools/agent"},
 	"bus/worker":             {"tools/tracing", "bus", "bus/dead", "bus/retention", "bus/schedule", "bus/task", "tools/metrics", "tools", "offload", "state"},
 	"bus/rpc":                {"tools/tracing", "bus", "bus/dead", "bus/cron", "bus/task", "tools", "offload"},
-	"bus/notify":             {"bus", "bus/dead", "bus/notify/channel", "bus/schedule", "tools", "tools/metrics", "tools/tracing"},
+	"bus/notify":             {"bus", "bus/dead", "bus/jsapi", "bus/notify/channel", "bus/schedule", "tools", "tools/metrics", "tools/tracing"},
 	"bus/notify/channel":     {"bus", "bus/notify/markup", "state/durable", "tools"},
 	"bus/notify/markup":      {},
 	"bus/heartbeat":          {"bus", "bus/dead", "bus/schedule", "tools", "state/durable"},
