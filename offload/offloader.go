@@ -120,7 +120,7 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 		}
 	}
 	rec.sameAs = o.sameAs(ctx, rec)
-	if rec.Chars >= o.cfg.inlineChars(rec, b) { // shorter ones are shown in full
+	if rec.Chars >= o.cfg.inlineChars(rec) { // shorter ones are shown in full
 		rec.changes = o.changes(ctx, call, rec)
 	}
 	o.refer(call, &out, b, rec, why)
@@ -141,7 +141,11 @@ func (o *Offloader) refer(call tools.Call, out *tools.Result, b body, rec Record
 	out.Artifact = &rec.Artifact
 	rec.Inline = true
 	b.inline(out)
-	short := b.inMemory && rec.Chars < o.cfg.inlineChars(rec, b) && why != tooMany
+	limit := o.cfg.inlineChars(rec)
+	if b.blocks != nil { // prose, as far as we know, although its JSON can be queried
+		limit = o.cfg.InlineChars
+	}
+	short := b.inMemory && rec.Chars < limit && why != tooMany
 	if short && b.blocks == nil && rec.Type != TypeBinary && !utf8.ValidString(b.text) {
 		rec.Inline = false // not the exact bytes
 		out.ForLLM = b.withNote(b.readable(rec.charset()) + "\n" + readableNotice(rec))

@@ -56,11 +56,8 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// inlineChars returns the number of characters below which the stored body is shown in full.
-func (c Config) inlineChars(rec Record, b body) int64 {
-	if b.blocks != nil { // prose, as far as we know
-		return c.InlineChars
-	}
+// inlineChars returns the number of characters below which a stored text is shown in full.
+func (c Config) inlineChars(rec Record) int64 {
 	if rec.queryable() || strings.HasPrefix(rec.Summary, tables.PreviewStart) {
 		return c.InlineChars / 2
 	}
