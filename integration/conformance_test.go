@@ -122,9 +122,9 @@ func (f *conformanceFront) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body = bytes.Replace(body, []byte(`"name":"`), []byte(`"name":"`+f.prefix), 1)
 	}
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	proxy := &httputil.ReverseProxy{FlushInterval: -1, Director: func(out *http.Request) {
-		out.URL.Scheme, out.URL.Host = f.target.Scheme, f.target.Host
-		out.Header.Set("Authorization", "Bearer "+conformanceToken)
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(p *httputil.ProxyRequest) {
+		p.Out.URL.Scheme, p.Out.URL.Host = f.target.Scheme, f.target.Host
+		p.Out.Header.Set("Authorization", "Bearer "+conformanceToken)
 	}}
 	if f.prefix != "" {
 		w = &renamer{w, `"name":"` + f.prefix}

@@ -240,12 +240,12 @@ func TestConversations(t *testing.T) {
 		Sessions []struct{ Session, Title, Match string }
 	}
 	for text, want := range map[string]string{"question%0A98": "s2 Question 98 of <many>", "S1": "s1 ", "98+OF+%3CMANY": "s2 Question 98 of <many>", "sation": ""} {
-		got := ""
+		var got strings.Builder
 		for _, s := range get[found](in, "/api/sessions?text="+text).Sessions {
-			got += s.Session + " " + s.Match
+			got.WriteString(s.Session + " " + s.Match)
 		}
-		if got != want {
-			t.Errorf("search for %s: %q, want %q", text, got, want)
+		if got.String() != want {
+			t.Errorf("search for %s: %q, want %q", text, got.String(), want)
 		}
 	}
 	if status, body := in.request("POST", "/api/sessions/s2/remove", ""); status != http.StatusConflict || !strings.Contains(body, "not ended") {
