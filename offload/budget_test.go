@@ -45,6 +45,15 @@ func TestBudget(t *testing.T) {
 			t.Errorf("%s: %.200q, %v", name, res.ForLLM, err)
 		}
 	}
+	for i := range 5 { // JSON that long is not shown in full, so it costs nothing
+		call := tools.Call{ID: fmt.Sprint("j", i), Session: "json", Tool: "fetch"}
+		if json := "[" + strings.Repeat(`{"a": 1},`, 3_000) + fmt.Sprint(i, "]"); mustOffload(t, o, call, tools.NewToolResult(json)).ForLLM == json {
+			t.Error("a long JSON is shown in full")
+		}
+	}
+	if res := mustOffload(t, o, tools.Call{ID: "t", Session: "json", Tool: "fetch"}, tools.NewToolResult(text)); res.ForLLM != text {
+		t.Errorf("after references of JSON: %.200q", res.ForLLM)
+	}
 	for name, cfg := range map[string]Config{"no budget": {}, "longer than the budget": {Budget: 5_000, InlineChars: 100_000}} {
 		if res, _ := offloadText(t, cfg, aCall, text); res.ForLLM != text {
 			t.Errorf("%s: %.200q", name, res.ForLLM)

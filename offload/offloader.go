@@ -76,7 +76,7 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 	switch {
 	case res.Artifact != nil: // offloaded before
 		why = keep
-	case b.inMemory && o.exceedsBudget(call, def, characters):
+	case why == keep && b.inMemory && o.exceedsBudget(call, def, characters):
 		why = tooMany
 	case taken && why == keep:
 		why = pictures
@@ -145,7 +145,7 @@ func (o *Offloader) refer(call tools.Call, out *tools.Result, b body, rec Record
 	if b.blocks != nil { // prose, as far as we know, although its JSON can be queried
 		limit = o.cfg.InlineChars
 	}
-	short := b.inMemory && rec.Chars < limit && why != tooMany
+	short := b.inMemory && rec.Chars < limit && why != tooMany && o.FitsBudget(call.SessionToken(), int(rec.Chars))
 	if short && b.blocks == nil && rec.Type != TypeBinary && !utf8.ValidString(b.text) {
 		rec.Inline = false // not the exact bytes
 		out.ForLLM = b.withNote(b.readable(rec.charset()) + "\n" + readableNotice(rec))

@@ -132,7 +132,7 @@ func waitForEmpty(t *testing.T, b *bus.Bus) {
 	bustest.WaitUntil(t, "an empty stream", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
 }
 
-// retry republishes a dead letter and removes it, as rpc.RetryCall does with one that has no result.
+// retry republishes a dead letter and removes it, as rpc.ChangeLetters does with one that has no result.
 func retry(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
 	if err := dead.Republish(ctx, b, letter); err != nil {
 		return err

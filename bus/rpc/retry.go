@@ -12,29 +12,19 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// RetryCall publishes the message of a dead letter again and removes the letter.
-// First it removes the result that the worker published for the dead letter, and the
-// claim of a once-only call that the worker gave up on: otherwise the call would end
-// with that result. The attempts of the call start again. RetryCall returns an error if
-// the call has any other result.
-func RetryCall(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
-	if err := prepareRetry(ctx, b, letter); err != nil {
-		return err
-	}
-	if err := dead.Republish(ctx, b, letter); err != nil {
-		return err
-	}
-	return dead.Remove(ctx, b, letter)
-}
-
 // lettersTogether is how many letters take each step together. If the process dies, as many
 // stay although their messages were published again.
 const lettersTogether = 500
 
-// ChangeLetters retries dead letters, as RetryCall does, or only removes them. It calls done for
-// each letter. An error does not stop the others. Many are prepared before they are published:
-// the server syncs each removed result, and the results of calls that run meanwhile wait
-// behind it.
+// ChangeLetters removes dead letters, or retries them: it publishes their messages again before
+// it removes them. First it removes the result that the worker published for the letter of a
+// call, and the claim of a once-only call that the worker gave up on: otherwise the call would
+// end with that result. The attempts of the call start again. A letter whose call has any other
+// result is an error and stays.
+//
+// ChangeLetters calls done for each letter. An error does not stop the others. Many are prepared
+// before they are published: the server syncs each removed result, and the results of calls that
+// run meanwhile wait behind it.
 func ChangeLetters(ctx context.Context, b *bus.Bus, letters []dead.Stored, retry bool, done func(dead.Stored, error)) {
 	type step struct {
 		do     func(context.Context, *bus.Bus, dead.Stored) error
@@ -62,7 +52,7 @@ func ChangeLetters(ctx context.Context, b *bus.Bus, letters []dead.Stored, retry
 	}
 }
 
-// prepareRetry is the first step of RetryCall: it removes what would end the call at once.
+// prepareRetry is the first step of a retry: it removes what would end the call at once.
 func prepareRetry(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
 	err := dead.CheckRetriable(b.Subjects, letter)
 	if err == nil && letter.Kind == bus.DeadCall && letter.Code != tools.CodeMismatch {

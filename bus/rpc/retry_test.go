@@ -122,7 +122,7 @@ func TestRetriedCallsWaitForNoWorker(t *testing.T) {
 		publish(t, b, bus.Message{Subject: b.Dead(bus.DeadCall, "plain"), Body: letter})
 	}
 	for _, letter := range letters(t, b, "plain") {
-		if err := rpc.RetryCall(t.Context(), b, letter); err != nil {
+		if err := retryLetter(t, b, letter); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -191,7 +191,13 @@ func retry(t *testing.T, b *bus.Bus, tool string) error {
 	if len(found) != 1 {
 		t.Fatalf("dead letters %+v", found)
 	}
-	return rpc.RetryCall(t.Context(), b, found[0])
+	return retryLetter(t, b, found[0])
+}
+
+func retryLetter(t *testing.T, b *bus.Bus, letter dead.Stored) (err error) {
+	t.Helper()
+	rpc.ChangeLetters(t.Context(), b, []dead.Stored{letter}, true, func(_ dead.Stored, failed error) { err = failed })
+	return err
 }
 
 // A forged letter, whose subject is not that of a call, changes nothing of the call that its
@@ -204,7 +210,7 @@ func TestRetryOfForgedLetterChangesNothing(t *testing.T) {
 	letter := dead.Stored{Number: 1, Letter: dead.Letter{
 		Kind: bus.DeadCall, Name: "default", Subject: b.Notify("phone"), Body: []byte(`{"id":"victim","session":"s"}`),
 	}}
-	if err := rpc.RetryCall(t.Context(), b, letter); err == nil || !strings.Contains(err.Error(), "do not match its subject") {
+	if err := retryLetter(t, b, letter); err == nil || !strings.Contains(err.Error(), "do not match its subject") {
 		t.Errorf("retry: %v", err)
 	}
 	if r, err := task.ReadRecord(t.Context(), b, tools.CallKey{Session: "s", ID: "victim"}); err != nil || r.Starts != 1 {

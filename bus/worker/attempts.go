@@ -109,7 +109,7 @@ func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error)
 
 // answerDeadLetter publishes a result for a call that became a dead letter, so
 // that no caller waits for it. A once-only call gets the outcome unknown if a worker
-// claimed it. rpc.RetryCall removes that result and the claim.
+// claimed it. rpc.ChangeLetters removes that result and the claim.
 func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter dead.Stored) error {
 	a, err := w.decode(d)
 	if err != nil {

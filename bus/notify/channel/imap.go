@@ -21,7 +21,11 @@ const (
 	imapTimeout = 2 * time.Minute
 	// maxMail bounds what is read of a mail, in bytes: files of 20 MB as base64.
 	maxMail = 30 << 20
+	// maxIMAPLine bounds a line of a response: a mailbox with 8,000 unread mails has one of 64 KiB.
+	maxIMAPLine = 1 << 20
 )
+
+var errTooLong = errors.New("the response is too long")
 
 // imapClient sends the few commands of IMAP4rev1 (RFC 3501) that reading a mailbox takes, over
 // TLS. A library would be 0.3 MB of the program.
@@ -29,6 +33,7 @@ type imapClient struct {
 	conn net.Conn
 	in   *bufio.Reader
 	tag  int
+	stop func() bool // of the closing when the context ends
 }
 
 // dialIMAP connects and selects the mailbox INBOX.
@@ -39,8 +44,7 @@ func dialIMAP(ctx context.Context, address string, cfg *tls.Config, user, passwo
 	if err != nil {
 		return nil, err
 	}
-	c := &imapClient{conn: conn, in: bufio.NewReader(conn)}
-	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	c := &imapClient{conn: conn, in: bufio.NewReaderSize(conn, maxIMAPLine), stop: context.AfterFunc(ctx, func() { _ = conn.Close() })}
 	_ = conn.SetDeadline(time.Now().Add(imapTimeout))
 	greeting, _, err := c.response()
 	if err == nil && !strings.HasPrefix(greeting, "* OK") {
@@ -53,14 +57,16 @@ func dialIMAP(ctx context.Context, address string, cfg *tls.Config, user, passwo
 		_, err = c.command("SELECT INBOX")
 	}
 	if err != nil {
-		stop()
-		_ = conn.Close()
+		c.close()
 		return nil, err
 	}
 	return c, nil
 }
 
-func (c *imapClient) close() { _ = c.conn.Close() }
+func (c *imapClient) close() {
+	c.stop()
+	_ = c.conn.Close()
+}
 
 // unseen returns the numbers (UID) of the mails without the flag \Seen.
 func (c *imapClient) unseen() (all []uint32, err error) {
@@ -133,13 +139,16 @@ var imapLiteral = regexp.MustCompile(`\{(\d{1,9})\}$`)
 // response reads a response, and the last literal in it: a text that follows its length.
 func (c *imapClient) response() (text string, literal []byte, err error) {
 	for {
-		line, err := c.in.ReadString('\n')
+		data, err := c.in.ReadSlice('\n')
+		if errors.Is(err, bufio.ErrBufferFull) {
+			return "", nil, errTooLong
+		}
 		if err != nil {
 			return "", nil, err
 		}
-		line = strings.TrimRight(line, "\r\n")
+		line := strings.TrimRight(string(data), "\r\n")
 		if text += line; len(text) > maxAnswer {
-			return "", nil, errors.New("the response is too long")
+			return "", nil, errTooLong
 		}
 		match := imapLiteral.FindStringSubmatch(line)
 		if match == nil {
@@ -147,7 +156,7 @@ func (c *imapClient) response() (text string, literal []byte, err error) {
 		}
 		size, _ := strconv.Atoi(match[1])
 		if size > maxMail {
-			return "", nil, errors.New("the response is too long")
+			return "", nil, errTooLong
 		}
 		literal = make([]byte, size)
 		if _, err := io.ReadFull(c.in, literal); err != nil {

@@ -64,6 +64,8 @@ type tenant struct {
 	tried chan struct{} // closed when it runs or has failed
 	ended chan struct{}
 
+	stopping bool // its files were removed or have changed; only scan uses it
+
 	// Guarded by fleet.mu:
 	parts     *parts // while it runs
 	workspace string // "" before it has one
@@ -113,9 +115,12 @@ func (o *Options) checkFleet(flags *pflag.FlagSet, dir string) error {
 func (f *fleet) run(ctx context.Context, onReady func(tenants int) error) error {
 	ticker := time.NewTicker(tenantScanInterval)
 	defer ticker.Stop()
-	defer func() { // the tenants' contexts end with ctx
-		for _, t := range f.all() {
+	defer func() {
+		all := f.all()
+		for _, t := range all {
 			t.stop()
+		}
+		for _, t := range all {
 			<-t.ended
 		}
 	}()
@@ -162,11 +167,12 @@ func (f *fleet) scan(ctx context.Context) error {
 	}
 	for _, t := range f.all() {
 		files, ok := found[t.name]
-		if ok && files == t.files {
+		if ok && files == t.files && !t.stopping {
 			delete(found, t.name)
 			continue
 		}
 		t.stop()
+		t.stopping = true
 		select {
 		case <-t.ended:
 			f.mu.Lock()
@@ -277,8 +283,11 @@ func (t *tenant) claimAccount(ctx context.Context, b *bus.Bus) (leave func(), er
 	subject := b.RPC("tenants", t.fleet.id)
 	limited, cancel := context.WithTimeout(ctx, time.Second) // the server answers at once if nobody does
 	defer cancel()
-	if other, err := b.Conn().RequestWithContext(limited, subject, nil); err == nil {
+	switch other, err := b.Conn().RequestWithContext(limited, subject, nil); {
+	case err == nil:
 		return nil, fmt.Errorf("its credential is one of the account of the tenant %q; each tenant needs an account, or a --prefix, of its own", other.Data)
+	case !errors.Is(err, nats.ErrNoResponders): // another one may have it, and be connecting again
+		return nil, fmt.Errorf("ask whether another tenant has the account: %w", err)
 	}
 	sub, err := b.Conn().Subscribe(subject, func(msg *nats.Msg) {
 		if b.IsInbox(msg.Reply) {

@@ -1,0 +1,60 @@
+package process
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/pflag"
+)
+
+// A tenant whose files come back while its last calls still run starts again.
+func TestTenantComesBackBeforeItHasStopped(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "red.nk")
+	f := &fleet{options: &Options{}, flags: pflag.NewFlagSet("", pflag.ContinueOnError), dir: dir, log: zerolog.Nop(), starting: make(chan struct{}, 1), tenants: map[string]*tenant{}}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	scan := func() {
+		t.Helper()
+		if err := f.scan(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write := func() {
+		t.Helper()
+		if err := os.WriteFile(file, []byte("no seed\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write()
+	files, err := readTenantFiles(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := &tenant{fleet: f, name: "red", files: files["red"], stop: func() {}, tried: make(chan struct{}), ended: make(chan struct{})}
+	f.tenants["red"] = old
+	scan()
+	if old.stopping || f.tenants["red"] != old {
+		t.Fatal("a tenant whose files stay was stopped")
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	scan()
+	write()
+	scan()
+	if f.tenants["red"] != old {
+		t.Fatal("the tenant runs twice")
+	}
+	close(old.ended)
+	scan()
+	again := f.tenants["red"]
+	if again == nil || again == old {
+		t.Fatal("the tenant does not start again")
+	}
+	stop()
+	<-again.ended
+}
