@@ -158,6 +158,9 @@ func (p *proxy) local(r *request) func(context.Context) (fields, error) {
 				args, res := p.awaitJob(ctx, wire.Get(r.Params, "arguments"))
 				if res == nil {
 					res = h.reading.Call(ctx, p.cfg.Session, name, args)
+					if !res.IsError { // a content, which may have the names of tools
+						return r.toolResult(res), nil
+					}
 				}
 				res.ForLLM = p.text(res.ForLLM)
 				return r.toolResult(res), nil
@@ -168,7 +171,10 @@ func (p *proxy) local(r *request) func(context.Context) (fields, error) {
 			session, args := artifacts.ParseRead(r.uri)
 			if args != nil && session == p.cfg.Session && p.reads() == byResource {
 				res := h.reading.Call(ctx, session, artifacts.ReadResult, args)
-				text := mcp.ResourceContents{URI: r.uri, MIMEType: "text/plain", Text: p.text(res.ForLLM)}
+				if res.IsError {
+					res.ForLLM = p.text(res.ForLLM)
+				}
+				text := mcp.ResourceContents{URI: r.uri, MIMEType: "text/plain", Text: res.ForLLM}
 				return r.result(fields{"contents": []any{&text}}), nil
 			}
 			address, err := artifacts.ParseURI(r.uri)
