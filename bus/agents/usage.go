@@ -33,7 +33,7 @@ const (
 // ReadUsage sums what the turns since a time used, in groups ordered by Of. Conversations that
 // were deleted do not count.
 func ReadUsage(ctx context.Context, b *bus.Bus, since time.Time, by string) ([]Used, error) {
-	groups, results := map[string]*Used{}, map[string][]agent.CallResult{} // the last ones of a session
+	groups, lengths := map[string]*Used{}, map[string]map[string]int64{} // of the last results of a session, by tool
 	add := func(of string, u agent.Usage) {
 		if groups[of] == nil {
 			groups[of] = &Used{Of: of}
@@ -50,11 +50,11 @@ func ReadUsage(ctx context.Context, b *bus.Bus, since time.Time, by string) ([]U
 		switch {
 		case err != nil:
 		case e.Kind == agent.KindResults:
-			results[session] = e.Results
+			lengths[session] = lengthsOf(e.Results)
 		case e.Usage == nil:
 		case by == ByTool:
-			share(results[session], *e.Usage, add)
-			delete(results, session)
+			share(lengths[session], *e.Usage, add)
+			delete(lengths, session)
 		default:
 			add(map[string]string{ByDay: m.At.UTC().Format(time.DateOnly), ByModel: e.Model, BySession: session}[by], *e.Usage)
 		}
@@ -66,15 +66,22 @@ func ReadUsage(ctx context.Context, b *bus.Bus, since time.Time, by string) ([]U
 	return used, nil
 }
 
-// share adds the parts of a turn's usage that belong to the results that it read.
-func share(results []agent.CallResult, u agent.Usage, add func(tool string, u agent.Usage)) {
-	lengths, all := map[string]int64{}, int64(0)
+func lengthsOf(results []agent.CallResult) map[string]int64 {
+	lengths := map[string]int64{}
 	for _, r := range results {
 		lengths[r.Tool] += int64(len(r.ForLLM)) + 1
-		all += int64(len(r.ForLLM)) + 1
 	}
-	if all == 0 {
-		lengths[NoTool], all = 1, 1
+	return lengths
+}
+
+// share adds the parts of a turn's usage that belong to the results that it read, by their lengths.
+func share(lengths map[string]int64, u agent.Usage, add func(tool string, u agent.Usage)) {
+	if len(lengths) == 0 {
+		lengths = map[string]int64{NoTool: 1}
+	}
+	all := int64(0)
+	for _, length := range lengths {
+		all += length
 	}
 	from := int64(0)
 	for _, tool := range slices.Sorted(maps.Keys(lengths)) {
