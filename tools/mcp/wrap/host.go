@@ -103,8 +103,11 @@ func (p *proxy) reads() readWay {
 	return way
 }
 
-// readCall is a call of the tool as references name it.
-var readCall = regexp.MustCompile(`read_result\(id, ([a-z|]+)\)`)
+// readCall is a call of the tool as references name it, and readWith one as errors do.
+var (
+	readCall = regexp.MustCompile(`read_result\(id, ([a-z|]+)\)`)
+	readWith = regexp.MustCompile(`read_result with (grep|lines|offset|jq|sql)`)
+)
 
 // withoutTool replaces the calls of the tool in a text by what the model of the host can do.
 func (p *proxy) withoutTool(text string) string {
@@ -112,6 +115,13 @@ func (p *proxy) withoutTool(text string) string {
 	if way == "" {
 		return text
 	}
+	text = readWith.ReplaceAllStringFunc(text, func(advice string) string {
+		form := forms[readWith.FindStringSubmatch(advice)[1]]
+		if way == byResource {
+			return "?" + form
+		}
+		return "--" + strings.Replace(form, "=", " ", 1)
+	})
 	return readCall.ReplaceAllStringFunc(text, func(call string) string {
 		var ways []string
 		for name := range strings.SplitSeq(readCall.FindStringSubmatch(call)[1], "|") {

@@ -130,6 +130,7 @@ func TestHostsThatNeedNoTool(t *testing.T) {
 	for query, want := range map[string]string{
 		"?grep=LINE\\\" 4321$&ignore_case=true": "Found 1 match(es)", "?grep=line%5C%22 4321%24": "Found 1 match(es)", "?lines=10-12": "Lines 10-12 of 5001", "?lines=-20": "Lines 4981-5000 of 5001",
 		"?offset=108000": "line\" 4999", "": "the next page has offset=7500", "?lines=x": "want a range such as", "?lines=1-2&grep=x": "give one of grep and lines",
+		"?jq=.": "use ?grep=REGEXP or ?lines=10-40", // it is not JSON
 	} {
 		codex.say(t, `{"jsonrpc":"2.0","id":3,"method":"resources/read","params":{"uri":"stevedore://s/artifacts/`+id+query+`"}}`)
 		got := fmt.Sprint(codex.response(t, "3").Result["contents"])
