@@ -77,33 +77,16 @@ func NewService(b *bus.Bus, reader *offload.Reader, cfg ServiceConfig) *Service 
 func (s *Service) Run(ctx context.Context) error {
 	svc, err := micro.AddService(s.bus.Conn(), micro.Config{
 		Name: ServiceName, Version: s.cfg.Version,
-		Description: "submit tool calls and read offloaded results",
+		Description: "submit tool calls, read offloaded results, manage tasks, approvals and jobs",
 		Metadata:    s.cfg.Metadata, StatsHandler: s.stats,
 	})
 	if err != nil {
 		return fmt.Errorf("start service: %w", err)
 	}
-	endpoints := []struct {
-		name, subject string
-		timeout       time.Duration
-		answer        func(context.Context, micro.Request) (any, error)
-	}{
-		{callEndpoint, s.bus.RPC("call", "*", "*"), callTimeout, s.call},
-		{"call-in-session", s.bus.RPC("call", "*", "*", "*", "*"), callTimeout, s.call},
-		{"submit", s.bus.RPC("submit", "*", "*"), submitTimeout, s.submit},
-		{"submit-in-session", s.bus.RPC("submit", "*", "*", "*", "*"), submitTimeout, s.submit},
-		{"artifact", s.bus.RPC("artifact", "*", "*"), readTimeout, s.artifact},
-		{"artifacts", s.bus.RPC("artifacts", "*"), readTimeout, s.artifacts},
-		{"task", s.bus.RPC("task", "*", "*"), readTimeout, s.task},
-		{"approval", s.bus.RPC("approval", "*", "*"), readTimeout, s.approval},
-		{"approvals", s.bus.RPC("approvals", "*"), readTimeout, s.approvals},
-		{"cron", s.bus.RPC("cron", "*", "*"), readTimeout, s.cron},
-		{"tools", s.bus.RPC("tools", "*"), readTimeout, s.tools},
-	}
-	for _, e := range endpoints {
+	for _, e := range s.endpoints() {
 		// Each endpoint has its own slots: waiting calls must not block reads.
 		slots := newAdmission(slotsPerEndpoint)
-		err := svc.AddEndpoint(e.name, micro.HandlerFunc(func(req micro.Request) { s.serve(ctx, slots, req, e.timeout, e.answer) }), micro.WithEndpointSubject(e.subject))
+		err := svc.AddEndpoint(e.name, micro.HandlerFunc(func(req micro.Request) { s.serve(ctx, slots, req, e.timeout, e.answer) }), e.options(s.bus)...)
 		if err != nil {
 			return errors.Join(fmt.Errorf("start service: endpoint %s: %w", e.name, err), svc.Stop())
 		}

@@ -16,6 +16,13 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) == 1 && args[0] == cli.NATSPluginFlag {
+		if err := cli.WriteNATSPlugin(stdout, newRoot()); err != nil {
+			fmt.Fprintln(stderr, "stevedore:", err)
+			return cli.ExitFailed
+		}
+		return cli.ExitOK
+	}
 	ctx, stop, err := otlp.Start(ctx, "stevedore-worker", cli.ReadVersion().Version)
 	if err != nil {
 		fmt.Fprintln(stderr, "stevedore:", err)

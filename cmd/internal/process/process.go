@@ -279,8 +279,11 @@ func (p *parts) report() status.Report {
 // metadata describes the process to programs that ask for its statistics. "channels" has
 // NAME=KIND,... of the channels that it delivers to, without their settings.
 func (p *parts) metadata(queues []string) map[string]string {
-	models, _ := json.Marshal(p.Agents.names()) // of strings, which JSON has
-	m := map[string]string{"worker": p.worker.Stats().Worker, "queues": strings.Join(queues, ","), "models": string(models)}
+	m := map[string]string{"worker": p.worker.Stats().Worker, "queues": strings.Join(queues, ",")}
+	if names := p.Agents.names(); len(names) > 0 {
+		models, _ := json.Marshal(names) // of strings, which JSON has
+		m["models"] = string(models)
+	}
 	specs, err := p.Channels.Specs()
 	if err != nil || p.NoNotify {
 		return m
