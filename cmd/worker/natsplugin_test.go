@@ -3,14 +3,9 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
-	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 )
 
@@ -91,39 +86,6 @@ func TestNATSPluginModel(t *testing.T) {
 	for _, c := range root.Commands {
 		if c.Name == "run" || c.Name == "help" || c.Name == "connection" {
 			t.Errorf("nats cannot run %s", c.Name)
-		}
-	}
-}
-
-// The nats CLI itself runs our commands, with its own flags and environment.
-func TestNATSPlugin(t *testing.T) {
-	nats, err := exec.LookPath("nats")
-	if err != nil {
-		t.Skip("the nats CLI is not installed")
-	}
-	_, url := bustest.StartServer(t)
-	home := t.TempDir()
-	run := func(env []string, args ...string) string {
-		t.Helper()
-		cmd := exec.Command(nats, args...)
-		cmd.Env = append(append(os.Environ(), "HOME="+home, "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+filepath.Join(home, "config")), env...)
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Errorf("nats %v: %v\n%s", args, err, out)
-		}
-		return string(out)
-	}
-	run(nil, "plugins", "register", "stevedore", program)
-	run(nil, "--server", url, "stevedore", "provision")
-	run(nil, "context", "add", "here", "--server", url)
-	for _, out := range []string{
-		run([]string{"NATS_URL=" + url}, "stevedore", "status"),
-		run([]string{"NATS_CONTEXT=here"}, "stevedore", "status"),
-		run(nil, "--context", "here", "stevedore", "status"),
-		run(nil, "stevedore", "status", "--json", "--server", url),
-	} {
-		if !strings.Contains(out, "STEVEDORE_CALLS") {
-			t.Errorf("status: %s", out)
 		}
 	}
 }
