@@ -77,8 +77,8 @@ func TestNATSPluginModel(t *testing.T) {
 		t.Errorf("call: %+v", call)
 	}
 	root.command(t, "status").flag(t, "server") // nats passes its global flags if the command has them
-	if up := root.command(t, "up"); !up.flag(t, "queues").Cumulative || up.flag(t, "heartbeat-enabled").Boolean {
-		t.Error("up: --queues is a list, and --heartbeat-enabled=false must be possible")
+	if up := root.command(t, "up"); !up.flag(t, "queue").Cumulative || up.flag(t, "heartbeat-enabled").Boolean {
+		t.Error("up: --queue is a list, and --heartbeat-enabled=false must be possible")
 	}
 	if grep := root.command(t, "artifacts", "grep"); grep.flag(t, "ignore-case").Short != 'i' {
 		t.Error("artifacts grep: no -i")
