@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -80,6 +81,7 @@ func TestRealHosts(t *testing.T) {
 // hostSession is a home directory of a host with the file server in its configuration.
 type hostSession struct {
 	program, log, config, text string
+	bin                        string // a directory of the PATH
 	model                      *scriptedModel
 	run                        func(program string, args ...string)
 	try                        func(program string, args ...string) ([]byte, error)
@@ -89,7 +91,7 @@ func (h realHost) session(t *testing.T, packages string) hostSession {
 	t.Helper()
 	home := t.TempDir()
 	project := filepath.Join(home, "project")
-	s := hostSession{program: filepath.Join(packages, ".bin", h.program), log: filepath.Join(project, "big.txt"), config: filepath.Join(home, h.config)}
+	s := hostSession{program: filepath.Join(packages, ".bin", h.program), log: filepath.Join(project, "big.txt"), config: filepath.Join(home, h.config), bin: filepath.Join(home, "bin")}
 	s.model = &scriptedModel{path: s.log, small: filepath.Join(project, "small.txt")}
 	endpoint := httptest.NewServer(s.model)
 	t.Cleanup(endpoint.Close)
@@ -103,7 +105,7 @@ func (h realHost) session(t *testing.T, packages string) hostSession {
 		cmd.Dir = project
 		cmd.WaitDelay = time.Second
 		cmd.Env = append(cleanEnvironment(), "HOME="+home, "XDG_CONFIG_HOME=", "XDG_DATA_HOME=", "ANTHROPIC_BASE_URL="+endpoint.URL, "ANTHROPIC_API_KEY=x",
-			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL="+endpoint.URL)
+			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL="+endpoint.URL, "PI_OFFLINE=1", "PATH="+s.bin+":"+os.Getenv("PATH"))
 		return cmd.CombinedOutput()
 	}
 	s.run = func(program string, args ...string) {
@@ -252,6 +254,7 @@ func TestPermissionOfClaudeCode(t *testing.T) {
 type scriptedModel struct {
 	path    string
 	command string
+	shell   string // the tool for command, default Bash
 	small   string
 	turns   int
 
@@ -263,6 +266,7 @@ type scriptedModel struct {
 type modelRequest struct {
 	bytes int
 	reads bool // it offers read_result
+	body  string
 }
 
 func (m *scriptedModel) take() []modelRequest {
@@ -305,7 +309,10 @@ func (m *scriptedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		arguments["path"] = filepath.Dir(m.small) + strings.Repeat("/.", answered) + "/" + filepath.Base(m.small)
 	}
 	if m.command != "" {
-		wanted, arguments = "Bash", map[string]string{"command": m.command, "description": "run it"}
+		wanted, arguments = cmp.Or(m.shell, "Bash"), map[string]string{"command": m.command, "description": "run it"}
+		if wanted == "exec_command" {
+			arguments = map[string]string{"cmd": m.command}
+		}
 	}
 	tool, namespace, reads := findTool(in.Tools, wanted, "")
 	if tool == "" && search != "" { // Claude Code defers the tools of servers
@@ -316,7 +323,7 @@ func (m *scriptedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if tool != "" {
 		m.mu.Lock()
-		m.requests = append(m.requests, modelRequest{len(body), reads})
+		m.requests = append(m.requests, modelRequest{len(body), reads, string(body)})
 		m.mu.Unlock()
 	}
 	if answered > max(m.turns-2, 0) {

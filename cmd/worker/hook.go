@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -25,10 +26,15 @@ const hookHelp = `The hook of a coding host: it reads an event on standard input
 to say. In all other cases, also after an error, it prints nothing, so that the host works as
 without it.
 
-  stevedore hook claude-code     the plugin in integration/hosts/claude-code runs it
+  stevedore hook claude-code     the plugin in integration/hosts/claude-code runs it; those of
+                                 codex, gemini-cli, opencode and pi run it by their names
 
-PostToolUse: a long output of Bash is stored as "stevedore run" does, and the model sees how to
-read it.
+PostToolUse (AfterTool of Gemini CLI): a long output of the host's shell is stored as "stevedore
+run" does, and the model sees how to read it.
+
+PreToolUse of Codex, which shows no whole output to a hook: "stevedore run" runs the command. If
+rules of Codex forbid commands or ask for them, the hook says nothing, because Codex would
+compare them with "stevedore run" instead of the command.
 
 PermissionRequest: if a worker runs with "--ask coding_host", the question goes to the user's
 channel, such as Telegram, and to "stevedore approvals" and the web page. The first answer
@@ -37,9 +43,10 @@ counts. Without one within --ask-wait, the host asks its user.`
 // maxHookEvent bounds an event, in bytes. Hosts cut longer outputs before.
 const maxHookEvent = 64 << 20
 
-// hookOptions are the options of the hook of Claude Code.
+// hookOptions are the options of the hook of a host.
 type hookOptions struct {
 	runOptions
+	host            string
 	askWait         time.Duration
 	channel, chatID string
 }
@@ -48,9 +55,11 @@ func newHookCommand() *cobra.Command {
 	var o hookOptions
 	cmd := &cobra.Command{Use: "hook", Short: "Keep long outputs of a coding host out of its prompt, and answer its questions elsewhere", Long: hookHelp}
 	claude := &cobra.Command{
-		Use:   "claude-code",
-		Short: "The hooks PostToolUse and PermissionRequest of Claude Code",
+		Use:     "claude-code",
+		Aliases: []string{"codex", "gemini-cli", "opencode", "pi"},
+		Short:   "The hooks of Claude Code, Codex, Gemini CLI, opencode and Pi",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.host = cmd.CalledAs()
 			if answer := o.claudeCode(cmd.Context(), cmd.InOrStdin()); answer != nil {
 				_, _ = cmd.OutOrStdout().Write(append(answer, '\n')) // the host is gone
 			}
@@ -69,8 +78,9 @@ func newHookCommand() *cobra.Command {
 	return cmd
 }
 
-// claudeEvent is an event of Claude Code. The shapes are those of
-// https://code.claude.com/docs/en/hooks and of its tool Bash.
+// claudeEvent is an event of Claude Code, or of a host with similar events. The shapes are those
+// of https://code.claude.com/docs/en/hooks and of its tool Bash, of
+// https://developers.openai.com/codex/hooks and of https://geminicli.com/docs/hooks/reference.
 type claudeEvent struct {
 	Name      string `json:"hook_event_name"`
 	Session   string `json:"session_id"`
@@ -86,6 +96,8 @@ type claudeEvent struct {
 		IsImage     bool    `json:"isImage"`
 		// Path of the file with the whole output, if the host has cut it.
 		Path string `json:"persistedOutputPath"`
+		// Content is the whole output in Gemini CLI.
+		Content *string `json:"llmContent"`
 	} `json:"tool_response"`
 }
 
@@ -98,26 +110,40 @@ func (o *hookOptions) claudeCode(ctx context.Context, stdin io.Reader) []byte {
 	}
 	var answer map[string]any
 	switch event.Name {
-	case "PostToolUse":
+	case "PostToolUse", "AfterTool":
 		answer = o.shortened(ctx, event)
+	case "PreToolUse":
+		answer = o.rewritten(event)
 	case "PermissionRequest":
 		answer = o.permission(ctx, event)
 	}
 	if answer == nil {
 		return nil
 	}
-	answer["hookEventName"] = event.Name
-	encoded, err := json.Marshal(map[string]any{"hookSpecificOutput": answer})
+	if event.Name != "AfterTool" {
+		answer["hookEventName"] = event.Name
+		answer = map[string]any{"hookSpecificOutput": answer}
+	}
+	encoded, err := json.Marshal(answer)
 	if err != nil {
 		return nil
 	}
 	return encoded
 }
 
-// shortened is the answer with the short form of a long output of Bash.
+// readsBack matches commands whose output was asked for, or is short.
+var readsBack = regexp.MustCompile(`stevedore\S* (run|read)\b`)
+
+// shortened is the answer with the short form of a long output of the host's shell.
 func (o *hookOptions) shortened(ctx context.Context, event claudeEvent) map[string]any {
 	res := &event.Response
-	if event.Tool != "Bash" || res.Stdout == nil || res.IsImage {
+	command, _ := event.Input["command"].(string)
+	if event.Tool == "run_shell_command" {
+		res.Stdout = res.Content
+	} else if event.Tool != "Bash" {
+		return nil
+	}
+	if readsBack.MatchString(command) || res.Stdout == nil || res.IsImage {
 		return nil
 	}
 	output, closeOutput := io.Reader(strings.NewReader(*res.Stdout)), func() error { return nil }
@@ -135,9 +161,11 @@ func (o *hookOptions) shortened(ctx context.Context, event claudeEvent) map[stri
 	if closeErr := closeOutput(); err != nil || closeErr != nil || !held.isLong() {
 		return nil
 	}
-	command, _ := event.Input["command"].(string)
 	if o.show(ctx, []string{command}, held) != nil {
 		return nil
+	}
+	if event.Name == "AfterTool" { // Gemini CLI writes "Tool result blocked: " before it
+		return map[string]any{"decision": "deny", "reason": "no, the command has run, and its output is shortened:\n" + shown.String()}
 	}
 	return map[string]any{"updatedToolOutput": map[string]any{
 		"stdout": strings.TrimSuffix(shown.String(), "\n"), "stderr": tools.Excerpt(res.Stderr, int(o.threshold)), "interrupted": res.Interrupted, "isImage": false,

@@ -55,6 +55,7 @@ type runOptions struct {
 	storedOutputs
 	line      string
 	threshold int64
+	liveAfter time.Duration
 }
 
 func newRunCommand() *cobra.Command {
@@ -79,6 +80,7 @@ func newRunCommand() *cobra.Command {
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().StringVarP(&o.line, "command", "c", "", "`LINE` for sh")
 	cmd.Flags().Int64Var(&o.threshold, "threshold", 10_000, "`BYTES` of output above which it is stored")
+	cmd.Flags().DurationVar(&o.liveAfter, "live-after", 0, "`TIME` after which an output that is not yet long appears as it comes, and is not stored; 0: never")
 	return cmd
 }
 
@@ -110,6 +112,10 @@ func (o *runOptions) run(ctx context.Context, args []string, stdin io.Reader, st
 	if err := child.Start(); err != nil {
 		return cli.Exit(exitNotFound, "run: %w", err)
 	}
+	var live <-chan time.Time
+	if o.liveAfter > 0 {
+		live = time.After(o.liveAfter)
+	}
 	ended := make(chan struct{})
 	var passing sync.WaitGroup
 	passing.Go(func() {
@@ -117,6 +123,12 @@ func (o *runOptions) run(ctx context.Context, args []string, stdin io.Reader, st
 			select {
 			case s := <-signals:
 				_ = child.Process.Signal(s) // it may have ended
+			case <-live:
+				for _, held := range outputs {
+					if !held.isLong() {
+						_ = held.flush() // the next write fails, too
+					}
+				}
 			case <-ended:
 				return
 			}
@@ -182,14 +194,19 @@ func (o *runOptions) show(ctx context.Context, args []string, held *heldOutput) 
 		return held.flushBecause(err)
 	}
 	how := fmt.Sprintf("%d lines, %d bytes are stored; read them with: %s read %s --lines 10-40, or --grep REGEXP, --jq QUERY, --offset N", summary.Lines, held.out.Size(), programName(), id)
+	_, err = io.WriteString(held.to, summary.Text(how+o.place()))
+	return err
+}
+
+// place are the flags that lead to the stored outputs, unless they are the defaults.
+func (o *storedOutputs) place() (flags string) {
 	if o.session != outputSession {
-		how += " --session " + cli.ShellWord(o.session)
+		flags = " --session " + cli.ShellWord(o.session)
 	}
 	if o.Connection.Data != cli.DefaultDataDir() {
-		how += " --data " + cli.ShellWord(o.Connection.Data)
+		flags += " --data " + cli.ShellWord(o.Connection.Data)
 	}
-	_, err = io.WriteString(held.to, summary.Text(how))
-	return err
+	return flags
 }
 
 // programName is how a shell calls this program.

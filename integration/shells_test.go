@@ -1,0 +1,188 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// hostShell is the adapter of a host for the output of its shell.
+type hostShell struct {
+	host  realHost
+	shell string            // the tool
+	files map[string]string // from integration/hosts to the home directory
+}
+
+var hostShells = []hostShell{
+	{realHosts[1], "exec_command", map[string]string{"codex/hooks.json": ".codex/hooks.json"}},
+	{realHosts[2], "run_shell_command", map[string]string{"gemini-cli/gemini-extension.json": ".gemini/extensions/stevedore/gemini-extension.json", "gemini-cli/hooks/hooks.json": ".gemini/extensions/stevedore/hooks/hooks.json"}},
+	{realHosts[3], "bash", map[string]string{"opencode/stevedore.js": ".config/opencode/plugins/stevedore.js"}},
+	{realHost{"pi", "pi", []string{"-p", "--provider", "scripted", "--model", "m", "run it"}, ".pi/agent/models.json",
+		`{"providers": {"scripted": {"baseUrl": "$URL", "api": "anthropic-messages", "apiKey": "x", "models": [{"id": "m"}]}}}`, 0, false}, "bash", map[string]string{"pi/stevedore.js": ".pi/agent/extensions/stevedore.js"}},
+}
+
+// The adapters shorten a long output of a command that fails, and leave everything else as it is.
+// Without a program that works, the host works as without them.
+func TestShellsOfRealHosts(t *testing.T) {
+	packages := os.Getenv("STEVEDORE_HOSTS")
+	if packages == "" {
+		t.Skip("make hosts installs the hosts and runs this test")
+	}
+	for _, h := range hostShells {
+		t.Run(h.host.name, func(t *testing.T) {
+			args := h.host.args
+			if h.host.name == "codex" {
+				args = slices.Insert(slices.Clone(args), 1, "--dangerously-bypass-hook-trust")
+			}
+			if _, err := os.Stat(filepath.Join(packages, ".bin", h.host.program)); err != nil {
+				t.Skip(err)
+			}
+			s := h.host.session(t, packages)
+			s.model.shell = h.shell
+			result := func(command string) (size int, body string) {
+				t.Helper()
+				s.model.command = command
+				s.run(s.program, args...)
+				all := s.model.take()
+				if len(all) < 2 {
+					t.Fatalf("%d requests", len(all))
+				}
+				return all[1].bytes - all[0].bytes, all[1].body
+			}
+			const long, short = "seq 100001 130000; exit 3", "seq 1 500"
+			native, _ := result(long)
+			nativeShort, _ := result(short)
+			home := strings.TrimSuffix(s.config, h.host.config)
+			for from, to := range h.files {
+				text, err := os.ReadFile(filepath.Join("hosts", from))
+				if err != nil {
+					t.Fatal(err)
+				}
+				writeAll(t, filepath.Join(home, to), string(text))
+			}
+			missing, _ := result(long)
+			if err := os.MkdirAll(s.bin, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(workerProgram, filepath.Join(s.bin, "stevedore")); err != nil {
+				t.Fatal(err)
+			}
+			with, body := result(long)
+			withShort, _ := result(short)
+			t.Logf("bytes of a long result: %d without, %d with the adapter, %d without the program; of a short one: %d and %d", native, with, missing, nativeShort, withShort)
+			if with > 1200 || !strings.Contains(body, "130000") || missing < native-200 || missing > native+200 || withShort > nativeShort+150 || withShort < nativeShort-150 {
+				t.Errorf("the long result is\n%s", body[max(0, len(body)-3000):])
+			}
+			id := regexp.MustCompile(`read (run_[\w-]+)`).FindStringSubmatch(body)
+			if id == nil {
+				t.Fatal("no id in the result")
+			}
+			if out, err := s.try(workerProgram, "read", id[1], "--grep", "^115000$"); err != nil || !strings.Contains(string(out), "115000") {
+				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
+// The adapters without the hosts: node runs those in JavaScript, and sh the commands of the others.
+func TestAdaptersOfShells(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs sh")
+	}
+	t.Parallel()
+	home := t.TempDir()
+	run := func(bin, stdin, name string, args ...string) string {
+		t.Helper()
+		program, err := exec.LookPath(name)
+		if err != nil {
+			t.Skip(err)
+		}
+		cmd := exec.CommandContext(t.Context(), program, args...)
+		cmd.Stdin = strings.NewReader(stdin)
+		cmd.Env = append(cleanEnvironment(), "HOME="+home, "XDG_DATA_HOME=", "CODEX_HOME=", "PATH="+bin+":/usr/bin:/bin")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s %v: %v", name, args, err)
+		}
+		return string(out)
+	}
+	works, broken := filepath.Join(home, "works"), filepath.Join(home, "broken")
+	writeAll(t, filepath.Join(works, "stevedore"), "#!/bin/sh\nexec '"+workerProgram+"' \"$@\"\n")
+	writeAll(t, filepath.Join(broken, "stevedore"), "#!/bin/sh\necho panic >&2\nexit 2\n") // a host may take 2 for a no
+	for _, bin := range []string{works, broken} {
+		if err := os.Chmod(filepath.Join(bin, "stevedore"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	long := strings.Repeat("a line of output\n", 1000)
+	whole := filepath.Join(home, "whole.txt")
+	writeAll(t, whole, long)
+	for _, script := range []string{
+		// As opencode 1.18 and Pi 0.73 call them.
+		`import { Stevedore } from "HOSTS/opencode/stevedore.js";
+		const after = (await Stevedore())["tool.execute.after"], output = { title: "x", output: OUTPUT, metadata: {} };
+		await after({ tool: TOOL, args: { command: "make" } }, output);
+		console.log(output.output);`,
+		`import { Stevedore } from "HOSTS/opencode/stevedore.js";
+		const after = (await Stevedore())["tool.execute.after"], output = { output: OUTPUT.slice(0, 100) + "\n\n<shell_metadata>\ntimeout\n</shell_metadata>", metadata: { truncated: true, outputPath: "WHOLE" } };
+		await after({ tool: TOOL, args: { command: "make" } }, output);
+		if (!output.output.endsWith("\n<shell_metadata>\ntimeout\n</shell_metadata>")) throw new Error("no status");
+		console.log(output.output);`,
+		`import extension from "HOSTS/pi/stevedore.js";
+		let handler; extension({ on: (event, f) => { if (event === "tool_result") handler = f; } });
+		const content = [{ type: "text", text: OUTPUT.slice(0, 100) + "\n\n[Showing lines 1-2 of 9. Full output: WHOLE]\n\nCommand exited with code 7" }];
+		const answer = await handler({ toolName: TOOL, input: { command: "make" }, content, isError: true });
+		console.log((answer ?? { content }).content[0].text);
+		if (answer && !answer.content[0].text.endsWith("\nCommand exited with code 7")) throw new Error("no exit code");`,
+	} {
+		for _, c := range []struct {
+			bin, tool string
+			short     bool
+		}{{works, "bash", true}, {works, "read", false}, {broken, "bash", false}, {home, "bash", false}} {
+			hosts, err := filepath.Abs("hosts")
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := strings.NewReplacer("HOSTS", hosts, "OUTPUT", fmt.Sprintf("%q", long), "TOOL", fmt.Sprintf("%q", c.tool), "WHOLE", whole).Replace(script)
+			got := run(c.bin, text, "node", "--input-type=module", "-")
+			if strings.Contains(got, "1000 lines, 17000 bytes are stored") != c.short || !strings.HasPrefix(got, "a line of output\n") {
+				t.Errorf("%s, %s in %s: %.300s", script, c.tool, c.bin, got)
+			}
+		}
+	}
+	for file, event := range map[string]string{
+		"claude-code/hooks/hooks.json": fmt.Sprintf(`{"hook_event_name":"PostToolUse","tool_name":"Bash","tool_input":{},"tool_response":{"stdout":%q}}`, long),
+		"gemini-cli/hooks/hooks.json":  fmt.Sprintf(`{"hook_event_name":"AfterTool","tool_name":"run_shell_command","tool_input":{"command":"make"},"tool_response":{"llmContent":%q,"returnDisplay":""}}`, long),
+		"codex/hooks.json":             `{"hook_event_name":"PreToolUse","cwd":"/","tool_name":"Bash","tool_input":{"command":"make"}}`,
+	} {
+		text, err := os.ReadFile(filepath.Join("hosts", file))
+		var config struct {
+			Hooks map[string][]struct{ Hooks []struct{ Command string } }
+		}
+		if err == nil {
+			err = json.Unmarshal(text, &config)
+		}
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		for name, groups := range config.Hooks {
+			command := groups[0].Hooks[0].Command
+			if !strings.Contains(event, name) {
+				continue
+			}
+			if got := run(works, event, "sh", "-c", command); !strings.HasPrefix(got, "{") {
+				t.Errorf("%s: %s answers %s", file, command, got)
+			}
+			if got := run(broken, event, "sh", "-c", command); strings.Contains(got, "{") {
+				t.Errorf("%s: %s answers %s", file, command, got)
+			}
+		}
+	}
+}
