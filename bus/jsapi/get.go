@@ -38,6 +38,15 @@ func New(js jetstream.JetStream) API {
 // Subject returns the subject of an API request, such as STREAM.INFO.<name>.
 func (a API) Subject(request string) string { return a.prefix + request }
 
+// PutSubject returns the subject on which a client publishes what the stream of a key-value
+// bucket stores on subject. A server lets no message on $KV.> pass to another JetStream domain.
+func (a API) PutSubject(subject string) string {
+	if a.prefix == jetstream.DefaultAPIPrefix {
+		return subject
+	}
+	return a.prefix + subject // the server of the domain removes the prefix
+}
+
 // Get selects one message of a stream: by sequence, the last one on a subject, or
 // the next one on a subject (which may have wildcards) from a sequence or time on.
 // With Batch it selects up to so many messages, with MaxBytes up to so many bytes.

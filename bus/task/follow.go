@@ -277,7 +277,7 @@ func WatchParked(ctx context.Context, b *bus.Bus, changed func()) error {
 // SubscribeParked is WatchParked for users who may not create a consumer. It misses the
 // changes that happen while the connection is interrupted.
 func SubscribeParked(ctx context.Context, b *bus.Bus, changed func()) error {
-	sub, err := b.Conn().Subscribe("$KV."+b.BucketName(bus.TasksBucket)+"."+recordKey+".>", func(*nats.Msg) { changed() })
+	sub, err := b.Conn().Subscribe(subjectOf(b, recordKey+".>"), func(*nats.Msg) { changed() })
 	if err != nil {
 		return fmt.Errorf("watch parked calls: %w", err)
 	}

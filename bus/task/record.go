@@ -61,10 +61,19 @@ const (
 
 func keyOf(k tools.CallKey) string { return strings.Join([]string{recordKey, k.Session, k.ID}, ".") }
 
+func subjectOf(b *bus.Bus, key string) string {
+	return "$KV." + b.BucketName(bus.TasksBucket) + "." + key
+}
+
+// put stores the value of a key. A header can set its TTL, which KeyValue.Update cannot.
+func put(ctx context.Context, b *bus.Bus, key string, value []byte, header nats.Header) (*jetstream.PubAck, error) {
+	subject := jsapi.New(b.JetStream()).PutSubject(subjectOf(b, key))
+	return b.JetStream().PublishMsg(ctx, &nats.Msg{Subject: subject, Data: value, Header: header})
+}
+
 // ReadRecord reads the record of a call; without one, it is empty.
 func ReadRecord(ctx context.Context, b *bus.Bus, k tools.CallKey) (Record, error) {
-	bucket := b.BucketName(bus.TasksBucket)
-	m, err := jsapi.New(b.JetStream()).GetFromLeader(ctx, "KV_"+bucket, jsapi.Get{LastBySubject: "$KV." + bucket + "." + keyOf(k)})
+	m, err := jsapi.New(b.JetStream()).GetFromLeader(ctx, "KV_"+b.BucketName(bus.TasksBucket), jsapi.Get{LastBySubject: subjectOf(b, keyOf(k))})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Record{key: k}, nil
 	}
@@ -117,8 +126,7 @@ func (r *Record) store(ctx context.Context, b *bus.Bus) error {
 	if r.Parked == nil {
 		header[jetstream.MsgTTLHeader] = []string{cmp.Or(r.ttl, recordTTL).String()}
 	}
-	m := &nats.Msg{Subject: "$KV." + b.BucketName(bus.TasksBucket) + "." + keyOf(r.key), Data: body, Header: header}
-	ack, err := b.JetStream().PublishMsg(ctx, m)
+	ack, err := put(ctx, b, keyOf(r.key), body, header)
 	api, rejected := errors.AsType[*jetstream.APIError](err)
 	switch {
 	case err == nil:
@@ -169,7 +177,7 @@ const listTimeout = 10 * time.Second
 func listRecords(ctx context.Context, b *bus.Bus, session string, f func(Record)) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	prefix := "$KV." + b.BucketName(bus.TasksBucket) + "."
+	prefix := subjectOf(b, "")
 	get := jsapi.Get{NextBySubject: prefix + keyOf(tools.CallKey{Session: session, ID: "*"}), Sequence: 1, Batch: 256, MaxBytes: 4 << 20}
 	for m, err := range jsapi.New(b.JetStream()).Messages(ctx, "KV_"+b.BucketName(bus.TasksBucket), get) {
 		if err != nil {

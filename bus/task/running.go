@@ -229,16 +229,14 @@ const (
 
 // Announce stores that a worker outside of the server's process uses the server.
 func Announce(ctx context.Context, b *bus.Bus) error {
-	m := &nats.Msg{Subject: "$KV." + b.BucketName(bus.TasksBucket) + "." + othersKey, Data: []byte("{}"), Header: nats.Header{jetstream.MsgTTLHeader: {announced.String()}}}
-	_, err := b.JetStream().PublishMsg(ctx, m)
+	_, err := put(ctx, b, othersKey, []byte("{}"), nats.Header{jetstream.MsgTTLHeader: {announced.String()}})
 	return err
 }
 
 // OthersAnnounced reports whether such a worker has announced itself during the last day. It
 // may have ended since.
 func OthersAnnounced(ctx context.Context, b *bus.Bus) (bool, error) {
-	bucket := b.BucketName(bus.TasksBucket)
-	m, err := jsapi.New(b.JetStream()).GetFromLeader(ctx, "KV_"+bucket, jsapi.Get{LastBySubject: "$KV." + bucket + "." + othersKey})
+	m, err := jsapi.New(b.JetStream()).GetFromLeader(ctx, "KV_"+b.BucketName(bus.TasksBucket), jsapi.Get{LastBySubject: subjectOf(b, othersKey)})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return false, nil
 	}
