@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
 // Proxy forwards connections to a server. A test can make it hold back or drop what
@@ -29,7 +28,7 @@ type Proxy struct {
 }
 
 // NewProxy starts a proxy for s, which must listen.
-func NewProxy(t testing.TB, s *embedded.Server) *Proxy {
+func NewProxy(t testing.TB, s interface{ URL() string }) *Proxy {
 	t.Helper()
 	u, err := url.Parse(s.URL())
 	if err != nil {
@@ -51,11 +50,14 @@ func NewProxy(t testing.TB, s *embedded.Server) *Proxy {
 	return p
 }
 
+// Host is the address of the proxy.
+func (p *Proxy) Host() string { return p.listener.Addr().String() }
+
 // Connect connects through the proxy, with a short timeout and lease.
 func (p *Proxy) Connect(t testing.TB) *bus.Bus {
 	t.Helper()
 	u := *p.server
-	u.Host = p.listener.Addr().String()
+	u.Host = p.Host()
 	var b *bus.Bus
 	WaitUntil(t, "a connection", func() bool { // a busy machine can take longer than the timeout
 		var err error

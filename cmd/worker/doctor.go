@@ -208,12 +208,12 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 func (d *doctor) examineReplicas(s status.Status) {
 	var single []string
 	for _, stream := range s.Streams {
-		if s.Server.Cluster != "" && stream.Replicas == 1 {
+		if stream.Leader != "" && stream.Replicas == 1 { // a server without a cluster names no leader
 			single = append(single, stream.Name)
 		}
 	}
 	if len(single) > 0 {
-		d.warn("replicas", `run "stevedore provision --replicas 3 --update"`, "in the cluster %s, these streams are on one server only: %s", s.Server.Cluster, strings.Join(single, ", "))
+		d.warn("replicas", `run "stevedore provision --replicas 3 --update"`, "in a cluster, these streams are on one server only: %s", strings.Join(single, ", "))
 	}
 }
 
