@@ -65,13 +65,23 @@ func (w *Worker) readResults(ctx context.Context, k tools.CallKey) ([]task.Store
 	})
 }
 
-// withStoreRetry retries do while the store fails, for storeTimeout at most. An
-// error of the caller and a full store are final.
+// withStoreRetry retries do while the store fails, for storeTimeout at most, and longer while
+// the bus does not answer: the result could not be published then either. An error of the
+// caller and a full store are final.
 func (w *Worker) withStoreRetry(ctx context.Context, do func() error) error {
-	return w.retry(ctx, "the artifact store fails", storeTimeout, func(err error) bool {
+	final := func(err error) bool {
 		_, callerError := errors.AsType[*tools.Error](err)
 		return callerError || errors.Is(err, offload.ErrQuota)
-	}, do)
+	}
+	for {
+		err := w.retry(ctx, "the artifact store fails", storeTimeout, final, do)
+		if err == nil || final(err) || ctx.Err() != nil {
+			return err
+		}
+		if down := bus.CheckStreams(ctx, w.bus); isClosed(down) || !bus.IsOutage(down) && !errors.Is(down, bus.ErrNoLeader) {
+			return err
+		}
+	}
 }
 
 // The results stream keeps the first message of each subject. A client of the worker's

@@ -31,3 +31,15 @@ func TestStatusNamesTheFirstInLine(t *testing.T) {
 		t.Errorf("%s", out.String())
 	}
 }
+
+// The doctor wants replicas of the streams of a cluster only. A leaf server gives its own name as
+// that of its cluster.
+func TestDoctorWantsReplicasInAClusterOnly(t *testing.T) {
+	for leader, want := range map[string]int{"": 0, "n1": 1} {
+		d := doctor{}
+		d.examineReplicas(status.Status{Server: status.Server{Cluster: "leaf"}, Streams: []status.Stream{{Name: "S", Leader: leader, Replicas: 1}}})
+		if len(d.findings) != want {
+			t.Errorf("leader %q: %+v", leader, d.findings)
+		}
+	}
+}
