@@ -79,7 +79,7 @@ func (w *Worker) withStoreRetry(ctx context.Context, do func() error) error {
 			return err
 		}
 		if down := bus.CheckStreams(ctx, w.bus); isClosed(down) || !bus.IsOutage(down) && !errors.Is(down, bus.ErrNoLeader) {
-			return err
+			return do() // it may answer since just now
 		}
 	}
 }
