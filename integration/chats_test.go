@@ -265,3 +265,35 @@ func TestChatsSurviveKills(t *testing.T) {
 	s.slack.check(t, "D9")
 	s.discord.check(t, "D9")
 }
+
+// The first message of a chat is not lost if the worker dies after it has connected and before it
+// has heard of the message; what was written before the bot came gets no answer.
+func TestFirstMessageSurvivesAKill(t *testing.T) {
+	t.Parallel()
+	s := newChatStage(t, strings.Repeat(`{"text":"An answer."}`+"\n", 2))
+	s.slack.say("D1", "too early", true)
+	s.discord.say("D1", "", "too early")
+	s.slack.hush(true)
+	s.discord.hush(true)
+	s.start()
+	s.await("the connections", func() bool {
+		s.discord.mu.Lock()
+		defer s.discord.mu.Unlock()
+		s.slack.mu.Lock()
+		defer s.slack.mu.Unlock()
+		return s.discord.dials > 0 && s.slack.dials > 0
+	})
+	s.slack.say("D1", "hi", true)
+	s.discord.say("D1", "", "hi")
+	s.p.kill()
+	s.slack.hush(false)
+	s.discord.hush(false)
+	s.start()
+	s.slack.awaitShown(t, "D1", "An answer.")
+	s.discord.awaitShown(t, "D1", "An answer.")
+	for _, session := range []string{"sl-D1", "di-D1"} {
+		if got := s.prompts(session); !slices.Equal(got, []string{"hi"}) {
+			t.Errorf("%s: the agent got %q", session, got)
+		}
+	}
+}

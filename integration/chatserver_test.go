@@ -30,8 +30,10 @@ type chatServer struct {
 	changed  chan struct{} // closed when something changes
 	messages []*chatMessage
 	clock    int
-	command  any // what the platform says next over the connection
-	failures int // of the next requests
+	command  any  // what the platform says next over the connection
+	failures int  // of the next requests
+	silent   bool // the connections say nothing
+	dials    int  // connections so far
 	problems []string
 	cut      context.CancelFunc // ends the connection
 	ctx      context.Context
@@ -91,7 +93,25 @@ func (s *chatServer) connected(conn *websocket.Conn) context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cut = cancel
+	s.dials++
+	for s.silent && ctx.Err() == nil {
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+		s.mu.Lock()
+	}
 	return ctx
+}
+
+// hush makes the connections silent, or lets them speak.
+func (s *chatServer) hush(silent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.silent = silent
+	s.wake()
 }
 
 // drop ends the connection.

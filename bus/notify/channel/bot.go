@@ -135,11 +135,18 @@ func (b *bot) write(ctx context.Context, conn *websocket.Conn, m any) error {
 // connected. history returns those after a position, oldest first, and the next position;
 // without a position, it returns no messages. So a bot does not answer what was written
 // before it came.
+//
+// Without handle, which is before the bot connects, catchUp only sets the positions of the chats
+// that have none: a process that dies before it has accepted the first message of a chat finds
+// that message after the position.
 func catchUp[M any](ctx context.Context, b *bot, inbox Inbox, log zerolog.Logger, history func(ctx context.Context, chat, position string) ([]M, string, error), handle func(M) error) error {
 	for _, chat := range b.allow.named() {
 		position, err := inbox.Position(ctx, chat)
 		if err != nil {
 			return err
+		}
+		if (position == "") != (handle == nil) {
+			continue
 		}
 		missed, position, err := history(ctx, chat, position)
 		if _, refused := bus.Rejected(err); refused {

@@ -80,6 +80,9 @@ func (d *Discord) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) 
 	return receiveAgain(ctx, log, func(ctx context.Context, works func()) error {
 		address := d.resumeURL
 		if d.session == "" {
+			if err := catchUp(ctx, d.bot, inbox, log, d.history, nil); err != nil {
+				return err
+			}
 			var gateway struct {
 				URL string `json:"url"`
 			}

@@ -77,6 +77,9 @@ func (s *Slack) receive(ctx context.Context, inbox Inbox, log zerolog.Logger, st
 		return err
 	}
 	s.self = self.User
+	if err := catchUp(ctx, s.bot, inbox, log, s.history, nil); err != nil {
+		return err
+	}
 	var open struct {
 		URL string `json:"url"`
 	}
