@@ -7,6 +7,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 )
@@ -28,7 +29,10 @@ func OutputSender(notifier *notify.Notifier) func(context.Context, tools.Call, t
 }
 
 // Sender publishes the messages of the message tool to the outbox.
-type Sender struct{ Notifier *notify.Notifier }
+type Sender struct {
+	Notifier *notify.Notifier
+	Reader   *offload.Reader // of the artifacts that messages send
+}
 
 // Send implements builtin.Sender. An outage of the bus is no answer of the tool: the call runs
 // again, and the key of the message makes that harmless.
@@ -43,8 +47,16 @@ func (s Sender) Send(ctx context.Context, m builtin.Message) (to string, err err
 			return "", err
 		}
 	}
+	var file *channel.Artifact
+	if m.Artifact != "" {
+		rec, err := s.Reader.Record(ctx, m.Session, m.Artifact)
+		if err != nil {
+			return "", err
+		}
+		file = &channel.Artifact{ID: rec.ID, Digest: rec.Digest}
+	}
 	sent, err := s.Notifier.Send(ctx, channel.Notification{
-		ID: m.Key, Session: m.Session, Call: m.Call, Tool: "message",
+		Artifact: file, ID: m.Key, Session: m.Session, Call: m.Call, Tool: "message",
 		Channel: m.Channel, ChatID: m.ChatID, Text: m.Text, Format: channel.FormatMarkdown, // as models write it
 	})
 	to = sent.Channel

@@ -268,12 +268,12 @@ func TestMessageDuringAnOutage(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := builtin.Message{Key: "k", Session: "s", Channel: "console", ChatID: "c", Text: "hi", OtherChat: true}
-	if _, err := (Sender{n}).Send(t.Context(), m); !errors.Is(err, tools.ErrInterrupted) {
+	if _, err := (Sender{Notifier: n}).Send(t.Context(), m); !errors.Is(err, tools.ErrInterrupted) {
 		t.Errorf("%v, want %v", err, tools.ErrInterrupted)
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if _, err := (Sender{n}).Send(ended, m); err == nil || errors.Is(err, tools.ErrInterrupted) {
+	if _, err := (Sender{Notifier: n}).Send(ended, m); err == nil || errors.Is(err, tools.ErrInterrupted) {
 		t.Errorf("after the end of the call: %v", err)
 	}
 }

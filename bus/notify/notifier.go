@@ -44,6 +44,9 @@ type Config struct {
 	LastChannels LastChannels
 	// Conversations, if not nil, gets completions and messages for the logs of agents.
 	Conversations Conversations
+	// OpenFile, if not nil, opens an artifact of a session or of its sub-agents. A *tools.Error
+	// means that the session has no such artifact, or no longer.
+	OpenFile func(ctx context.Context, session string, a channel.Artifact) (*channel.Document, error)
 	// MaxAge is the age of a result after which it causes no notification, so
 	// that a notifier which was down for long does not send old ones. Default 24 h.
 	MaxAge time.Duration
@@ -172,9 +175,16 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 	}
 	sending := beginDelivery(ctx, notification, d)
 	late := time.AfterFunc(answerWithin, func() { n.failing.Store(name, errNoAnswer) })
-	err := n.closeDraft(sending.ctx, to, &notification)
+	message, err := n.withFile(sending.ctx, to, notification)
+	if message.File != nil {
+		late.Stop() // it takes longer
+		defer message.File.Close()
+	}
 	if err == nil {
-		err = to.Send(sending.ctx, notification)
+		err = n.closeDraft(sending.ctx, to, &message)
+	}
+	if err == nil {
+		err = to.Send(sending.ctx, message)
 	}
 	late.Stop()
 	sending.sent()

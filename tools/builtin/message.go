@@ -32,26 +32,30 @@ type Message struct {
 	// OtherChat means that the message names a chat that is not that of the call.
 	OtherChat bool
 	Text      string
+	// Artifact is the id of an artifact of the session or of its sub-agents that the user gets
+	// as a file, or "".
+	Artifact string
 }
 
 type messageArgs struct {
-	Content string `json:"content" jsonschema:"the text to send, plain or Markdown"`
-	Channel string `json:"channel,omitempty" jsonschema:"the channel to send it to; default the channel of this conversation"`
-	ChatID  string `json:"chat_id,omitempty" jsonschema:"the chat or user within the channel; default as for channel"`
+	Content  string `json:"content" jsonschema:"the text to send, plain or Markdown"`
+	Channel  string `json:"channel,omitempty" jsonschema:"the channel to send it to; default the channel of this conversation"`
+	Artifact string `json:"artifact,omitempty" jsonschema:"the id of an artifact to send as a file after the text"`
+	ChatID   string `json:"chat_id,omitempty" jsonschema:"the chat or user within the channel; default as for channel"`
 }
 
 // NewMessage returns the message tool. The user receives the message, but not the
 // result of the call.
 func NewMessage(sender Sender) tools.Tool {
 	return tools.MustTool("message",
-		"Send a message to the user immediately, while other work continues, or to another chat.",
+		"Send a message to the user immediately, while other work continues, or to another chat; with a file, if artifact names one.",
 		func(ctx context.Context, call tools.Call, args messageArgs) *tools.Result {
 			return sendMessage(ctx, sender, call, args)
 		}).WithEffect(tools.Keyed)
 }
 
 func sendMessage(ctx context.Context, sender Sender, call tools.Call, args messageArgs) *tools.Result {
-	m := Message{Session: call.Session, Call: call.ID, Channel: cmp.Or(args.Channel, call.Channel), ChatID: args.ChatID, Text: args.Content}
+	m := Message{Session: call.Session, Call: call.ID, Channel: cmp.Or(args.Channel, call.Channel), ChatID: args.ChatID, Text: args.Content, Artifact: args.Artifact}
 	if m.ChatID == "" && m.Channel == call.Channel {
 		m.ChatID = call.ChatID
 	}
@@ -66,7 +70,7 @@ func sendMessage(ctx context.Context, sender Sender, call tools.Call, args messa
 	}
 	// The key contains the requested channel, because the user's last channel may have
 	// changed when the call runs again.
-	m.Key = messageKey(call.SessionToken(), call.ID, call.AgentID, m.Channel, m.ChatID, m.Text)
+	m.Key = messageKey(call.SessionToken(), call.ID, call.AgentID, m.Channel, m.ChatID, m.Text, m.Artifact)
 	where, err := sender.Send(ctx, m)
 	if err != nil {
 		if ctx.Err() != nil {

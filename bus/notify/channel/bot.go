@@ -42,6 +42,7 @@ type platform interface {
 	// put sends a message and returns its id, or edits the message id. key is the same for
 	// each attempt.
 	put(ctx context.Context, chat, id, key, text string, markdown bool) (string, error)
+	putFile(ctx context.Context, chat, key string, f *Document) error
 	RemoveDraft(ctx context.Context, chat, id string) error
 }
 
@@ -67,7 +68,7 @@ func (b *bot) Send(ctx context.Context, n Notification) error {
 	return sendParts(&b.sent, n, parts, func(i int, part markup.Styled, replaced string) error {
 		_, err := b.put(ctx, chat, replaced, fmt.Sprintf("%s %d", n.ID, i), write(part), n.Format == FormatMarkdown)
 		return err
-	})
+	}, func(f *Document) error { return b.putFile(ctx, chat, n.ID+" file", f) })
 }
 
 // ShowDraft implements DraftChannel. A run that has only begun shows nothing.

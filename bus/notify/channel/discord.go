@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -43,7 +44,7 @@ func (d *Discord) call(ctx context.Context, method, path string, content object,
 		header.Set("Content-Type", "application/json")
 		body, _ = json.Marshal(content) // texts and numbers do not fail
 	}
-	answer, err := d.api.do(ctx, method, d.api.url+path, header, body)
+	answer, err := d.api.do(ctx, method, d.api.url+path, header, bytes.NewReader(body), int64(len(body)))
 	if err != nil {
 		return fmt.Errorf("discord: %w", err)
 	}
@@ -61,12 +62,28 @@ func (d *Discord) put(ctx context.Context, chat, id, key, text string, markdown 
 	case id != "":
 		method, path = http.MethodPatch, path+"/"+url.PathEscape(id)
 	case key != "":
-		digest := sha256.Sum256([]byte(key))
-		content["nonce"], content["enforce_nonce"] = hex.EncodeToString(digest[:12]), true
+		content["nonce"], content["enforce_nonce"] = nonce(key), true
 	}
 	var sent discordMessage
 	err := d.call(ctx, method, path, content, &sent)
 	return sent.ID, err
+}
+
+func nonce(key string) string {
+	digest := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(digest[:12])
+}
+
+// MaxFile implements FileChannel; see https://discord.com/developers/docs/reference#uploading-files
+func (d *Discord) MaxFile() int64 { return 10 << 20 }
+
+// putFile implements platform.
+func (d *Discord) putFile(ctx context.Context, chat, key string, f *Document) error {
+	payload, _ := json.Marshal(object{"nonce": nonce(key), "enforce_nonce": true}) // cannot fail
+	body, length, contentType := form(map[string]string{"payload_json": string(payload)}, "files[0]", f)
+	header := http.Header{"Authorization": {"Bot " + d.token}, "Content-Type": {contentType}}
+	_, err := d.api.do(ctx, http.MethodPost, d.api.url+messagesOf(chat), header, body, length)
+	return err
 }
 
 // RemoveDraft implements DraftChannel.

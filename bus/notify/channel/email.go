@@ -113,7 +113,11 @@ func (e *Email) CheckChat(address string) error {
 
 func (e *Email) ListsChats() bool { return true }
 
-// Send sends n as one plain text mail.
+// MaxFile implements FileChannel. Many servers take mails of 25 MB.
+func (e *Email) MaxFile() int64 { return 20 << 20 }
+
+// Send sends n as one plain text mail, with its file. If the server refuses the file, it sends
+// the text alone.
 func (e *Email) Send(ctx context.Context, n Notification) error {
 	to := e.cfg.To
 	if n.ChatID != "" {
@@ -137,6 +141,11 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 	m.SetMessageIDWithValue(tools.Token(n.ID) + "@stevedore." + e.host)
 	m.SetGenHeader("Auto-Submitted", "auto-generated")
 	m.SetBodyString(gomail.TypeTextPlain, text+"\n")
+	timeout := timeoutOf(0)
+	if n.File != nil {
+		m.AttachReadSeeker(n.File.Name, n.File.reader())
+		timeout = timeoutOf(n.File.Size)
+	}
 
 	// go-mail leaves the connection open if the greeting or login fails.
 	var raw net.Conn
@@ -145,7 +154,7 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 			_ = raw.Close() // the outcome is already known
 		}
 	}()
-	client, err := gomail.NewClient(e.host, append(slices.Clone(e.opts), gomail.WithDialContextFunc(func(ctx context.Context, network, address string) (_ net.Conn, err error) {
+	client, err := gomail.NewClient(e.host, append(slices.Clone(e.opts), gomail.WithTimeout(timeout), gomail.WithDialContextFunc(func(ctx context.Context, network, address string) (_ net.Conn, err error) {
 		raw, err = e.dial(ctx, network, address)
 		return raw, err
 	}))...)
@@ -157,7 +166,12 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 		return e.classify(err)
 	}
 	if err := client.SendWithSMTPClient(connection, m); err != nil {
-		return e.classify(err)
+		err = e.classify(err)
+		if code, refused := bus.Rejected(err); refused && n.File != nil {
+			n, n.File = n.WithNote(n.File.refused(code)), nil
+			return e.Send(ctx, n)
+		}
+		return err
 	}
 	_ = client.CloseWithSMTPClient(connection) // the server already accepted the mail
 	return nil

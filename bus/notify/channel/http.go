@@ -171,7 +171,7 @@ func (h *HTTP) Send(ctx context.Context, n Notification) error {
 			header.Set("Title", mime.QEncoding.Encode("utf-8", m.Title))
 		}
 		return h.post.post(ctx, header, body)
-	})
+	}, nil)
 }
 
 // parts splits a notification into parts that the service accepts after write.
@@ -275,10 +275,13 @@ func (p *partsSent) set(key string, count int) {
 	}
 }
 
-// sendParts sends the parts of n. The first one replaces the message that n replaces, unless
-// that is gone.
-func sendParts[T any](sent *partsSent, n Notification, parts []T, send func(i int, part T, replaced string) error) error {
-	key := n.ChatID + "\x00" + n.ID
+// partsKey is the key of n in partsSent.
+func partsKey(n Notification) string { return n.ChatID + "\x00" + n.ID }
+
+// sendParts sends the parts of n, and then its file. The first part replaces the message that n
+// replaces, unless that is gone. If the service refuses the file, the user learns why.
+func sendParts(sent *partsSent, n Notification, parts []markup.Styled, send func(i int, part markup.Styled, replaced string) error, sendFile func(f *Document) error) error {
+	key := partsKey(n)
 	for i := sent.get(key); i < len(parts); i++ {
 		replaced := ""
 		if i == 0 {
@@ -290,6 +293,16 @@ func sendParts[T any](sent *partsSent, n Notification, parts []T, send func(i in
 		}
 		if err != nil {
 			sent.set(key, i)
+			return err
+		}
+	}
+	if n.File != nil {
+		err := sendFile(n.File)
+		if code, refused := bus.Rejected(err); refused {
+			err = send(len(parts), markup.Styled{Text: n.File.refused(code)}, "")
+		}
+		if err != nil {
+			sent.set(key, len(parts))
 			return err
 		}
 	}

@@ -34,7 +34,12 @@ type Notification struct {
 	Note string `json:"note,omitempty"`
 	// Approval is set if the text asks whether a call may run.
 	Approval *Approval `json:"approval,omitempty"`
+	// Artifact is the artifact that the user gets as a file with the text.
+	Artifact *Artifact `json:"artifact,omitempty"`
 	At       time.Time `json:"at,omitzero"`
+	// File is the Artifact. It is nil in events: the notifier sets it when it delivers to a
+	// FileChannel. It is valid until Send returns.
+	File *Document `json:"-"`
 	// Replaces is the id of a message in the chat that shows a draft of the text. It is
 	// empty in events: the notifier sets it when it delivers to a DraftChannel.
 	Replaces string `json:"-"`
@@ -61,6 +66,14 @@ type Approval struct {
 	Args string `json:"args,omitempty"`
 	// Deadline is the time after which the answer is no.
 	Deadline time.Time `json:"deadline"`
+}
+
+// Artifact names an artifact of the session of a notification, or of its sub-agents.
+type Artifact struct {
+	ID string `json:"artifact_id"`
+	// Digest is that of the artifact. Who may not read an artifact does not know it, and
+	// cannot have it sent.
+	Digest string `json:"digest"`
 }
 
 // Kinds of notifications.

@@ -48,24 +48,26 @@ func newPoster(rawURL string, credentials ...string) (*poster, error) {
 		return nil, errors.New("want a URL of the form https://HOST/PATH or http://HOST/PATH") // it may be a secret
 	}
 	return &poster{
-		client: &http.Client{Timeout: sendTimeout, Transport: transport, CheckRedirect: noRedirect},
+		client: &http.Client{Transport: transport, CheckRedirect: noRedirect},
 		url:    rawURL, host: u.Host, secrets: secretsOf(u, credentials...),
 	}, nil
 }
 
 // post sends body. The error follows the rules of Channel.
 func (p *poster) post(ctx context.Context, header http.Header, body []byte) error {
-	_, err := p.do(ctx, http.MethodPost, p.url, header, body)
+	_, err := p.do(ctx, http.MethodPost, p.url, header, bytes.NewReader(body), int64(len(body)))
 	return err
 }
 
 // do sends a request and returns the body of the response. The error is as for post.
-func (p *poster) do(ctx context.Context, method, url string, header http.Header, body []byte) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
+func (p *poster) do(ctx context.Context, method, url string, header http.Header, body io.Reader, length int64) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeoutOf(length))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
 		return nil, bus.Reject("unsendable", fmt.Errorf("post to %s: cannot create the request", p.host))
 	}
-	req.Header = header
+	req.Header, req.ContentLength = header, length
 	req.Header.Set("User-Agent", "stevedore")
 	res, err := p.client.Do(req)
 	if err != nil {

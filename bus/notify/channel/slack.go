@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/bus"
 )
@@ -37,7 +38,7 @@ var temporarySlack = []string{"ratelimited", "internal_error", "fatal_error", "s
 // call calls a method of the web API.
 func (s *Slack) call(ctx context.Context, token, method string, params url.Values, result any) error {
 	header := http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/x-www-form-urlencoded"}}
-	body, err := s.api.do(ctx, http.MethodPost, s.api.url+"/"+method, header, []byte(params.Encode()))
+	body, err := s.api.do(ctx, http.MethodPost, s.api.url+"/"+method, header, strings.NewReader(params.Encode()), int64(len(params.Encode())))
 	if err != nil {
 		return fmt.Errorf("slack %s: %w", method, err)
 	}
@@ -80,6 +81,26 @@ func (s *Slack) put(ctx context.Context, chat, id, _, text string, markdown bool
 	}
 	err := s.call(ctx, s.token, method, params, &sent)
 	return sent.TS, err
+}
+
+// MaxFile implements FileChannel.
+func (s *Slack) MaxFile() int64 { return 1 << 30 }
+
+// putFile implements platform, as
+// https://docs.slack.dev/reference/methods/files.getUploadURLExternal describes.
+func (s *Slack) putFile(ctx context.Context, chat, _ string, f *Document) error {
+	var to struct {
+		URL string `json:"upload_url"`
+		ID  string `json:"file_id"`
+	}
+	if err := s.call(ctx, s.token, "files.getUploadURLExternal", url.Values{"filename": {f.Name}, "length": {fmt.Sprint(f.Size)}}, &to); err != nil {
+		return err
+	}
+	if _, err := s.api.do(ctx, http.MethodPost, to.URL, http.Header{"Content-Type": {"application/octet-stream"}}, f.reader(), f.Size); err != nil {
+		return fmt.Errorf("slack upload: %w", err)
+	}
+	files, _ := json.Marshal([]object{{"id": to.ID, "title": f.Name}}) // texts do not fail
+	return s.call(ctx, s.token, "files.completeUploadExternal", url.Values{"files": {string(files)}, "channel_id": {chat}}, nil)
 }
 
 // RemoveDraft implements DraftChannel.

@@ -72,12 +72,15 @@ func (t *Telegram) Send(ctx context.Context, n Notification) error {
 	}
 	text := chatText(n, false).WithHosts()
 	parts := text.Split(telegramLimit, markup.InUTF16)
-	if len(parts) > telegramMessages {
-		err := t.sendFile(ctx, chat, n, text)
+	if key := partsKey(n); len(parts) > telegramMessages && t.sent.get(key) == 0 {
+		err := t.sendText(ctx, chat, n, text)
 		if err == nil && n.Replaces != "" {
 			err = t.RemoveDraft(ctx, chat, n.Replaces)
 		}
-		if !isBadRequest(err) { // the chat may not allow files
+		switch {
+		case err == nil:
+			t.sent.set(key, len(parts))
+		case !isBadRequest(err): // the chat may not allow files
 			return err
 		}
 	}
@@ -88,8 +91,13 @@ func (t *Telegram) Send(ctx context.Context, n Notification) error {
 		}
 		_, err := t.put(ctx, chat, replaced, part, buttons)
 		return err
+	}, func(f *Document) error {
+		return t.send(ctx, "sendDocument", map[string]string{"chat_id": chat}, f, nil)
 	})
 }
+
+// MaxFile implements FileChannel; see https://core.telegram.org/bots/api#senddocument
+func (t *Telegram) MaxFile() int64 { return 50 << 20 }
 
 // put sends a message and returns its id, or edits the message id. If the server does not
 // accept the styles, it sends the text without.
@@ -103,10 +111,10 @@ func (t *Telegram) put(ctx context.Context, chat, id string, part markup.Styled,
 	if id != "" {
 		method, result = "editMessageText", nil
 	}
-	err := t.send(ctx, method, fields, "", "", result)
+	err := t.send(ctx, method, fields, nil, result)
 	if isBadRequest(err) && len(part.Spans) > 0 && !isUnmodified(err) {
 		fields["entities"] = ""
-		err = t.send(ctx, method, fields, "", "", result)
+		err = t.send(ctx, method, fields, nil, result)
 	}
 	if isUnmodified(err) {
 		err = nil
@@ -119,15 +127,15 @@ func isUnmodified(err error) bool {
 	return isBadRequest(err) && strings.Contains(err.Error(), "message is not modified")
 }
 
-// sendFile sends the whole text as a file, with its start as the caption.
-func (t *Telegram) sendFile(ctx context.Context, chat string, n Notification, text markup.Styled) error {
+// sendText sends the whole text as a file, with its start as the caption.
+func (t *Telegram) sendText(ctx context.Context, chat string, n Notification, text markup.Styled) error {
 	name, content := "message.txt", text.Text
 	if n.Format == FormatMarkdown {
 		name, content = "message.md", chatText(n, true).Text
 	}
 	caption := text.Split(telegramCaption, markup.InUTF16)[0]
 	shown, _ := caption.Quotes()
-	return t.send(ctx, "sendDocument", map[string]string{"chat_id": chat, "caption": shown.Text, "caption_entities": entities(caption)}, name, content, nil)
+	return t.send(ctx, "sendDocument", map[string]string{"chat_id": chat, "caption": shown.Text, "caption_entities": entities(caption)}, &Document{Name: name, Size: int64(len(content)), Content: strings.NewReader(content)}, nil)
 }
 
 // telegramEntity is the style of a part of a text, in UTF-16 units.

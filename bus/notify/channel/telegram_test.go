@@ -69,7 +69,7 @@ func (api *botAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var code struct {
 			ErrorCode int `json:"error_code"`
 		}
-		if err := json.Unmarshal([]byte(answer), &code); err == nil {
+		if err := json.Unmarshal([]byte(answer), &code); err == nil && code.ErrorCode > 0 {
 			w.WriteHeader(code.ErrorCode)
 		}
 		_, _ = fmt.Fprint(w, answer)

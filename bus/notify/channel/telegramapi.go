@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"mime/multipart"
 	"net/http"
 	"strconv"
 	"strings"
@@ -31,30 +30,18 @@ func (t *Telegram) request(ctx context.Context, method string, params, result an
 	if err != nil {
 		return err
 	}
-	return t.post(ctx, method, "application/json", bytes.NewReader(body), result)
+	return t.post(ctx, method, "application/json", bytes.NewReader(body), int64(len(body)), result)
 }
 
-// send calls a method with the fields that are not empty and, if it has a name, a file. Its
+// send calls a method with the fields that are not empty and, if it is not nil, a file. Its
 // error is as for request.
-func (t *Telegram) send(ctx context.Context, method string, fields map[string]string, file, content string, result any) error {
-	var body bytes.Buffer
-	form := multipart.NewWriter(&body) // its errors are those of body, which has none
-	for name, value := range fields {
-		if value != "" {
-			_ = form.WriteField(name, value)
-		}
-	}
-	if file != "" {
-		if part, err := form.CreateFormFile("document", file); err == nil {
-			_, _ = io.WriteString(part, content)
-		}
-	}
-	_ = form.Close()
-	return t.post(ctx, method, form.FormDataContentType(), &body, result)
+func (t *Telegram) send(ctx context.Context, method string, fields map[string]string, file *Document, result any) error {
+	body, length, contentType := form(fields, "document", file)
+	return t.post(ctx, method, contentType, body, length, result)
 }
 
-func (t *Telegram) post(ctx context.Context, method, contentType string, body io.Reader, result any) error {
-	timeout := sendTimeout
+func (t *Telegram) post(ctx context.Context, method, contentType string, body io.Reader, length int64, result any) error {
+	timeout := timeoutOf(length)
 	if method == "getUpdates" {
 		timeout += pollTimeout // the Bot API keeps the request open
 	}
@@ -65,6 +52,7 @@ func (t *Telegram) post(ctx context.Context, method, contentType string, body io
 	if err != nil {
 		return fail(err)
 	}
+	req.ContentLength = length
 	req.Header.Set("Content-Type", contentType)
 	res, err := t.client.Do(req)
 	if err != nil {

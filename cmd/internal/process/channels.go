@@ -85,7 +85,10 @@ func (p *parts) openNotifier(ctx context.Context) (err error) {
 		}
 	}
 	p.channels = channels
-	p.notifier, err = notify.New(p.bus, notify.Config{Channels: channels, Default: p.Channels.Default, LastChannels: agents.LastChannels{Facts: p.state}, Conversations: agents.NewConversations(p.bus, p.state, p.defaultChats()), Grace: p.Worker.Grace, Log: p.log})
+	files := agents.FileOpener(p.reader, func(session, id string) string {
+		return "stevedore artifacts get " + id + " --all -o FILE --session " + session
+	})
+	p.notifier, err = notify.New(p.bus, notify.Config{Channels: channels, Default: p.Channels.Default, OpenFile: files, LastChannels: agents.LastChannels{Facts: p.state}, Conversations: agents.NewConversations(p.bus, p.state, p.defaultChats()), Grace: p.Worker.Grace, Log: p.log})
 	return err
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/remote"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
@@ -72,8 +73,8 @@ func (o *ExternalOptions) web() (builtin.WebConfig, error) {
 }
 
 // tools returns the tools that need the bus: message, cron, tasks, and the remote ones.
-func (o *ExternalOptions) tools(ctx context.Context, b *bus.Bus, notifier *notify.Notifier, prompts cron.ToolConfig, log zerolog.Logger) ([]tools.Tool, error) {
-	all := []tools.Tool{builtin.NewMessage(agents.Sender{Notifier: notifier}), cron.New(b).Tool(prompts), builtin.NewTasks(agents.Tasks{Bus: b})}
+func (o *ExternalOptions) tools(ctx context.Context, b *bus.Bus, reader *offload.Reader, notifier *notify.Notifier, prompts cron.ToolConfig, log zerolog.Logger) ([]tools.Tool, error) {
+	all := []tools.Tool{builtin.NewMessage(agents.Sender{Notifier: notifier, Reader: reader}), cron.New(b).Tool(prompts), builtin.NewTasks(agents.Tasks{Bus: b})}
 	search, err := o.search()
 	if err != nil {
 		return nil, err

@@ -143,7 +143,7 @@ func (p *parts) openTools(ctx context.Context) error {
 		return err
 	}
 	p.closers = append(p.closers, closeTools)
-	external, err := p.External.tools(ctx, p.bus, p.notifier, p.Agents.prompts(), p.log)
+	external, err := p.External.tools(ctx, p.bus, p.reader, p.notifier, p.Agents.prompts(), p.log)
 	if err != nil {
 		return err
 	}
