@@ -22,7 +22,7 @@ func TestFullDiskIsNamedBeforeItFails(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
 	data, filler := filepath.Join(dir, "data"), filepath.Join(dir, "filler")
-	p := start(t, "up", "--data", data, "--console", "off", "--health", "127.0.0.1:0", "--workspace", t.TempDir())
+	p := start(t, "up", "--listen", "127.0.0.1:0", "--data", data, "--console", "off", "--health", "127.0.0.1:0", "--workspace", t.TempDir())
 	full := func() bool {
 		return slices.ContainsFunc(problemsOf(t, []string{"--data", data}), func(p status.Problem) bool {
 			return p.Code == status.DiskFull && strings.Contains(p.Text, dir)

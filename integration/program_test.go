@@ -220,3 +220,18 @@ func (b *lockedBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.buf.String()
 }
+
+// await waits for a condition while the process runs.
+func await(t *testing.T, p *process, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(testTimeout); !done(); time.Sleep(5 * time.Millisecond) {
+		select {
+		case <-p.exited:
+			t.Fatalf("waited for %s, and it ended: %v\n%s", what, p.err, p.stderr)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("waited too long for %s\n%s", what, p.stderr)
+		}
+	}
+}

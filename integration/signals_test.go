@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // A closed terminal stops the worker like SIGTERM: the running call gets the grace
@@ -107,19 +106,4 @@ func (p *process) signal(t *testing.T, s os.Signal) {
 func (p *process) awaitStopping(t *testing.T) {
 	t.Helper()
 	await(t, p, "it to say that it stops", func() bool { return strings.Contains(p.stderr.String(), "stopping") })
-}
-
-// await waits for a condition while the process runs.
-func await(t *testing.T, p *process, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testTimeout); !done(); time.Sleep(5 * time.Millisecond) {
-		select {
-		case <-p.exited:
-			t.Fatalf("waited for %s, and it ended: %v\n%s", what, p.err, p.stderr)
-		default:
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("waited too long for %s\n%s", what, p.stderr)
-		}
-	}
 }

@@ -175,7 +175,6 @@ func (r *soakRun) prepare(servers int) {
 	}
 	r.T.Cleanup(nc.Close)
 	r.operator = nc
-	r.shortenLeases()
 	for _, name := range linkNames {
 		r.links[name] = r.cluster.link()
 	}
@@ -196,27 +195,6 @@ func (r *soakRun) prepare(servers int) {
 		}
 	})
 	r.startAsync(r.links["async"].urls)
-}
-
-// shortenLeases gives the notifiers' consumers, which provision created, the lease that the
-// workers have. Otherwise a run waits for half a minute if a notifier was killed.
-func (r *soakRun) shortenLeases() {
-	r.Helper()
-	js, err := r.operator.JetStream(nats.MaxWait(testTimeout))
-	for _, name := range []string{"STEVEDORE_RESULTS.notifier", "STEVEDORE_DEAD.notifier-dead"} {
-		stream, consumer, _ := strings.Cut(name, ".")
-		var info *nats.ConsumerInfo
-		if err == nil {
-			info, err = js.ConsumerInfo(stream, consumer)
-		}
-		if err == nil {
-			info.Config.AckWait = workerLease
-			_, err = js.UpdateConsumer(stream, &info.Config)
-		}
-		if err != nil {
-			r.Fatalf("shorten the lease of %s: %v", name, err)
-		}
-	}
 }
 
 func (r *soakRun) startAsync(url string) {
