@@ -23,6 +23,7 @@ type Discord struct {
 	session   string // empty if there is none to resume
 	resumeURL string
 	sequence  atomic.Int64 // of the last event that was handled
+	handling  atomic.Bool  // an event is being handled
 }
 
 // NewDiscord returns a channel for a bot's token. It does not connect.

@@ -92,7 +92,9 @@ func (d *Discord) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) 
 			address = gateway.URL
 		}
 		interval, confirmed := make(chan time.Duration, 1), make(chan struct{}, 1)
-		return d.connect(ctx, strings.TrimSuffix(address, "/")+"/?v=10&encoding=json", func(ctx context.Context, conn *websocket.Conn) error {
+		connected := false
+		err := d.connect(ctx, strings.TrimSuffix(address, "/")+"/?v=10&encoding=json", func(ctx context.Context, conn *websocket.Conn) error {
+			connected = true
 			for {
 				if err := d.next(ctx, conn, inbox, log, strangers, interval, confirmed); err != nil {
 					return err
@@ -104,6 +106,10 @@ func (d *Discord) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) 
 		}, func(ctx context.Context, conn *websocket.Conn) error {
 			return d.beat(ctx, conn, interval, confirmed)
 		})
+		if !connected { // the URL to resume at may be old
+			d.session = ""
+		}
+		return err
 	})
 }
 
@@ -127,7 +133,9 @@ func (d *Discord) beat(ctx context.Context, conn *websocket.Conn, interval <-cha
 		select {
 		case <-confirmed:
 		case <-time.After(every):
-			return fmt.Errorf("receive from discord: the gateway does not confirm heartbeats")
+			if !d.handling.Load() { // otherwise nobody reads the confirmation
+				return fmt.Errorf("receive from discord: the gateway does not confirm heartbeats")
+			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -182,6 +190,8 @@ func (d *Discord) next(ctx context.Context, conn *websocket.Conn, inbox Inbox, l
 		}
 		return bus.RetryAfter(time.Second+rand.N(4*time.Second), fmt.Errorf("receive from discord: the session is invalid"))
 	case opDispatch:
+		d.handling.Store(true)
+		defer d.handling.Store(false)
 		if err := d.dispatch(ctx, e, inbox, log, strangers); err != nil {
 			return err
 		}
@@ -211,8 +221,12 @@ func (d *Discord) dispatch(ctx context.Context, e discordEvent, inbox Inbox, log
 		if err := json.Unmarshal(e.Data, &ready); err != nil {
 			return fmt.Errorf("receive from discord: %w", err)
 		}
-		d.session, d.resumeURL, d.self = ready.Session, ready.ResumeURL, ready.User.ID
-		return catchUp(ctx, d.bot, inbox, log, d.history, func(m discordMessage) error { return d.handle(ctx, m, inbox, log, strangers) })
+		d.self = ready.User.ID
+		err := catchUp(ctx, d.bot, inbox, log, d.history, func(m discordMessage) error { return d.handle(ctx, m, inbox, log, strangers) })
+		if err == nil { // otherwise the next session catches up again
+			d.session, d.resumeURL = ready.Session, ready.ResumeURL
+		}
+		return err
 	case "MESSAGE_CREATE":
 		var m discordMessage
 		if err := json.Unmarshal(e.Data, &m); err != nil {

@@ -21,8 +21,13 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// pingInterval is how often the bot checks that a connection to Slack still works.
-const pingInterval = 30 * time.Second
+const (
+	// pingInterval is how often the bot checks that a connection to Slack still works.
+	pingInterval = 30 * time.Second
+	// pongTimeout is how long the answer may take: the bot does not read it while it stores a
+	// message with its files.
+	pongTimeout = 5 * time.Minute
+)
 
 // slackEnvelope is a message of Socket Mode.
 type slackEnvelope struct {
@@ -95,8 +100,14 @@ func (s *Slack) receive(ctx context.Context, inbox Inbox, log zerolog.Logger, st
 		}
 	}, func(ctx context.Context, conn *websocket.Conn) error {
 		for {
-			if err := errors.Join(tools.Sleep(ctx, pingInterval), conn.Ping(ctx)); err != nil {
+			if err := tools.Sleep(ctx, pingInterval); err != nil {
 				return err
+			}
+			limited, cancel := context.WithTimeout(ctx, pongTimeout)
+			err := conn.Ping(limited)
+			cancel()
+			if err != nil {
+				return fmt.Errorf("receive from slack: no answer to a ping: %w", err)
 			}
 		}
 	})
