@@ -167,7 +167,7 @@ func (k *consumption) pull(ctx context.Context) {
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	p := pull.New(k.bus.nc, k.bus.api, k.bus.StreamName(k.consumer.Stream), k.consumer.Name, k.cfg.Slots)
 	defer p.Close()
-	defer k.share.Asked(0) // then it is not active
+	defer k.share.Asked(0)
 	if k.share != nil { // one of many consumers, most of which are idle
 		p.Expiry, p.Heartbeat = pooledExpiry, pooledHeartbeat
 	}

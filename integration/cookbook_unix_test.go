@@ -46,9 +46,6 @@ func TestCookbook(t *testing.T) {
 // codeBlock matches a block: its language, the name of its file or "", and its text.
 var codeBlock = regexp.MustCompile("(?ms)^```(\\w+) ?([\\w.]*)\n(.*?)^```")
 
-// upCommand matches a command that starts a server in the background, for which a reader waits.
-var upCommand = regexp.MustCompile(`(?m)^stevedore up.* &$`)
-
 // followPage runs the blocks of a page in an empty directory: "sh" are commands, "text" is what
 // the commands before it print, and others are files.
 func followPage(t *testing.T, page string) {
@@ -68,7 +65,6 @@ func followPage(t *testing.T, page string) {
 				t.Fatal(err)
 			}
 		case language == "sh":
-			text = upCommand.ReplaceAllString(text, "$0\nuntil stevedore tools ls >/dev/null 2>&1; do sleep 0.1; done")
 			fmt.Fprintf(&script, "echo '== block %d'\n%s", len(wants), text)
 			wants = append(wants, "")
 		case language == "text":

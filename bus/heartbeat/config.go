@@ -29,6 +29,9 @@ const (
 type Config struct {
 	// Disabled removes the schedule.
 	Disabled bool
+	// Only says that no other process schedules this heartbeat: without a tool or instructions,
+	// an existing schedule is an old one of this process, and is removed.
+	Only bool
 	// Name of the schedule, a token. Default "main".
 	Name string
 	// Workspace is the directory of HEARTBEAT.md and memory/heartbeat.log.

@@ -233,8 +233,10 @@ func TestNoInstructionsNoSchedule(t *testing.T) {
 	workspace := t.TempDir()
 	write(t, workspace, "do something")
 	for name, cfg := range map[string]heartbeat.Config{
-		"disabled": {Workspace: workspace, Tool: "x", Disabled: true},
-		"no file":  {Workspace: t.TempDir(), Tool: "x"},
+		"disabled":                           {Workspace: workspace, Tool: "x", Disabled: true},
+		"no file":                            {Workspace: t.TempDir(), Tool: "x"},
+		"no file, no tool, no other process": {Workspace: t.TempDir(), Only: true},
+		"no tool, no other process":          {Workspace: workspace, Only: true},
 	} {
 		if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}); err != nil {
 			t.Fatal(err)

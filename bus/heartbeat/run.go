@@ -102,10 +102,13 @@ func (s *scheduler) put(ctx context.Context, instructions string) error {
 	switch {
 	case instructions == "":
 		s.cfg.Log.Info().Str("file", File).Msg("heartbeat is idle: its file is missing or contains no instructions")
-		if s.cfg.Tool != "" {
+		if s.cfg.Tool != "" || s.cfg.Only {
 			return s.remove(ctx)
 		}
 		return nil // the schedule may be that of another process
+	case s.cfg.Tool == "" && s.cfg.Only:
+		s.cfg.Log.Warn().Str("file", File).Msg("heartbeat is idle: its file contains instructions, but no tool is set")
+		return s.remove(ctx)
 	case s.cfg.Tool == "":
 		s.cfg.Log.Warn().Str("file", File).Msg("heartbeat is idle: its file contains instructions, but no tool is set; an existing schedule is unchanged (a disabled heartbeat removes it)")
 		return nil

@@ -17,6 +17,9 @@ func MaxBytesFlag(flags *pflag.FlagSet, cfg *bus.Config, more string) {
 	flags.Var(&streamSizes{cfg: cfg}, "max-bytes", "`BYTES` that a stream may hold (four times as much for results), or STREAM=BYTES,... for single ones, such as results=8GiB,calls=512MiB; default 1 GiB"+more)
 }
 
+// minStreamBytes is the least size of a stream. Fewer bytes are a mistyped number.
+const minStreamBytes = 64 << 10
+
 // streamSizes is the value of --max-bytes.
 type streamSizes struct {
 	cfg   *bus.Config
@@ -36,6 +39,8 @@ func (s *streamSizes) Set(text string) error {
 		switch {
 		case err != nil:
 			return err
+		case n > 0 && n < minStreamBytes:
+			return fmt.Errorf("%q: a stream needs at least 64KiB; is a unit missing, as in %sMiB?", part, strings.TrimSpace(size))
 		case !named:
 			s.cfg.MaxBytes = n
 			continue

@@ -217,7 +217,7 @@ func (p *parts) openHeartbeat(context.Context) error {
 	if err != nil {
 		return err
 	}
-	cfg.Workspace, cfg.Log = p.Workspace, p.log
+	cfg.Workspace, cfg.Log, cfg.Only = p.Workspace, p.log, p.OwnServer != nil
 	if cfg.Tool == "" && p.Agents.Enabled() {
 		// In one conversation, each tick would add to the prompt of the next one.
 		cfg.Tool, cfg.Queue, cfg.PromptArg, cfg.Args = agent.AgentTool, bus.AgentQueue, "prompt", json.RawMessage(`{"fresh":true}`)
