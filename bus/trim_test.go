@@ -196,7 +196,7 @@ func TestStoredResultsAreRepeated(t *testing.T) {
 	}
 }
 
-// retry republishes a dead letter and removes it, as rpc.RetryCall does with one that has no result.
+// retry republishes a dead letter and removes it, as rpc.ChangeLetters does with one that has no result.
 func retry(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
 	if err := dead.Republish(ctx, b, letter); err != nil {
 		return err

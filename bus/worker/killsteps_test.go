@@ -172,7 +172,7 @@ func TestKillWhileRetryingDeadLetters(t *testing.T) {
 	}
 	for letter, err := range dead.List(t.Context(), b, "", 0) {
 		if err == nil {
-			err = rpc.RetryCall(t.Context(), b, letter)
+			err = retryLetter(t.Context(), b, letter)
 		}
 		if err != nil {
 			t.Error(err)
@@ -217,7 +217,7 @@ func retryAndDie(ctx context.Context, cfg bus.Config, n int) error {
 	}
 	dialer.left.Store(int64(n + 1))
 	for _, letter := range letters {
-		if err := rpc.RetryCall(ctx, b, letter); err != nil {
+		if err := retryLetter(ctx, b, letter); err != nil {
 			return err
 		}
 	}
@@ -243,4 +243,10 @@ func (c dyingConn) Write(p []byte) (int, error) {
 		select {}
 	}
 	return c.Conn.Write(p)
+}
+
+// retryLetter retries one dead letter.
+func retryLetter(ctx context.Context, b *bus.Bus, letter dead.Stored) (err error) {
+	rpc.ChangeLetters(ctx, b, []dead.Stored{letter}, true, func(_ dead.Stored, failed error) { err = failed })
+	return err
 }
