@@ -189,6 +189,7 @@ func TestArtifact(t *testing.T) {
 		"/api/artifacts/s/logs/lines?start=-1":                        "invalid_arguments",
 		"/api/artifacts/s/logs/grep?pattern=(":                        "invalid_arguments",
 		"/api/artifacts/s/none":                                       "not_found",
+		"/api/artifacts/s/none/content":                               "not_found",
 		"/api/artifacts/other/logs":                                   "not_found",
 		"/api/artifacts/..%2f..%2f/..%2fetc":                          "not_found",
 		"/api/artifacts/" + strings.Repeat("x", 30000) + "/logs":      "invalid_arguments",

@@ -105,8 +105,12 @@ func (c *Console) artifactContent(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		err = json.Unmarshal(body, &rec)
 	}
+	if err != nil {
+		c.fail(w, r, err)
+		return
+	}
 	from, to, ok := byteRange(r, rec.Size)
-	if err == nil && !ok {
+	if !ok {
 		w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", rec.Size))
 		writeError(w, http.StatusRequestedRangeNotSatisfiable, string(tools.CodeInvalidArguments), fmt.Sprintf("the artifact has %d bytes", rec.Size))
 		return

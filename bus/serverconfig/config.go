@@ -225,7 +225,7 @@ func (c Config) Check() error {
 	case len(c.Tenants) == 0:
 		return fmt.Errorf("there is no tenant")
 	}
-	seen := map[string]bool{"SYS": true}
+	seen, logins := map[string]bool{"SYS": true}, map[string]bool{}
 	for _, t := range c.Tenants {
 		for _, name := range slices.Concat([]string{t.Name}, t.Sessions, t.Queues) {
 			if err := bus.CheckSubject(name); err != nil || strings.Contains(name, ".") {
@@ -237,6 +237,12 @@ func (c Config) Check() error {
 				return fmt.Errorf("the account %q occurs twice", a.name)
 			}
 			seen[a.name] = true
+			for _, u := range a.users { // its key is in a file with its name
+				if logins[u.Name] {
+					return fmt.Errorf("two logins would have the name %q; rename the tenant or the session", u.Name)
+				}
+				logins[u.Name] = true
+			}
 		}
 	}
 	return nil

@@ -32,11 +32,15 @@ func TestCheck(t *testing.T) {
 		"an empty session":        func(c *Config) { c.Tenants[0].Sessions = []string{""} },
 		"one tenant twice":        func(c *Config) { c.Tenants = append(c.Tenants, c.Tenants[0]) },
 		"an account of a client":  func(c *Config) { c.Tenants = append(c.Tenants, Tenant{Name: "red-readonly"}) },
-		"the system account":      func(c *Config) { c.Tenants[0].Name = "SYS" },
-		"an open address":         func(c *Config) { c.Listen = "0.0.0.0:4222" },
-		"every address":           func(c *Config) { c.Listen = ":4222" },
-		"a key without a file":    func(c *Config) { c.Cert = "x" },
-		"no port":                 func(c *Config) { c.Listen = "localhost" },
+		"a login twice": func(c *Config) {
+			c.Tenants[0].Sessions = []string{"s1-worker"} // red-session-s1-worker
+			c.Tenants = append(c.Tenants, Tenant{Name: "red-session-s1"})
+		},
+		"the system account":   func(c *Config) { c.Tenants[0].Name = "SYS" },
+		"an open address":      func(c *Config) { c.Listen = "0.0.0.0:4222" },
+		"every address":        func(c *Config) { c.Listen = ":4222" },
+		"a key without a file": func(c *Config) { c.Cert = "x" },
+		"no port":              func(c *Config) { c.Listen = "localhost" },
 	} {
 		cfg := config(t, Tenant{Name: "red"})
 		if err := cfg.Check(); err != nil {

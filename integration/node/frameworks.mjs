@@ -20,7 +20,11 @@ export function openResults({ bus, minChars = 2000, onError = () => {}, ...optio
   const known = new Map(); // digest of a result -> its reference: a repeated conversion changes no prompt
   const results = {
     async offload(tool, value, { signal } = {}) {
-      const text = toText(value);
+      let text;
+      try { text = toText(value); } catch (err) { // a cycle, a BigInt, or too deep
+        onError(new ResultsError("rejected", err.message, { cause: err }));
+        return value;
+      }
       if (text.length < minChars) return value;
       const digest = createHash("sha256").update(`${tool}\n${text}`).digest("base64");
       if (!known.has(digest)) {

@@ -72,6 +72,10 @@ assert.match(await missing.tool.run({}), /nosuch/);
 const broken = openResults({ command: worker, args: ["--tools", "wrong"], onError: (err) => errors.push(err.code) });
 assert.equal(await broken.offload("t", rows), rows);
 assert.deepEqual(errors, ["not_installed", "closed"]);
+const cycle = { of: "itself" };
+cycle.of = cycle;
+for (const value of [cycle, { n: 10n }]) assert.equal(await broken.offload("t", value), value);
+assert.deepEqual(errors.slice(2), ["rejected", "rejected"]);
 console.log("ok: without the program");
 
 // Vercel AI SDK

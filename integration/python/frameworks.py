@@ -39,7 +39,11 @@ class Results:
 
     def offload(self, tool: str, value: Any) -> Any:
         """The value if it is short, or else a reference for the model. The same result has the same reference."""
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain)
+        try:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain)
+        except (ValueError, TypeError, RecursionError) as err:  # a cycle, or too deep
+            self.on_error(err)
+            return value
         if len(text) < self.min_chars:
             return value
         digest = hashlib.sha256(f"{tool}\n{text}".encode("utf-8", "surrogatepass")).hexdigest()

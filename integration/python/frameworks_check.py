@@ -113,6 +113,9 @@ assert missing.offload("t", ROWS) is ROWS and "nosuch" in missing.run()
 broken = Results(command=WORKER, args=("--tools", "wrong"), on_error=errors.append)
 assert broken.offload("t", TEXT) == TEXT
 assert [err.code for err in errors] == ["not_installed", "closed"], errors
+cycle: list = []
+cycle.append(cycle)
+assert broken.offload("t", cycle) is cycle and isinstance(errors[2], ValueError)
 print("ok: without the program")
 
 

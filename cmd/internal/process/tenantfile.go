@@ -33,15 +33,23 @@ var (
 	ofProcess = []string{"data", "health", "log-level", "log-format", "name"}
 )
 
-// tenantFiles are the files of a tenant. If they change, the tenant starts again. A connection
-// reads a replaced credential when it is made again.
+// tenantFiles are the files of a tenant. If they change, the tenant starts again: a replaced
+// credential may be that of another account.
 type tenantFiles struct {
 	credential string // path; "" if the settings name one
 	settings   string // path, or ""
-	changed    time.Time
-	size       int64  // of the settings
+	states     [2]fileState
 	problem    string // or ""
 }
+
+// fileState tells whether a file was changed.
+type fileState struct {
+	changed time.Time
+	size    int64
+}
+
+// maxTenantFile limits a file of a tenant, in bytes: a damaged one must not fill the memory of all.
+const maxTenantFile = 64 << 10
 
 // readTenantFiles returns the files in a directory by the names of their tenants. It skips hidden
 // files.
@@ -68,12 +76,14 @@ func readTenantFiles(dir string) (map[string]tenantFiles, error) {
 			name, files = e.Name(), tenantFiles{problem: "want a file NAME.creds, NAME.nk or NAME.yaml"}
 		case !tools.IsToken(name):
 			files.problem = "the name of a tenant has the form " + tools.TokenForm
+		case info.Size() > maxTenantFile:
+			files.problem = fmt.Sprintf("%s has more than %d bytes", e.Name(), maxTenantFile)
 		case kind == settingsOfIt:
-			files.settings, files.changed, files.size = path, info.ModTime(), info.Size()
+			files.settings, files.states[1] = path, fileState{info.ModTime(), info.Size()}
 		case files.credential != "":
 			files.problem = "it has two credentials, NAME.creds and NAME.nk"
 		default:
-			files.credential = path
+			files.credential, files.states[0] = path, fileState{info.ModTime(), info.Size()}
 		}
 		all[name] = files
 	}

@@ -4,11 +4,35 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 )
+
+// A tenant starts again if its credential changes, and a file that is too large is refused unread.
+func TestTenantFiles(t *testing.T) {
+	dir := t.TempDir()
+	read := func(credential string) tenantFiles {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, "red.nk"), []byte(credential), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all, err := readTenantFiles(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all["red"]
+	}
+	one, other := read("SU1"), read("SU22")
+	if one == other || one.problem+other.problem != "" {
+		t.Errorf("the files are %+v and %+v", one, other)
+	}
+	if got := read(strings.Repeat("x", maxTenantFile+1)).problem; !strings.Contains(got, "more than 65536 bytes") {
+		t.Errorf("a large credential: %q", got)
+	}
+}
 
 // A tenant whose files come back while its last calls still run starts again.
 func TestTenantComesBackBeforeItHasStopped(t *testing.T) {
