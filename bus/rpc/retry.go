@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/dead"
@@ -15,6 +16,10 @@ import (
 // lettersTogether is how many letters take each step together. If the process dies, as many
 // stay although their messages were published again.
 const lettersTogether = 500
+
+// groupInterval is the shortest time between two groups of retried letters. Their calls run at
+// once, and the other calls of the queue keep about half of the workers of a small machine.
+const groupInterval = 500 * time.Millisecond
 
 // ChangeLetters removes dead letters, or retries them: it publishes their messages again before
 // it removes them. First it removes the result that the worker published for the letter of a
@@ -34,7 +39,12 @@ func ChangeLetters(ctx context.Context, b *bus.Bus, letters []dead.Stored, retry
 	if retry {
 		steps = append(steps, step{prepareRetry, dead.DeletesAtOnce}, step{dead.Republish, dead.PublishesAtOnce})
 	}
+	next := time.Now()
 	for group := range slices.Chunk(letters, lettersTogether) {
+		if retry {
+			_ = tools.Sleep(ctx, time.Until(next)) // the steps report that ctx has ended
+			next = time.Now().Add(groupInterval)
+		}
 		for _, step := range steps {
 			var succeeded []dead.Stored
 			dead.Each(group, step.atOnce, func(letter dead.Stored) error {
