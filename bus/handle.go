@@ -70,18 +70,18 @@ func (k *consumption) handleDelivery(d *Delivery) (detached bool) {
 	return detached
 }
 
-// sharePatience is how long a message waits for a slot of the pool before it is requeued.
-const sharePatience = time.Second
+// shareTimeout is how long a message waits for a slot of the pool before it is requeued.
+const shareTimeout = time.Second
 
 // takeShare takes a slot of the pool. If none gets free soon, it requeues the message, because a
 // process that is less busy may run it. A message that is handled ahead waits: its record says
 // that this process runs it.
 func (k *consumption) takeShare(d *Delivery) bool {
-	patience := sharePatience
+	timeout := shareTimeout
 	if d.Ahead {
-		patience = math.MaxInt64
+		timeout = math.MaxInt64
 	}
-	if k.share.Take(k.work, patience) {
+	if k.share.Take(k.work, timeout) {
 		return true
 	}
 	if !d.Ahead {

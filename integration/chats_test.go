@@ -179,7 +179,7 @@ func TestPeopleTalkInChats(t *testing.T) {
 		t.Errorf("discord: the agent got %q", got)
 	}
 
-	// The gateway ends the session: what was written meanwhile is read from the history.
+	// The gateway ends the session, and the bot reads from the history what users wrote meanwhile.
 	s.discord.forget()
 	s.discord.tell(map[string]any{"op": 7})
 	s.discord.say("D1", "", "while away")

@@ -219,7 +219,7 @@ func TestFleetKeepsTenantsApart(t *testing.T) {
 			t.Errorf("%s of red: %v: %s", request, err, m.Data)
 		}
 	}
-	// What is wrong is named, and stops nobody.
+	// The log and the status name each wrong file, and the other tenants run.
 	status := f.run("status", "--tenants", f.tenants, "--server", "nats://"+f.address, "--inbox-prefix", "_INBOX_worker")
 	for _, want := range []string{"broken", "typo", "workspaces", "notes.txt"} {
 		if !strings.Contains(status, want) || !strings.Contains(p.stderr.String(), want) {

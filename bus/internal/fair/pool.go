@@ -85,9 +85,9 @@ func (s *Share) Asked(received int) {
 	}
 }
 
-// Take takes a slot for a message that has arrived. If none gets free within patience, it
+// Take takes a slot for a message that has arrived. If no slot becomes free within timeout, it
 // reports false: another process may have one.
-func (s *Share) Take(ctx context.Context, patience time.Duration) bool {
+func (s *Share) Take(ctx context.Context, timeout time.Duration) bool {
 	if s == nil {
 		return true
 	}
@@ -95,7 +95,7 @@ func (s *Share) Take(ctx context.Context, patience time.Duration) bool {
 	if taken {
 		return true
 	}
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	select {
 	case <-c.given:
