@@ -217,3 +217,20 @@ func TestRetryOfForgedLetterChangesNothing(t *testing.T) {
 		t.Errorf("the call has %d recorded starts, %v; want 1", r.Starts, err)
 	}
 }
+
+// Between two groups of letters, the other calls of the queue have time to run.
+func TestRetriedLettersLeaveTimeForOthers(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.Connect(t, bustest.Server(t), bus.Config{})
+		for _, retry := range []bool{true, false} {
+			letters, done, began := make([]dead.Stored, 501), 0, time.Now()
+			if !retry {
+				letters = letters[:1]
+			}
+			rpc.ChangeLetters(t.Context(), b, letters, retry, func(dead.Stored, error) { done++ })
+			if took := time.Since(began); done != len(letters) || retry != (took >= 500*time.Millisecond) {
+				t.Errorf("retry %t: %d letters took %s", retry, done, took)
+			}
+		}
+	})
+}
