@@ -56,7 +56,7 @@ test:
 # The pictures of the page in docs, from a real Chromium.
 screenshots:
 	mkdir -p docs/screenshots
-	STEVEDORE_SCREENSHOTS=$(CURDIR)/docs/screenshots go test -run TestViews -count=1 ./bus/console/
+	STEVEDORE_SCREENSHOTS=$(CURDIR)/docs/screenshots go test -run TestViews -count=1 ./cmd/internal/console/
 
 # Each benchmark prints its ratio against the raw bus or the raw disk, from
 # interleaved rounds of one run. It takes some minutes; close other programs.
@@ -120,7 +120,7 @@ eval:
 # A week of heartbeats in virtual time while the clock jumps. It builds the
 # standard library anew, with a clock that can be moved.
 clock:
-	STEVEDORE_CLOCK=1 go test -run ClockJumps -count=1 -timeout 30m ./bus/heartbeat/
+	STEVEDORE_CLOCK=1 go test -run ClockJumps -count=1 -timeout 30m ./cmd/internal/heartbeat/
 
 # Coding hosts from npm, 1.2 GB, with a scripted model: mcp install, a big result, mcp uninstall, the plugin.
 HOSTS ?= $${TMPDIR:-/tmp}/stevedore-hosts

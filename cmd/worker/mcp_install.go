@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
-	"github.com/stevedore-bus/stevedore/tools/mcp/hosts"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/hosts"
 )
 
 const mcpInstallHelp = `Put "stevedore mcp wrap --" before the commands of the MCP servers that a host already has,

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
-	"github.com/stevedore-bus/stevedore/tools/mcp/hosts"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/hosts"
 )
 
 const mcpStatusHelp = `Show the MCP servers of all hosts on this computer, in the files of your home directory and of

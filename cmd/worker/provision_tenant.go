@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus/admin"
-	"github.com/stevedore-bus/stevedore/bus/serverconfig"
+	"github.com/stevedore-bus/stevedore/cmd/internal/serverconfig"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/state/durable"

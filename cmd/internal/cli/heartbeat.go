@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/stevedore-bus/stevedore/bus/heartbeat"
+	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
 )
 
 // Heartbeat contains the flags of the heartbeat, without its workspace.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/tools/mcp"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/servers"
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
@@ -34,17 +34,17 @@ func (o *MCPOptions) AddFlags(flags *pflag.FlagSet) {
 }
 
 // configs returns the servers.
-func (o *MCPOptions) configs() ([]mcp.Config, error) {
-	var configs []mcp.Config
+func (o *MCPOptions) configs() ([]servers.Config, error) {
+	var configs []servers.Config
 	for _, given := range o.servers {
 		name, target, ok := strings.Cut(given, "=")
 		if !ok || !tools.IsToken(name) || len(name) > 32 {
 			return nil, cli.Exit(cli.ExitUsage, "--mcp: want NAME=COMMAND or NAME=URL, with a NAME of the form %s and at most 32 characters", tools.TokenForm)
 		}
-		if slices.ContainsFunc(configs, func(c mcp.Config) bool { return c.Name == name }) {
+		if slices.ContainsFunc(configs, func(c servers.Config) bool { return c.Name == name }) {
 			return nil, cli.Exit(cli.ExitUsage, "--mcp: the name %q is given twice", name)
 		}
-		cfg := mcp.Config{Name: name, Sandbox: o.Sandbox, Header: map[string]string{}, Credential: "--mcp-header " + name + ".Authorization"}
+		cfg := servers.Config{Name: name, Sandbox: o.Sandbox, Header: map[string]string{}, Credential: "--mcp-header " + name + ".Authorization"}
 		if strings.HasPrefix(target, "http://") || strings.HasPrefix(target, "https://") {
 			if u, err := url.Parse(target); err != nil || u.Host == "" {
 				return nil, cli.Exit(cli.ExitUsage, "--mcp %s: the URL is not valid", name)
@@ -56,22 +56,22 @@ func (o *MCPOptions) configs() ([]mcp.Config, error) {
 		configs = append(configs, cfg)
 	}
 	err := errors.Join(
-		eachSetting("mcp-env", o.env, configs, func(c *mcp.Config, key, value string) { c.Env = append(c.Env, key+"="+value) }),
-		eachSetting("mcp-header", o.headers, configs, func(c *mcp.Config, key, value string) { c.Header[key] = value }),
+		eachSetting("mcp-env", o.env, configs, func(c *servers.Config, key, value string) { c.Env = append(c.Env, key+"="+value) }),
+		eachSetting("mcp-header", o.headers, configs, func(c *servers.Config, key, value string) { c.Header[key] = value }),
 	)
 	return configs, err
 }
 
 // eachSetting calls set for each NAME.KEY=VALUE. Its errors do not quote values, which
 // may be secrets.
-func eachSetting(flag string, settings []string, configs []mcp.Config, set func(c *mcp.Config, key, value string)) error {
+func eachSetting(flag string, settings []string, configs []servers.Config, set func(c *servers.Config, key, value string)) error {
 	for _, setting := range settings {
 		left, source, ok := strings.Cut(setting, "=")
 		name, key, named := strings.Cut(left, ".")
 		if !ok || !named || key == "" {
 			return cli.Exit(cli.ExitUsage, "--%s: want NAME.KEY=VALUE", flag)
 		}
-		i := slices.IndexFunc(configs, func(c mcp.Config) bool { return c.Name == name })
+		i := slices.IndexFunc(configs, func(c servers.Config) bool { return c.Name == name })
 		if i < 0 {
 			return cli.Exit(cli.ExitUsage, "--%s %s: no --mcp has this name", flag, name)
 		}
@@ -161,7 +161,7 @@ func (p *parts) openMCP(context.Context) error {
 				p.log.Error().Str("server", cfg.Name).Err(err).Msg("cannot offer some tools of the MCP server")
 			}
 		}
-		p.running = append(p.running, mcp.New(cfg).Run)
+		p.running = append(p.running, servers.New(cfg).Run)
 	}
 	return nil
 }

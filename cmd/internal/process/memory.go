@@ -3,7 +3,7 @@ package process
 import (
 	"strings"
 
-	"github.com/stevedore-bus/stevedore/bus/memory"
+	"github.com/stevedore-bus/stevedore/cmd/internal/memory"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"

@@ -1,0 +1,181 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"io/fs"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
+	"github.com/stevedore-bus/stevedore/bus/status"
+)
+
+// Config configures a Console.
+type Config struct {
+	// Token is required in each request; see httpauth.
+	Token string
+	// Hosts are additional names in the Host header that the page accepts.
+	Hosts []string
+	// ReadOnly rejects every request that changes something.
+	ReadOnly bool
+	// AgentQueue and AgentTool are where prompts go. Default "agent".
+	AgentQueue, AgentTool string
+	// Version of the program and Server, the address of the bus, are for people. Server
+	// has no credential. Default: the address of the connection.
+	Version, Server string
+	// Advise adds to problems of the installation what to do about them. nil adds nothing.
+	Advise func([]status.Problem)
+	Log    zerolog.Logger
+}
+
+// Console serves the page. It is safe for concurrent use.
+type Console struct {
+	bus *bus.Bus
+	cfg Config
+	hub *hub
+	day *day
+}
+
+//go:embed static
+var static embed.FS
+
+// contentPolicy allows only the files of this page. Trusted types forbid the functions
+// that make HTML of text.
+const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; manifest-src 'self'; " +
+	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+
+// New returns the handler of the page and its API.
+func New(b *bus.Bus, cfg Config) (http.Handler, error) {
+	cfg.AgentQueue, cfg.AgentTool = cmp.Or(cfg.AgentQueue, bus.AgentQueue), cmp.Or(cfg.AgentTool, "agent")
+	cfg.Server = cmp.Or(cfg.Server, b.Conn().ConnectedUrlRedacted())
+	c := &Console{bus: b, cfg: cfg, day: &day{bus: b}}
+	c.hub = newHub(b, cfg.ReadOnly, cfg.Log)
+	guard, err := httpauth.New(httpauth.Config{
+		Tokens: map[string]string{cfg.Token: "console"}, Hosts: cfg.Hosts,
+		Cookie: "stevedore_console", Unauthorized: http.HandlerFunc(c.signIn),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return guard.Handler(c.routes()), nil
+}
+
+func (c *Console) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", c.file("index.html"))
+	mux.HandleFunc("GET /static/{name...}", func(w http.ResponseWriter, r *http.Request) { c.file(r.PathValue("name"))(w, r) })
+	mux.HandleFunc("GET /api/events", c.events)
+	mux.HandleFunc(contentRoute, c.artifactContent)
+	for route, answer := range map[string]func(*http.Request) (any, error){
+		"GET /api/state":    c.state,
+		"GET /api/status":   c.status,
+		"GET /api/running":  c.running,
+		"GET /api/waiting":  c.waiting,
+		"GET /api/calls":    c.calls,
+		"GET /api/sessions": c.sessions,
+		"GET /api/dead":     c.dead,
+		"GET /api/day":      c.day.read,
+		"GET /api/usage":    c.usage,
+
+		"GET /api/approvals":                 c.approvals,
+		"POST /api/approvals/{session}/{id}": c.answerApproval,
+
+		"GET /api/calls/{session}/{id}":           c.call,
+		"GET /api/artifacts":                      c.artifacts,
+		"GET /api/artifacts/{session}":            c.artifacts,
+		"GET /api/artifacts/{session}/{id}":       c.artifact,
+		"GET /api/artifacts/{session}/{id}/link":  c.artifactLink,
+		"GET /api/artifacts/{session}/{id}/lines": c.artifactLines,
+		"GET /api/artifacts/{session}/{id}/chars": c.artifactChars,
+		"GET /api/artifacts/{session}/{id}/grep":  c.artifactGrep,
+		"GET /api/artifacts/{session}/{id}/jq":    c.artifactJQ,
+		"GET /api/sessions/{session}":             c.session,
+		"GET /api/sessions/{session}/trace":       c.trace,
+		"GET /api/schedules":                      c.schedules,
+		"GET /api/dead/{number}":                  c.deadLetter,
+
+		"POST /api/calls/{session}/{id}/cancel": c.cancel,
+		"POST /api/sessions/{session}/messages": c.sendMessage,
+		"POST /api/schedules/{name}/{action}":   c.changeSchedule,
+		"POST /api/sessions/{session}/remove":   c.removeSession,
+		"POST /api/dead/{action}":               c.changeDeadLetters,
+		"POST /api/calls/cancel":                c.cancelCalls,
+		"POST /api/channels/{name}/test":        c.testChannel,
+	} {
+		mux.HandleFunc(route, c.answer(answer))
+	}
+	return mux
+}
+
+// file serves one of the embedded files.
+func (c *Console) file(name string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		data, err := fs.ReadFile(static, "static/"+name)
+		if err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", contentTypes[name[strings.LastIndexByte(name, '.')+1:]])
+		w.Header().Set("Content-Security-Policy", contentPolicy)
+		_, _ = w.Write(data)
+	}
+}
+
+// contentTypes are fixed, because those of a system may be wrong.
+var contentTypes = map[string]string{
+	"html": "text/html; charset=utf-8", "css": "text/css; charset=utf-8",
+	"js": "text/javascript; charset=utf-8", "svg": "image/svg+xml",
+}
+
+// signInFiles are the files that a browser without a token gets. They contain no data.
+var signInFiles = map[string]bool{"signin.js": true, "style.css": true, "icon.svg": true}
+
+// signIn answers requests without a valid token.
+func (c *Console) signIn(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, "/static/")
+	switch {
+	case r.Method == http.MethodGet && signInFiles[name] && name != r.URL.Path:
+		w.Header().Del("WWW-Authenticate")
+		c.file(name)(w, r)
+	case r.Method == http.MethodGet && r.URL.Query().Has("signature"):
+		links := http.NewServeMux()
+		links.HandleFunc(contentRoute, c.linkedContent)
+		links.ServeHTTP(w, r)
+	case r.Method == http.MethodGet && r.URL.Path == "/":
+		w.Header().Set("Content-Type", contentTypes["html"])
+		w.Header().Set("Content-Security-Policy", contentPolicy)
+		w.WriteHeader(http.StatusUnauthorized)
+		data, _ := fs.ReadFile(static, "static/signin.html")
+		_, _ = w.Write(data)
+	default:
+		writeError(w, http.StatusUnauthorized, "unauthorized", "a valid token is required: open the URL that the worker printed, or send Authorization: Bearer TOKEN")
+	}
+}
+
+// state returns what the page needs to know about itself.
+func (c *Console) state(*http.Request) (any, error) {
+	return map[string]any{
+		"version": c.cfg.Version, "prefix": c.bus.Prefix(), "read_only": c.cfg.ReadOnly,
+		"server": c.cfg.Server, "connected": c.bus.Conn().IsConnected(), "now": time.Now().UTC(),
+	}, nil
+}
+
+// statusTimeout limits the requests of one status.
+const statusTimeout = 5 * time.Second
+
+func (c *Console) status(r *http.Request) (any, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), statusTimeout)
+	defer cancel()
+	s := status.Read(ctx, c.bus)
+	if c.cfg.Advise != nil {
+		c.cfg.Advise(s.Problems)
+	}
+	s.Server.URL = c.cfg.Server // a connection within the process has no address
+	return s, nil
+}

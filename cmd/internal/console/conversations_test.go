@@ -1,0 +1,63 @@
+package console_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+)
+
+// Conversations are found by their words and have titles; a message goes to the chosen model, and
+// a conversation is deleted after a question.
+func TestConversationsOnThePage(t *testing.T) {
+	needBrowser(t)
+	t.Parallel()
+	in := start(t, console.Config{})
+	end := `{"kind":"end","run":"r","end":{"reason":"done"}}`
+	in.say("s1", `{"kind":"user","run":"r","message":{"role":"user","content":[{"type":"text","text":"How is <b>the tide</b>?"}]}}`,
+		`{"kind":"assistant","run":"r","model":"big","message":{"role":"assistant","content":[{"type":"text","text":"It rises since noon."}]}}`, end)
+	in.say("s2", `{"kind":"user","run":"r","message":{"role":"user","content":[{"type":"text","text":"Move the crane"}]}}`, end)
+	in.say("h_child", `{"kind":"user","run":"c","call":{"id":"c","session":"sub/s1/r-t1-0","tool":"subagent"},"message":{"role":"user","content":[{"type":"text","text":"the task of a sub-agent"}]}}`)
+	b := browse(t, in, 1280, 800)
+	b.open("conversations", "Move the crane")
+	if strings.Contains(b.text(), "the task of") {
+		t.Error("the conversations of sub-agents are among those of users")
+	}
+	b.eval(`document.querySelector(".master .check input").click()`)
+	b.shows("the task of a sub-agent")
+	b.shows("How is <b>the tide</b>?")
+	b.search("RISES")
+	b.until(`document.querySelectorAll("[data-row]").length === 1`)
+	b.shows("It rises since noon.")
+	b.press("xyz")
+	b.shows("No conversation has these words")
+	b.accessible()
+	b.open("conversations/s1", "agent · big")
+	b.until(`document.querySelector(".detail h1").textContent.includes("the tide")`)
+	if n := b.eval(`document.querySelectorAll(".detail h1 b").length`); n != "0" {
+		t.Error("the title became HTML")
+	}
+	b.until(`document.querySelector("select[aria-label=Model]").options.length === 2`)
+	b.eval(`(() => { const s = document.querySelector("select[aria-label=Model]"); s.value = "small"; s.dispatchEvent(new Event("change")); document.querySelector("textarea").focus() })()`)
+	b.press("and now?" + kb.Enter)
+	bustest.WaitUntil(t, "the message with the model", func() bool {
+		_, body := in.request("GET", "/api/calls?session=s1", "")
+		return strings.Contains(body, "page-")
+	})
+	_, calls := in.request("GET", "/api/calls?session=s1", "")
+	_, id, _ := strings.Cut(calls, `"id":"page-`)
+	if _, body := in.request("GET", "/api/calls/s1/page-"+id[:strings.IndexByte(id, '"')], ""); !strings.Contains(body, `\"model\":\"small\"`) {
+		t.Errorf("the call has not the model: %s", body)
+	}
+	b.eval(`[...document.querySelectorAll("main button")].find(b => b.innerText === "Delete").click()`)
+	b.until(`!!document.querySelector("dialog")`)
+	b.eval(`document.querySelector("dialog .danger").click()`)
+	b.until(`location.hash === "#/conversations"`)
+	b.until(`!document.querySelector(".list").innerText.includes("tide")`)
+	if _, body := in.request("GET", "/api/sessions/s1", ""); !strings.Contains(body, `"entries":[]`) {
+		t.Errorf("it is still stored: %s", body)
+	}
+}

@@ -1,0 +1,308 @@
+package heartbeat_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// start runs a heartbeat until the test ends.
+func start(t *testing.T, b *bus.Bus, cfg heartbeat.Config) {
+	t.Helper()
+	cfg.Log, cfg.Poll = bustest.Log(t), 20*time.Millisecond
+	bustest.Run(t, func(ctx context.Context) error { return heartbeat.Run(ctx, b, cfg) })
+}
+
+func write(t *testing.T, workspace, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(workspace, heartbeat.File), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitForSchedule waits until ok returns true, and returns the schedule.
+func waitForSchedule(t *testing.T, b *bus.Bus, what string, ok func(s schedule.Status, exists bool) bool) (s schedule.Status) {
+	t.Helper()
+	bustest.WaitUntil(t, what, func() bool {
+		var (
+			exists bool
+			err    error
+		)
+		if s, exists, err = schedule.New(b).Get(t.Context(), bus.Heartbeat, "main"); err != nil {
+			t.Fatal(err)
+		}
+		return ok(s, exists)
+	})
+	return s
+}
+
+func contains(text string) func(schedule.Status, bool) bool {
+	return func(s schedule.Status, ok bool) bool { return ok && strings.Contains(string(s.Body), text) }
+}
+
+func TestScheduleFollowsTheFile(t *testing.T) {
+	s := bustest.Server(t)
+	b := bustest.Connect(t, s, bus.Config{})
+	workspace := t.TempDir()
+	cfg := heartbeat.Config{Workspace: workspace, Tool: "subagent", PromptArg: "task", Args: json.RawMessage(`{"label":"hb"}`)}
+	for range 3 {
+		start(t, bustest.Connect(t, s, bus.Config{}), cfg)
+	}
+	write(t, workspace, "# Heartbeat\n- look at <inbox> & \"tell\"\n")
+	first := waitForSchedule(t, b, "first", contains("inbox"))
+	var tick tools.Tick
+	if err := json.Unmarshal(first.Body, &tick); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := string(tick.Args), `{"label":"hb","task":"# Heartbeat\n- look at <inbox> & \"tell\""}`; got != want {
+		t.Errorf("args %s, want %s", got, want)
+	}
+	if first.Every != 30*time.Minute || tick.Tool != "subagent" || tick.Session != "heartbeat-main" || tick.Channel != "last" || tick.TimeoutS != 3600 {
+		t.Errorf("schedule %+v, tick %+v", first, tick)
+	}
+	write(t, workspace, "# Heartbeat\n- something else\n")
+	second := waitForSchedule(t, b, "second", contains("something else"))
+	if existed, err := schedule.New(b).Delete(t.Context(), bus.Heartbeat, "main"); !existed || err != nil {
+		t.Fatal(existed, err)
+	}
+	waitForSchedule(t, b, "written again after it was removed", contains("something else"))
+	write(t, workspace, heartbeat.Template)
+	waitForSchedule(t, b, "template", func(_ schedule.Status, ok bool) bool { return !ok })
+	if second.Revision == first.Revision {
+		t.Error("the revision did not change")
+	}
+}
+
+// Two heartbeats with different settings do not continually restart each other's
+// interval: the one that started last wins.
+func TestLastStartedHeartbeatWins(t *testing.T) {
+	b := bustest.New(t)
+	workspace := t.TempDir()
+	write(t, workspace, "look")
+	every := func(d time.Duration) func(schedule.Status, bool) bool {
+		return func(s schedule.Status, _ bool) bool { return s.Every == d }
+	}
+	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: time.Hour})
+	waitForSchedule(t, b, "first", every(time.Hour))
+	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: 2 * time.Hour})
+	settled := waitForSchedule(t, b, "second", every(2*time.Hour))
+	checks := 0
+	waitForSchedule(t, b, "20 checks of the file", func(s schedule.Status, _ bool) bool {
+		if s.Revision != settled.Revision {
+			t.Fatalf("revision %d became %d, every %s", settled.Revision, s.Revision, s.Every)
+		}
+		checks++
+		return checks == 20
+	})
+}
+
+// A worker runs the ticks, and each run is one line in the log.
+func TestTicksRunAndAreLogged(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	workspace := t.TempDir()
+	tool, err := tools.NewTool("report", "reports", func(_ context.Context, _ tools.Call, in struct {
+		Text string `json:"text"`
+	}) *tools.Result {
+		return tools.UserResult("did\n" + in.Text)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true}, tool)
+
+	write(t, workspace, "look")
+	cfg := heartbeat.Config{Workspace: workspace, Tool: "report", PromptArg: "text", Every: time.Second, AllowShort: true}
+	for range 3 {
+		start(t, b, cfg)
+	}
+	results := bustest.Subscribe(t, b, "stevedore.result.heartbeat-main.>")
+	seen := map[string]bool{}
+	for range 3 {
+		got, _ := bustest.Next[tools.ResultEvent](t, results)
+		if got.ForUser != "did\nlook" || seen[got.ID] {
+			t.Errorf("result %+v", got)
+		}
+		seen[got.ID] = true
+	}
+	line := regexp.MustCompile(`^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \[INFO\] (heartbeat-main-\S+) report completed after \S+: did\\nlook$`)
+	logged := map[string]bool{}
+	bustest.WaitUntil(t, "three log lines", func() bool {
+		data, _ := os.ReadFile(filepath.Join(workspace, heartbeat.LogFile))
+		clear(logged)
+		for l := range strings.Lines(string(data)) {
+			m := line.FindStringSubmatch(strings.TrimSuffix(l, "\n"))
+			if m == nil || logged[m[1]] {
+				t.Fatalf("log line %q", l)
+			}
+			logged[m[1]] = true
+		}
+		return len(logged) >= 3
+	})
+	for id := range seen {
+		if !logged[id] {
+			t.Errorf("%s is not in the log: %v", id, logged)
+		}
+	}
+}
+
+// A full log replaces the old one. The calls of an agent are not logged.
+func TestLogIsBounded(t *testing.T) {
+	b := bustest.New(t)
+	workspace := t.TempDir()
+	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x", LogBytes: 200})
+	publish := func(i int, action, text string) {
+		t.Helper()
+		body := fmt.Sprintf(`{"id":"r%d","tool":"agent","session":"heartbeat-main","outcome":"completed","action":%q,"for_llm":%q}`, i, action, text)
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("heartbeat-main", fmt.Sprintf("r%d", i)), Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 8 {
+		publish(2*i, tools.ActionAgent, "a step")
+		publish(2*i+1, bus.Heartbeat, strings.Repeat("x", 20))
+	}
+	read := func(name string) string {
+		data, _ := os.ReadFile(filepath.Join(workspace, name)) // missing at first
+		return string(data)
+	}
+	bustest.WaitUntil(t, "the last line", func() bool { return strings.Contains(read(heartbeat.LogFile), "r15 ") })
+	// 200 bytes are enough for two lines, not for three.
+	for name, want := range map[string][]string{heartbeat.LogFile: {"r13", "r15"}, heartbeat.OldLogFile: {"r9", "r11"}} {
+		var got []string
+		for line := range strings.Lines(read(name)) {
+			got = append(got, strings.Fields(line)[3])
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s has %v, want %v", name, got, want)
+		}
+	}
+}
+
+// The log line of a failure contains the error in addition to the user's text.
+func TestLogContainsTheError(t *testing.T) {
+	b := bustest.New(t)
+	workspace := t.TempDir()
+	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x"})
+	body := `{"id":"r1","tool":"shell","session":"heartbeat-main","outcome":"failed","action":"heartbeat","is_error":true,"for_user":"(no output)","error":{"code":"tool_failed","message":"exit code 4"}}`
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("heartbeat-main", "r1"), Body: []byte(body)}); err != nil {
+		t.Fatal(err)
+	}
+	var line string
+	bustest.WaitUntil(t, "a log line", func() bool {
+		data, _ := os.ReadFile(filepath.Join(workspace, heartbeat.LogFile)) // missing at first
+		line = string(data)
+		return line != ""
+	})
+	if want := "] [ERROR] r1 shell failed after 0s: exit code 4: (no output)\n"; !strings.HasSuffix(line, want) {
+		t.Errorf("logged %q, want %q at its end", line, want)
+	}
+}
+
+func TestNoInstructionsNoSchedule(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                "",
+		"\ufeff \n\t\n":                   "",
+		heartbeat.Template:                "",
+		"# A\n## B\n- [ ]\n* \n":          "",
+		"<!-- all\nof it -->":             "",
+		"<!-- never closed\n- do it":      "",
+		"# A\n<!-- x -->\n- water plants": "# A\n\n- water plants",
+		"water plants\r\n":                "water plants",
+	} {
+		if got := heartbeat.Instructions(text); got != want {
+			t.Errorf("Instructions(%q) = %q, want %q", text, got, want)
+		}
+	}
+	b := bustest.New(t)
+	workspace := t.TempDir()
+	write(t, workspace, "do something")
+	for name, cfg := range map[string]heartbeat.Config{
+		"disabled":                           {Workspace: workspace, Tool: "x", Disabled: true},
+		"no file":                            {Workspace: t.TempDir(), Tool: "x"},
+		"no file, no tool, no other process": {Workspace: t.TempDir(), Only: true},
+		"no tool, no other process":          {Workspace: workspace, Only: true},
+	} {
+		if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		if err := heartbeat.Once(t.Context(), b, cfg); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main"); ok || err != nil {
+			t.Errorf("%s: the schedule still exists, %v", name, err)
+		}
+	}
+}
+
+// A heartbeat without a tool does not change the schedule of another process.
+func TestNoToolKeepsTheSchedule(t *testing.T) {
+	b := bustest.New(t)
+	full, empty := t.TempDir(), t.TempDir()
+	write(t, full, "do something")
+	if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	for _, workspace := range []string{full, empty} {
+		if err := heartbeat.Once(t.Context(), b, heartbeat.Config{Workspace: workspace}); err != nil {
+			t.Error(err)
+		}
+		if _, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main"); !ok || err != nil {
+			t.Errorf("the schedule exists: %t, %v", ok, err)
+		}
+	}
+}
+
+// An invalid file is an error and does not change the schedule.
+func TestUnusableFiles(t *testing.T) {
+	b := bustest.New(t)
+	for name, prepare := range map[string]func(file string) error{
+		"directory":    func(file string) error { return os.Mkdir(file, 0o700) },
+		"outside link": func(file string) error { return os.Symlink("/etc/passwd", file) },
+		"too long":     func(file string) error { return os.WriteFile(file, make([]byte, 1<<20), 0o600) },
+		"not UTF-8":    func(file string) error { return os.WriteFile(file, []byte("a\xff"), 0o600) },
+	} {
+		workspace := t.TempDir()
+		if err := prepare(filepath.Join(workspace, heartbeat.File)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		if err := heartbeat.Once(t.Context(), b, heartbeat.Config{Workspace: workspace, Tool: "x"}); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+		if _, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main"); !ok || err != nil {
+			t.Errorf("%s: the schedule is gone, %v", name, err)
+		}
+	}
+}
+
+func TestConfigIsChecked(t *testing.T) {
+	for want, cfg := range map[string]heartbeat.Config{
+		"shorter than": {Workspace: ".", Tool: "x", Every: time.Minute},
+		"workspace":    {Tool: "x"},
+		"the tool":     {Workspace: ".", Tool: "a.b"},
+		"the name":     {Workspace: ".", Tool: "x", Name: "*"},
+		"arguments":    {Workspace: ".", Tool: "x", Args: json.RawMessage(`[]`)},
+	} {
+		if err := heartbeat.Once(t.Context(), nil, cfg); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v, want %q", cfg, err, want)
+		}
+	}
+}

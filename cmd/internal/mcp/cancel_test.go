@@ -1,0 +1,215 @@
+package mcp_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// post sends a message of revision 2025-11-25.
+func post(ctx context.Context, t *testing.T, url, token, sessionID, message string) *http.Response {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(message))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+		"Authorization": "Bearer " + token, "Mcp-Protocol-Version": "2025-11-25", "Mcp-Session-Id": sessionID} {
+		if v != "" {
+			req.Header.Set(k, v)
+		}
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { res.Body.Close() })
+	return res
+}
+
+// initialize returns the Mcp-Session-Id of a new client.
+func initialize(t *testing.T, url, token string) string {
+	res := post(t.Context(), t, url, token, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+	id := res.Header.Get("Mcp-Session-Id")
+	if res.StatusCode != http.StatusOK || id == "" {
+		t.Fatalf("initialize: %s, session %q", res.Status, id)
+	}
+	return id
+}
+
+// Clients of older revisions cancel a request through any gateway, and only their own.
+func TestCancelBySessionID(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	url := gateways(t, c, 3, mcp.Config{}) // odd, so a call and its cancellation meet different gateways
+	one, two := initialize(t, url, aliceToken), initialize(t, url, aliceToken)
+	if one == two {
+		t.Fatal("two clients have the same Mcp-Session-Id")
+	}
+	// slow returns after the call has begun; answer is the last event of its stream.
+	slow := func(token, sessionID, id string) (answer func() string) {
+		res := post(t.Context(), t, url, token, sessionID, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"slow","arguments":{},"_meta":{"progressToken":%s}}}`, id, id))
+		lines := bufio.NewScanner(res.Body)
+		next := func() (data string) {
+			for lines.Scan() {
+				if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok && data != "" {
+					return data
+				}
+			}
+			return ""
+		}
+		if first := next(); !strings.Contains(first, "half") {
+			t.Fatalf("the first event is %q", first)
+		}
+		return func() (last string) {
+			for data := next(); data != ""; data = next() {
+				last = data
+			}
+			return last
+		}
+	}
+	cancel := func(token, sessionID, id string) {
+		res := post(t.Context(), t, url, token, sessionID, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`)
+		if res.StatusCode != http.StatusAccepted {
+			t.Errorf("notifications/cancelled: %s", res.Status)
+		}
+	}
+	first, second := slow(aliceToken, one, "7"), slow(aliceToken, two, "7")
+	third, unknown := slow(aliceToken, one, `"7"`), slow(aliceToken, "from-another-time", "1")
+	// None of these names a call.
+	cancel(aliceToken, "", "7")
+	cancel(bobToken, two, "7")
+	cancel(aliceToken, two, `"7"`)
+	cancel(aliceToken, one, "8")
+	cancel(aliceToken, one, "7")
+	cancel(aliceToken, "from-another-time", "1")
+	bustest.WaitUntil(t, "two cancelled calls", func() bool { return cancelled(t, c, "alice") >= 2 })
+	first()
+	unknown()
+	close(c.release)
+	for name, answer := range map[string]func() string{"another client": second, "an id of another type": third} {
+		var m struct {
+			Result struct{ Content []struct{ Text string } }
+		}
+		if last := answer(); json.Unmarshal([]byte(last), &m) != nil || len(m.Result.Content) == 0 || m.Result.Content[0].Text != "slow done" {
+			t.Errorf("%s: %s", name, last)
+		}
+	}
+	if n := cancelled(t, c, "alice"); n != 2 {
+		t.Errorf("%d calls were cancelled, want 2", n)
+	}
+}
+
+// A client cannot set the header between the gateway's two parts.
+func TestForgedRequestKey(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	url := gateways(t, c, 1, mcp.Config{})
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hi"}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Authorization": "Bearer " + aliceToken, "Stevedore-Request-Key": "a b.>"} {
+		req.Header.Set(k, v)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var all strings.Builder
+	if _, err := bufio.NewReader(res.Body).WriteTo(&all); err != nil || !strings.Contains(all.String(), `"text":"hi"`) {
+		t.Errorf("%s %s: %v", res.Status, all.String(), err)
+	}
+}
+
+// A client that cancels while its call is being stored cancels the call, too.
+func TestCancelWhileTheCallIsStored(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t)
+	stored, err := c.Conn().SubscribeSync(c.Call("default", "slow", "stdio", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mine, theirs := sdk.NewInMemoryTransports()
+	serving, stop := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- mcp.New(c.Bus, mcp.Config{}).Stdio(serving, "stdio", theirs) }()
+	defer func() { stop(); <-served }()
+	s, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(), mine, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const calls = 10
+	seen := map[string]bool{} // a publish whose acknowledgement is late is repeated
+	for range calls {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := s.CallTool(ctx, &sdk.CallToolParams{Name: "slow"})
+			ended <- err
+		}()
+		for isNew := false; !isNew; {
+			m, err := stored.NextMsg(bustest.Timeout)
+			if err != nil {
+				cancel()
+				t.Fatalf("%v; the call ended: %v", err, <-ended)
+			}
+			isNew = !seen[m.Subject]
+			seen[m.Subject] = true
+		}
+		cancel()
+		if err := <-ended; err == nil {
+			t.Error("the cancelled call succeeded")
+		}
+	}
+	bustest.WaitUntil(t, "the cancelled calls", func() bool { return cancelled(t, c, "stdio") == calls })
+}
+
+// cancelled returns how many calls of a session were cancelled.
+func cancelled(t *testing.T, c *cluster, session string) (n int) {
+	for m, err := range c.Read(t.Context(), bus.Results, bus.Query{Subject: c.Result(session, "*")}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e, err := tools.DecodeResult(m.Body); err == nil && e.Outcome == tools.Cancelled {
+			n++
+		}
+	}
+	return n
+}
+
+// Clients of earlier revisions get no members of revision 2026-07-28.
+func TestMembersOfARevision(t *testing.T) {
+	t.Parallel()
+	url := gateways(t, newCluster(t), 1, mcp.Config{})
+	id := initialize(t, url, aliceToken)
+	for _, message := range []string{
+		`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, `{"jsonrpc":"2.0","id":2,"method":"resources/list"}`,
+		`{"jsonrpc":"2.0","id":3,"method":"resources/templates/list"}`, `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hello"}}}`,
+	} {
+		res := post(t.Context(), t, url, aliceToken, id, message)
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close()
+		if err != nil || !strings.Contains(string(body), `"result":{`) {
+			t.Fatalf("%s: %s %v", message, body, err)
+		}
+		for _, member := range []string{"resultType", "ttlMs", "cacheScope"} {
+			if strings.Contains(string(body), `"`+member+`"`) {
+				t.Errorf("%s: %.300s", message, body)
+			}
+		}
+	}
+}

@@ -1,0 +1,54 @@
+package mcp
+
+import (
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
+)
+
+// links reports whether the client of a session gets links to artifacts.
+func (c *client) links(s *mcp.ServerSession) bool {
+	params := s.InitializeParams()
+	if params == nil || params.ClientInfo == nil {
+		return c.gateway.cfg.Links.For("", "")
+	}
+	return c.gateway.cfg.Links.For(params.ClientInfo.Name, params.ProtocolVersion)
+}
+
+// contentOf returns the text or the blocks of a result, and a link to its artifact if
+// the result is only a reference.
+func contentOf(session string, event tools.ResultEvent, links bool) *mcp.CallToolResult {
+	res := &mcp.CallToolResult{IsError: event.IsError, Content: contentBlocks(event.Blocks)}
+	if res.Content == nil {
+		res.Content = []mcp.Content{&mcp.TextContent{Text: event.ForLLM}}
+	}
+	if a := event.Artifact; links && a != nil && !a.Inline {
+		res.Content = append(res.Content, artifacts.LinkTo(session, *a))
+	}
+	return res
+}
+
+// contentBlocks converts the blocks of a chat API or of MCP. It returns nil if there is
+// no block, or one that MCP does not have.
+func contentBlocks(raw json.RawMessage) (content []mcp.Content) {
+	var blocks []artifacts.Block
+	if len(raw) == 0 || json.Unmarshal(raw, &blocks) != nil {
+		return nil
+	}
+	for _, b := range blocks {
+		switch {
+		case b.Type == "text":
+			content = append(content, &mcp.TextContent{Text: b.Text})
+		case b.Type == "image" && b.Data != nil:
+			content = append(content, &mcp.ImageContent{Data: b.Data, MIMEType: b.MediaType})
+		case b.Type == "audio" && b.Data != nil:
+			content = append(content, &mcp.AudioContent{Data: b.Data, MIMEType: b.MediaType})
+		default:
+			return nil
+		}
+	}
+	return content
+}

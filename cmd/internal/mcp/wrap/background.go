@@ -1,0 +1,137 @@
+package wrap
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+)
+
+// backgroundWait is how long the reading tool waits for a call that runs in the background. Hosts
+// give up a call after 60 s or more.
+const backgroundWait = 40 * time.Second
+
+// job is a call that took longer than Config.BackgroundAfter. The client has an answer, and the
+// result will be an artifact.
+type job struct {
+	id      string // of the artifact
+	started time.Time
+	done    chan struct{}
+	lost    string // why there is no artifact, once done is closed
+}
+
+// toBackground answers a call that goes on.
+func (p *proxy) toBackground(ctx context.Context, r *request) {
+	p.mu.Lock()
+	if p.pending[r.ID] != r || r.answered || r.cancelled || p.ended {
+		p.mu.Unlock()
+		return
+	}
+	j := &job{id: artifacts.NewID(r.tool), started: time.Now().Add(-p.cfg.BackgroundAfter), done: make(chan struct{})}
+	r.job, p.jobs[j.id] = j, j
+	p.startLocked(func() {
+		p.offerReading(ctx)
+		p.toClient(wire.Response(r.ID, r.toolResult(tools.NewToolResult(p.text(fmt.Sprintf(
+			"%s has run for %s and goes on. Its result will be the artifact '%s': get_knowledge_by_id(artifact_id) waits for it. With the argument cancel=true, it ends the call.", r.name(), p.cfg.BackgroundAfter, j.id))))))
+	})
+	p.mu.Unlock()
+}
+
+// finishJob stores the result of a call that ran in the background.
+func (p *proxy) finishJob(ctx context.Context, r *request, text string) {
+	got, err := p.hosted.Load().shrinker.storeAs(ctx, r.job.id, r.tool, text)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case err != nil:
+		r.job.lost = fmt.Sprintf("The result of %s is lost: %v", r.name(), err)
+	case got.artifact == nil:
+		r.job.lost = got.reference
+	default:
+		delete(p.jobs, r.job.id)
+	}
+	close(r.job.done)
+	p.removeLocked(r)
+}
+
+// jobText returns what an artifact has of a response: its texts, or all of it if there is more.
+func (r *request) jobText(m *wire.Message) string {
+	if m.Error != nil {
+		return fmt.Sprintf("%s failed: %s", r.name(), m.Error)
+	}
+	var all []string
+	for raw := range wire.Elements(wire.Get(m.Result, "content")) {
+		b, ok := blockOf(len(all), raw)
+		if !ok || b.file {
+			return string(m.Result)
+		}
+		all = append(all, b.text)
+	}
+	if all == nil {
+		return string(m.Result)
+	}
+	text := strings.Join(all, "\n")
+	if string(wire.Get(m.Result, "isError")) == "true" {
+		text = fmt.Sprintf("%s failed:\n%s", r.name(), text)
+	}
+	return text
+}
+
+// awaitJob waits for the call whose result a reading tool wants. It returns what the model gets
+// if there is no artifact, and otherwise the arguments of the tool.
+func (p *proxy) awaitJob(ctx context.Context, args json.RawMessage) (json.RawMessage, *tools.Result) {
+	var in struct {
+		ID       string `json:"id"`
+		Artifact string `json:"artifact_id"`
+		Cancel   bool   `json:"cancel"`
+	}
+	_ = json.Unmarshal(args, &in) // the tool says what is wrong
+	p.mu.Lock()
+	j := p.jobs[cmp.Or(in.ID, in.Artifact)]
+	p.mu.Unlock()
+	if in.Cancel {
+		args = slices.DeleteFunc(wire.ObjectOf(args), func(m wire.Member) bool { return m.Name == "cancel" }).Text()
+	}
+	wait := min(backgroundWait, p.cfg.BackgroundAfter)
+	switch {
+	case j == nil:
+		return args, nil
+	case in.Cancel:
+		p.cancelJob(j)
+		wait = backgroundWait // its end is near
+	}
+	select {
+	case <-j.done:
+	case <-ctx.Done():
+	case <-time.After(wait):
+		return nil, tools.NewToolResult(fmt.Sprintf("The call still runs (%s so far). Read it again to go on waiting.", time.Since(j.started).Round(time.Second)))
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if j.lost != "" {
+		return nil, tools.ErrorResult(j.lost)
+	}
+	return args, nil
+}
+
+// cancelJob tells the server to end a call. Its artifact says so.
+func (p *proxy) cancelJob(j *job) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range p.pending {
+		if r.job != j || r.answered {
+			continue
+		}
+		if c := p.server; c != nil && r.queued {
+			c.send(wire.Request("", "notifications/cancelled", fields{"requestId": json.RawMessage(r.ID), "reason": "the model cancelled it"}))
+		}
+		p.failLocked(r, fmt.Sprintf("%s was cancelled.%s", r.name(), r.warning()))
+	}
+}

@@ -1,0 +1,103 @@
+package wrap
+
+import (
+	"encoding/json"
+	"sync"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+)
+
+// Draining returns a link that reports the end of the client's side only after each request
+// that came before it was answered or cancelled, and at the latest after limit. The SDK
+// cancels all requests when a link ends; a client that closes its side after its last request
+// would get no answers.
+func Draining(link Link, limit time.Duration) Link {
+	d := &draining{Link: link, limit: limit, open: map[any]bool{}, changed: make(chan struct{}, 1), closed: make(chan struct{})}
+	d.end = sync.OnceFunc(func() { close(d.closed) })
+	return d
+}
+
+type draining struct {
+	Link
+	limit   time.Duration
+	changed chan struct{} // has an element if open changed
+	closed  chan struct{}
+	end     func()
+
+	mu   sync.Mutex
+	open map[any]bool // requests without an answer, by id
+}
+
+// Receive implements Link.
+func (d *draining) Receive() (*wire.Message, error) {
+	m, err := d.Link.Receive()
+	switch {
+	case err != nil && !wire.IsOfOneMessage(err):
+		d.wait()
+	case err != nil:
+	case m.IsRequest() && m.Method != "subscriptions/listen": // which has no answer before the end
+		d.set(json.RawMessage(m.ID), true)
+	case m.Method == "notifications/cancelled":
+		d.set(wire.Get(m.Params, "requestId"), false)
+	}
+	return m, err
+}
+
+// Send implements Link.
+func (d *draining) Send(m *wire.Message) error {
+	err := d.Link.Send(m)
+	if m.IsResponse() {
+		d.set(json.RawMessage(m.ID), false)
+	}
+	return err
+}
+
+// Close implements Link.
+func (d *draining) Close() {
+	d.end()
+	d.Link.Close()
+}
+
+func (d *draining) set(id json.RawMessage, open bool) {
+	var key any
+	if json.Unmarshal(id, &key) != nil { // the SDK writes 1.0 and "\u0061" in its own way
+		return
+	}
+	switch key.(type) {
+	case string, float64:
+	default:
+		return
+	}
+	d.mu.Lock()
+	if open {
+		d.open[key] = true
+	} else {
+		delete(d.open, key)
+	}
+	d.mu.Unlock()
+	select {
+	case d.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (d *draining) wait() {
+	timeout := time.NewTimer(d.limit)
+	defer timeout.Stop()
+	for {
+		d.mu.Lock()
+		open := len(d.open)
+		d.mu.Unlock()
+		if open == 0 {
+			return
+		}
+		select {
+		case <-d.changed:
+		case <-d.closed:
+			return
+		case <-timeout.C:
+			return
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package wrap
+
+import (
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+)
+
+// The end of a link waits for the answers to the requests before it.
+func TestDraining(t *testing.T) {
+	t.Parallel()
+	request := func(id string) string { return `{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call"}` + "\n" }
+	cancel := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}` + "\n"
+	answer := func(id string) func(Link) {
+		return func(l Link) {
+			if err := l.Send(wire.Response(id, "done")); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		in    string
+		ends  func(Link) // what ends the wait; nil if there is none
+		limit bool
+	}{
+		"nothing open":    {in: `{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n"},
+		"answered":        {in: request("1"), ends: answer("1")},
+		"another form":    {in: request("1.0") + request(`"\u0061"`), ends: func(l Link) { answer("1")(l); answer(`"a"`)(l) }},
+		"cancelled":       {in: request("1") + cancel},
+		"closed":          {in: request("1"), ends: Link.Close},
+		"never answered":  {in: request("1"), limit: true},
+		"another answer":  {in: request("1"), ends: answer("2"), limit: true},
+		"a subscription":  {in: `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}` + "\n"},
+		"not JSON":        {in: "x\n" + request("1"), ends: answer("1")},
+		"id without form": {in: request("1") + `{"jsonrpc":"2.0","id":{},"method":"x"}` + "\n", ends: answer("1")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				link := Draining(NewStream(strings.NewReader(c.in), io.Discard, nil), time.Minute)
+				ended := make(chan error, 1)
+				go func() {
+					for {
+						if _, err := link.Receive(); err != nil && !wire.IsOfOneMessage(err) {
+							ended <- err
+							return
+						}
+					}
+				}()
+				began := time.Now()
+				synctest.Wait()
+				if waits := len(ended) == 0; waits != (c.ends != nil || c.limit) {
+					t.Fatalf("waits: %v", waits)
+				}
+				if c.ends != nil {
+					c.ends(link)
+				}
+				if err := <-ended; !errors.Is(err, io.EOF) {
+					t.Errorf("got %v", err)
+				}
+				if limit := time.Since(began) == time.Minute; limit != c.limit {
+					t.Errorf("after %s", time.Since(began))
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,77 @@
+package wrap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+)
+
+// A client that is gone, and whose request has no answer, gets no messages on that request:
+// they wait for its next stream. It does not keep its session open either.
+func TestRequestOfAClientThatIsGone(t *testing.T) {
+	s := newServed("alice", false)
+	e := &exchange{id: "1", done: make(chan struct{}), w: httptest.NewRecorder()}
+	s.open[`"http-1"`] = e
+	e.finish()
+	m := wire.Request("", "notifications/message", map[string]any{"data": "x"})
+	if err := s.Send(m); err != nil || len(s.backlog) != 1 {
+		t.Errorf("%d messages wait (%v)", len(s.backlog), err)
+	}
+	go s.closeWhenIdle(t.Context(), 10*time.Millisecond)
+	select {
+	case <-s.closed:
+	case <-time.After(testTimeout):
+		t.Error("the session stays open")
+	}
+}
+
+// A client cancels only its own requests: not by the id of another client's request that the
+// proxy sees, and not by an id of a client with which it shares the session.
+func TestCancellationOfAnotherClientsRequest(t *testing.T) {
+	for id, cancelled := range map[string]bool{`"http-1"`: false, "7": false, "8": true} {
+		for _, shared := range []bool{false, true} {
+			s := newServed("alice", shared)
+			s.open[`"http-1"`] = &exchange{id: "8", done: make(chan struct{}), w: httptest.NewRecorder()}
+			passed := make(chan *wire.Message, 1)
+			go func() {
+				m, _ := s.Receive()
+				passed <- m
+			}()
+			m := wire.Request("", "notifications/cancelled", map[string]any{"requestId": json.RawMessage(id)})
+			w := httptest.NewRecorder()
+			s.handle(w, httptest.NewRequestWithContext(t.Context(), "POST", "/", nil), m)
+			s.Close()
+			if got := <-passed; w.Code != 202 || (got != nil) != (cancelled && !shared) {
+				t.Errorf("shared %v, id %s: status %d, passed on: %v", shared, id, w.Code, got != nil)
+			}
+		}
+	}
+}
+
+// The sessions of one owner leave room for those of others.
+func TestOneOwnerDoesNotTakeAllSessions(t *testing.T) {
+	h := NewHandler(HandlerConfig{Proxy: func(string) Config {
+		return Config{Server: func(ctx context.Context) (Link, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+	}})
+	defer h.Close()
+	for i := range maxOfOwner {
+		if _, err := h.open(fmt.Sprint("a", i), fmt.Sprint("alice--", i), "alice", i%2 == 0); err != nil {
+			t.Fatalf("session %d: %v", i, err)
+		}
+	}
+	if _, err := h.open("more", "alice--more", "alice", false); !errors.Is(err, errTooMany) {
+		t.Errorf("one more session: %v, want %v", err, errTooMany)
+	}
+	if _, err := h.open("b", "bob", "bob", false); err != nil {
+		t.Errorf("a session of another owner: %v", err)
+	}
+}
