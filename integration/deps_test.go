@@ -59,7 +59,7 @@ var allowedImports = map[string][]string{
 	"bus/status":                 {"bus", "bus/jsapi", "bus/rpc", "bus/task", "bus/worker", "tools"},
 
 	// For tests only.
-	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools"},
+	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools", "tools/tracing"},
 
 	"offload":                    {"tools/jsonform", "tools/metrics", "tools", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/textscan", "offload/jq", "offload/tables"},
 	"offload/grep":               {"tools", "offload/index", "offload/internal/cursor"},

@@ -29,6 +29,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // The test binary is also the worker process that the tests kill. These variables
@@ -120,17 +121,17 @@ func runAgentChild() error {
 	setup.Config.Limits.MaxTurns = 1000
 	setup.Config.PollInterval = 50 * time.Millisecond
 	maxAttempts := 10_000 // so often that no step is made in between
-	dieAfterTurns := func(agent.Step) {}
+	dieAfterTurns := func(string) {}
 	if turns := os.Getenv(agentTurnsEnv); turns != "" {
 		maxAttempts = 5
 		if dieAfterTurns, err = diesAfterTurns(turns, os.Getenv(agentDeathsEnv)); err != nil {
 			return err
 		}
 	}
-	setup.Config.OnStep = func(step agent.Step) {
+	steps := func(step string) {
 		dieAfterTurns(step)
 		switch step {
-		case agent.StepCompact, agent.StepSummarize, agent.StepLogSummary: // these are rare
+		case "compact", "summarize", "log_summary": // these are rare
 			for range 200 {
 				die()
 			}
@@ -150,8 +151,8 @@ func runAgentChild() error {
 	}
 	return worker.New(b, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{
 		Queues: append([]string{bus.DefaultQueue}, Queues(2)...), Slots: 32, MaxAttempts: maxAttempts,
-		AskTimeout: 300 * time.Millisecond, OnStep: func(worker.Step) { die() },
-	}).Run(ctx)
+		AskTimeout: 300 * time.Millisecond,
+	}).Run(tracing.OnStep(ctx, steps))
 }
 
 // dyingRecorder kills the process before or after it adds a completion to a conversation.
@@ -190,14 +191,14 @@ const maxDeaths = 8
 
 // diesAfterTurns returns a function that kills the process when it asks the model for more
 // than a number of turns, maxDeaths times in all processes.
-func diesAfterTurns(turns, deaths string) (func(agent.Step), error) {
+func diesAfterTurns(turns, deaths string) (func(string), error) {
 	limit, err := strconv.Atoi(turns)
 	if err != nil {
 		return nil, err
 	}
 	asked := 0
-	return func(step agent.Step) {
-		if step != agent.StepAsk {
+	return func(step string) {
+		if step != "ask" {
 			return
 		}
 		if asked++; asked <= limit {

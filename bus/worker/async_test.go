@@ -15,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -249,14 +250,14 @@ func TestAsyncToolThatLostTheRace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := func(step worker.Step) {
-		if step == worker.StepRun {
+	other := func(step string) {
+		if step == "run" {
 			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "1"), Body: body}); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	start(t, b, worker.Config{OnStep: other}, asyncTool{"slow", tools.Once, func(ctx context.Context, done tools.AsyncCallback) {
+	workertest.StartSteps(t, b, workertest.Plain{}, worker.Config{}, other, asyncTool{"slow", tools.Once, func(ctx context.Context, done tools.AsyncCallback) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(bustest.Timeout):

@@ -10,6 +10,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -24,11 +25,11 @@ func TestGivingUpTakesTheClaim(t *testing.T) {
 	once := echo(t, "once", tools.Once, &runs, nil)
 	claiming := make(chan struct{})
 	cutOff := sync.OnceFunc(func() { proxy.Hold(); close(claiming) })
-	stop := start(t, proxy.Connect(t), worker.Config{Name: "slow", MaxAttempts: 100, OnStep: func(s worker.Step) {
-		if s == worker.StepClaim {
+	stop := workertest.StartSteps(t, proxy.Connect(t), workertest.Plain{}, worker.Config{Name: "slow", MaxAttempts: 100}, func(s string) {
+		if s == "claim" {
 			cutOff()
 		}
-	}}, once)
+	}, once)
 	msg := bus.Message{Subject: b.Call("default", "once", "default", "a"), Body: []byte(`{"id":"a","args":{"text":"x"}}`), Header: map[string][]string{"Stevedore-Attempt": {"2"}}}
 	if _, err := b.Publish(t.Context(), msg); err != nil {
 		t.Fatal(err)

@@ -9,24 +9,11 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Step names a step that handle does; the package comment lists the steps.
-type Step string
-
-const (
-	StepDecode  Step = "decode"
-	StepResume  Step = "resume"
-	StepClaim   Step = "claim"
-	StepRun     Step = "run"
-	StepOffload Step = "offload"
-	StepPublish Step = "publish"
-	StepAck     Step = "ack"
-)
-
 // handle does steps 3 to 9 of a call. A nil error acknowledges the call.
 func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 	// 3. Decode. A call that cannot be decoded becomes a dead letter; an invalid
 	// call gets an error result.
-	w.cfg.OnStep(StepDecode)
+	w.step("decode")
 	a, err := w.decode(d)
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
@@ -71,7 +58,7 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 		return err
 	}
 	if known {
-		w.cfg.OnStep(StepResume)
+		w.step("resume")
 		resume := w.resume
 		if !a.delivery.Redelivered && (a.delivery.Republished || a.once()) {
 			resume = w.hasFinalResult // no worker runs a call that was settled; a claim shows who runs a once-only one
@@ -87,7 +74,7 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 
 	// 5. Claim. From here on, only this worker runs the call. The claim of a
 	// once-only call is permanent.
-	w.cfg.OnStep(StepClaim)
+	w.step("claim")
 	toolCtx, ended, err := w.claim(ctx, a)
 	defer w.executions.end(a)
 	if ended || err != nil {
@@ -99,7 +86,7 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 
 	// 6. Run. After a crash in this step the tool runs again, unless it is
 	// once-only.
-	w.cfg.OnStep(StepRun)
+	w.step("run")
 	waitRecorded := w.recordLastChannel(ctx, a)
 	res := w.run(toolCtx, a)
 	a.exec.flushProgress() // before the result
@@ -141,7 +128,7 @@ func (w *Worker) offloadAndPublish(ctx context.Context, a *attempt, res *tools.R
 	defer res.Close()
 
 	// 7. Offload. The content is durable before the result that refers to it.
-	w.cfg.OnStep(StepOffload)
+	w.step("offload")
 	short, err := w.offloadResult(ctx, a.call, a.def, res)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -153,7 +140,7 @@ func (w *Worker) offloadAndPublish(ctx context.Context, a *attempt, res *tools.R
 
 	// 8. Publish the result. The first result of a call wins. If the server syncs, it
 	// stores many results together, so this uses no slot.
-	w.cfg.OnStep(StepPublish)
+	w.step("publish")
 	if w.slotless.Add(1) <= maxSlotless {
 		a.delivery.ReleaseSlot()
 	}
@@ -167,6 +154,6 @@ func (w *Worker) offloadAndPublish(ctx context.Context, a *attempt, res *tools.R
 	}
 
 	// 9. Acknowledge. If the acknowledgement is lost, step 4 ends the redelivery.
-	w.cfg.OnStep(StepAck)
+	w.step("ack")
 	return nil
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // The test binary is also the worker process that the tests kill. Then childEnv is
@@ -83,22 +84,22 @@ func runChild() error {
 	}
 	return worker.New(b, registry, workertest.Plain{}, worker.Config{
 		Queues: strings.Split(os.Getenv(queuesEnv), ","), Slots: slots, MaxAttempts: 1000,
-		AskTimeout: killAskTimeout, OnStep: dieAt(os.Getenv(stepEnv)),
-	}).Run(ctx)
+		AskTimeout: killAskTimeout,
+	}).Run(tracing.OnStep(ctx, dieAt(os.Getenv(stepEnv))))
 }
 
 // dieAt kills the process at a step.
-func dieAt(step string) func(worker.Step) {
+func dieAt(step string) func(string) {
 	name, occurrence := step, 1
 	if before, after, ok := strings.Cut(step, ":"); ok {
 		name = before
 		fmt.Sscan(after, &occurrence)
 	}
 	var mu sync.Mutex
-	return func(s worker.Step) {
+	return func(s string) {
 		mu.Lock()
 		defer mu.Unlock()
-		if string(s) != name {
+		if s != name {
 			return
 		}
 		if occurrence--; occurrence == 0 {

@@ -82,14 +82,13 @@ func TestWorkerBehindALeafNode(t *testing.T) {
 	var runs, approved atomic.Int64
 	release, published := make(chan struct{}), make(chan struct{}, 100)
 	later := manualAsync{effect: tools.Idempotent, started: make(chan tools.AsyncCallback, 1)}
-	workertest.Start(t, edge, offload.NewOffloader(store(edge), offload.Config{}), worker.Config{
+	workertest.StartSteps(t, edge, offload.NewOffloader(store(edge), offload.Config{}), worker.Config{
 		Slots:     2,
 		Approvals: worker.Approvals{Needed: func(call tools.Call) bool { return call.Tool == "danger" }},
-		OnStep: func(s worker.Step) {
-			if s == worker.StepPublish {
-				published <- struct{}{}
-			}
-		},
+	}, func(s string) {
+		if s == "publish" {
+			published <- struct{}{}
+		}
 	}, echo(t, "echo", tools.Once, &runs, nil), echo(t, "danger", tools.Once, &approved, nil), later,
 		echo(t, "wait", tools.Once, &runs, func() { <-release }))
 	call := func(tool, id, text string) tools.Call {

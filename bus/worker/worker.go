@@ -22,6 +22,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // Offloader replaces large content in results by references; *offload.Offloader
@@ -88,8 +89,6 @@ type Config struct {
 	Reader *offload.Reader
 	// Approvals says which calls a person must approve before they run.
 	Approvals Approvals
-	// OnStep, if not nil, is called before each step of a call. Tests crash there.
-	OnStep func(Step)
 	// Log receives events of calls, without their arguments and content.
 	Log zerolog.Logger
 }
@@ -112,6 +111,7 @@ type Worker struct {
 	counters     *counters
 	slotless     atomic.Int64    // calls that released their slot
 	source       []string        // the header ce-source of our events
+	step         func(string)    // called before each step of a call
 	drops        retention.Drops // of the results stream
 }
 
@@ -125,9 +125,6 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 	cfg.MaxAttempts = cmp.Or(max(cfg.MaxAttempts, 0), 5)
 	cfg.AskTimeout = cmp.Or(max(cfg.AskTimeout, 0), task.AskTimeout)
 	cfg.ClaimTimeout = cmp.Or(max(cfg.ClaimTimeout, 0), b.Config().Lease)
-	if cfg.OnStep == nil {
-		cfg.OnStep = func(Step) {}
-	}
 	w := &Worker{
 		bus: b, registry: registry, offloader: offloader, cfg: cfg, log: cfg.Log,
 		executions: newExecutions(), process: nuid.Next(), stopping: make(chan struct{}), counters: newCounters(cfg.Queues),
@@ -155,6 +152,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			return fmt.Errorf("queue %q is not of the form %s", queue, tools.TokenForm)
 		}
 	}
+	w.step = tracing.Steps(ctx)
 	if err := w.takeOver(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}

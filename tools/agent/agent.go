@@ -79,27 +79,9 @@ type Config struct {
 	// PollInterval is how often the loop reads the log while another run has the
 	// session. Default 1 s.
 	PollInterval time.Duration
-	// OnStep, if not nil, is called before each step. Tests crash the process in it.
-	OnStep func(Step)
 	// Log receives events of runs, without the texts of the conversation.
 	Log zerolog.Logger
 }
-
-// Step names a step of the loop.
-type Step string
-
-const (
-	StepRead       Step = "read"
-	StepAsk        Step = "ask"
-	StepCompact    Step = "compact"     // before the artifact
-	StepSummarize  Step = "summarize"   // the artifact is stored
-	StepLogSummary Step = "log_summary" // the summary is written, but not in the log
-	StepLogTurn    Step = "log_turn"    // the model has answered, but the answer is not in the log
-	StepCall       Step = "call"
-	StepLogResults Step = "log_answers"
-	StepEnd        Step = "end"
-	StepEnded      Step = "ended"
-)
 
 // Agent runs conversations of one model with one set of tools. It is safe for
 // concurrent use.
@@ -118,9 +100,6 @@ func New(provider Provider, runner ToolRunner, log Conversations, cfg Config) *A
 	cfg.StaleAfter = cmp.Or(max(cfg.StaleAfter, 0), 5*time.Minute)
 	cfg.OutageTimeout = cmp.Or(cfg.OutageTimeout, 24*time.Hour)
 	cfg.PollInterval = cmp.Or(max(cfg.PollInterval, 0), time.Second)
-	if cfg.OnStep == nil {
-		cfg.OnStep = func(Step) {}
-	}
 	a := &Agent{provider: provider, runner: runner, log: log, cfg: cfg, tools: map[string]tools.Definition{}}
 	for _, def := range cfg.Tools {
 		a.tools[def.Name] = def

@@ -48,7 +48,7 @@ func (r *run) runCalls(ctx context.Context, indexes []int) error {
 			}
 		}
 	}
-	r.cfg.OnStep(StepLogResults)
+	r.step("log_answers")
 	return errors.Join(r.logResults(ctx, results), joinPauses(errs))
 }
 
@@ -78,7 +78,7 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 		}
 		call.Args = r.withChildLimits(call.Args)
 	}
-	r.cfg.OnStep(StepCall)
+	r.step("call")
 	var event tools.ResultEvent
 	err = backoff.Retry(func() (err error) {
 		event, err = r.runner.Call(ctx, call)

@@ -112,17 +112,17 @@ func (r *run) compact(ctx context.Context, size, target, limit int64) (bool, err
 	if c.compaction != nil {
 		next.Turns += c.compaction.Turns
 	}
-	r.cfg.OnStep(StepCompact)
+	r.step("compact")
 	var err error
 	if next.Parts, err = r.storePart(ctx, cut); err != nil {
 		return false, err
 	}
-	r.cfg.OnStep(StepSummarize)
+	r.step("summarize")
 	var usage *Usage
 	if next.Summary, usage, err = r.summarize(ctx, cut, room, target); err != nil {
 		return false, err
 	}
-	r.cfg.OnStep(StepLogSummary)
+	r.step("log_summary")
 	r.cfg.Log.Info().Str("session", r.session).Str("run", r.id).Int("turns", next.Turns).Int64("tokens", size-sizeOf(cut)).Msg("conversation compacted")
 	return true, r.append(ctx, Entry{Kind: KindCompacted, Compaction: next, Usage: usage})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // until runs an agent whose process is killed before a step with the probability, until
@@ -20,20 +21,20 @@ func (s *stage) until(t *testing.T, model agent.Provider, cfg agent.Config, die 
 	t.Helper()
 	for {
 		ctx, cancel := context.WithCancel(t.Context())
-		cfg.OnStep = func(step agent.Step) {
+		onStep := func(step string) {
 			p := die
 			switch step {
-			case agent.StepCompact, agent.StepSummarize, agent.StepLogSummary:
+			case "compact", "summarize", "log_summary":
 				p = 0.3
 			}
 			if ctx.Err() == nil && rand.Float64() < p {
-				if step == agent.StepLogSummary {
+				if step == "log_summary" {
 					lost++
 				}
 				cancel()
 			}
 		}
-		o, err := s.agent(deadContext{model}, cfg).Run(ctx, call, agent.Text(prompt))
+		o, err := s.agent(deadContext{model}, cfg).Run(tracing.OnStep(ctx, onStep), call, agent.Text(prompt))
 		cancel()
 		if err == nil {
 			return o, lost

@@ -97,7 +97,7 @@ func (r *run) askModel(ctx context.Context) error {
 	if err := r.shrinkHistory(ctx); err != nil {
 		return err
 	}
-	r.cfg.OnStep(StepAsk)
+	r.step("ask")
 	r.reportProgress(ctx, r.conv.open.turns+1, "asking the model")
 	res, err := r.ask(ctx, r.request())
 	for isOverflow(err) {
@@ -117,7 +117,7 @@ func (r *run) askModel(ctx context.Context) error {
 	}
 	res.Usage.Cost = cmp.Or(res.Usage.Cost, r.cfg.Price.Cost(res.Usage))
 	res.Content = slices.DeleteFunc(slices.Clone(res.Content), Block.isBlank)
-	r.cfg.OnStep(StepLogTurn)
+	r.step("log_turn")
 	err = r.append(ctx, Entry{
 		Kind: KindAssistant, Message: &Message{Role: RoleAssistant, Content: res.Content},
 		StopReason: res.StopReason, Usage: &res.Usage, Model: res.Model,
@@ -147,7 +147,7 @@ func (r *run) requestFor(messages []Message) Request {
 
 // finish logs the run's end.
 func (r *run) finish(ctx context.Context, reason Reason, cause error) (Outcome, error) {
-	r.cfg.OnStep(StepEnd)
+	r.step("end")
 	end := r.conv.open.outcome(reason, cause)
 	if res := r.conv.open.lastOutput(end); res != nil {
 		if err := r.sendOutput(ctx, *res); err != nil {
@@ -157,7 +157,7 @@ func (r *run) finish(ctx context.Context, reason Reason, cause error) (Outcome, 
 	if err := r.append(ctx, Entry{Kind: KindEnd, End: &end}); err != nil {
 		return Outcome{}, errors.Join(err, cause)
 	}
-	r.cfg.OnStep(StepEnded)
+	r.step("ended")
 	r.cfg.Log.Info().Str("session", r.session).Str("run", r.id).Str("reason", string(reason)).Int("turns", end.Turns).
 		Int64("input_tokens", end.Usage.Input).Int64("output_tokens", end.Usage.Output).Msg("agent run ended")
 	return end, nil

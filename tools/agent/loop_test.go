@@ -163,11 +163,11 @@ func TestLoopInterrupted(t *testing.T) {
 	for stop := 1; ; stop++ {
 		ctx, cancel := context.WithCancel(t.Context())
 		steps := 0
-		o, err := s.agent(model, agent.Config{OnStep: func(agent.Step) {
+		o, err := stepped{s.agent(model, agent.Config{}), func(string) {
 			if steps++; steps == stop {
 				cancel()
 			}
-		}}).Run(ctx, tools.Call{ID: "r", Session: "s"}, agent.Text("go"))
+		}}.Run(ctx, tools.Call{ID: "r", Session: "s"}, agent.Text("go"))
 		cancel()
 		if err == nil {
 			if o.Reason != agent.Done || o.Reply != "done" || o.Turns != 3 {

@@ -25,7 +25,7 @@ func TestNoticeDuringRun(t *testing.T) {
 		var steps atomic.Int32 // calls of a turn run at the same time
 		var added atomic.Bool
 		notice := agent.Notice{ID: "completion.s.x", Title: "The task has ended.\nsucceeded", Text: "the report"}
-		a := s.agent(model, agent.Config{StaleAfter: time.Hour, OnStep: func(agent.Step) {
+		a := stepped{s.agent(model, agent.Config{StaleAfter: time.Hour}), func(string) {
 			if int(steps.Add(1)) == at {
 				for range 2 {
 					if err := agent.AddNotice(t.Context(), &s.log, "s", notice); err != nil {
@@ -34,7 +34,7 @@ func TestNoticeDuringRun(t *testing.T) {
 				}
 				added.Store(true)
 			}
-		}})
+		}}
 		if o := run(t, a, "s", "r", "go"); o.Reply != "done" || o.Turns != 3 || len(model.requests) != 3 {
 			t.Fatalf("notice at step %d: %+v after %d requests", at, o, len(model.requests))
 		}
@@ -79,14 +79,14 @@ func TestNoticeDuringRun(t *testing.T) {
 func TestNoticeBehindALaggingReplica(t *testing.T) {
 	s := newStage(t)
 	model := &recorder{Provider: parseScript(t, `{"text":"done"}`)}
-	a := s.agent(model, agent.Config{OnStep: func(step agent.Step) {
-		if step == agent.StepLogTurn {
+	a := stepped{s.agent(model, agent.Config{}), func(step string) {
+		if step == "log_turn" {
 			if err := agent.AddNotice(t.Context(), &s.log, "s", agent.Notice{ID: "x", Title: "t"}); err != nil {
 				t.Error(err)
 			}
 			s.log.lag = 2
 		}
-	}})
+	}}
 	if o := run(t, a, "s", "r", "go"); o.Reply != "done" || len(model.requests) != 1 {
 		t.Errorf("%+v after %d requests", o, len(model.requests))
 	}

@@ -162,7 +162,7 @@ func TestOutputOfInterruptedRun(t *testing.T) {
 				}
 				return steps >= stop
 			}
-			o, err := s.agent(model, agent.Config{
+			o, err := stepped{s.agent(model, agent.Config{
 				ToolOutput: setting,
 				SendOutput: func(ctx context.Context, call tools.Call, res tools.Result) error {
 					err := sent.send(ctx, call, res)
@@ -171,8 +171,7 @@ func TestOutputOfInterruptedRun(t *testing.T) {
 					}
 					return err
 				},
-				OnStep: func(agent.Step) { die() },
-			}).Run(ctx, tools.Call{ID: "r", Session: "s"}, agent.Text("go"))
+			}), func(string) { die() }}.Run(ctx, tools.Call{ID: "r", Session: "s"}, agent.Text("go"))
 			cancel()
 			if err == nil {
 				if o.ForUser != "done" {

@@ -40,6 +40,7 @@ type run struct {
 	prompt  Message
 	limits  Limits
 	conv    *conversation
+	step    func(string) // called before each step
 	// fenced is set if another loop has continued the run: this loop appends nothing more.
 	fenced bool
 	// logWorked is set if the log took or returned entries since its last failure, apart
@@ -63,7 +64,7 @@ func (a *Agent) Run(ctx context.Context, call tools.Call, prompt ...Block) (Outc
 	call.Session = cmp.Or(call.Session, tools.DefaultSession)
 	r := &run{
 		Agent: a, call: call, session: call.SessionToken(), id: call.IDToken(),
-		prompt: Message{Role: RoleUser, Content: prompt}, limits: a.cfg.Limits,
+		prompt: Message{Role: RoleUser, Content: prompt}, limits: a.cfg.Limits, step: tracing.Steps(ctx),
 	}
 	r.limits.Tools = slices.Sorted(maps.Keys(a.tools))
 	ctx, span := tracing.Start(ctx, tracing.InvokeAgent+" "+call.Tool, trace.WithAttributes(
@@ -147,7 +148,7 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 	var seen uint64
 	since := time.Now()
 	for reads := 0; ; reads++ {
-		r.cfg.OnStep(StepRead)
+		r.step("read")
 		if err := r.read(ctx); err != nil {
 			return nil, err
 		}

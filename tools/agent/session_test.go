@@ -30,7 +30,7 @@ func TestZombieIsFencedOff(t *testing.T) {
 
 		steps, reached, release := 0, make(chan struct{}), make(chan struct{})
 		sent := &outbox{}
-		zombie := s.agent(script, agent.Config{SendOutput: sent.send, PollInterval: time.Millisecond, OnStep: func(agent.Step) {
+		zombie := stepped{s.agent(script, agent.Config{SendOutput: sent.send, PollInterval: time.Millisecond}), func(string) {
 			mu.Lock()
 			steps++
 			mine := steps == held
@@ -39,7 +39,7 @@ func TestZombieIsFencedOff(t *testing.T) {
 				close(reached)
 				<-release
 			}
-		}})
+		}}
 		type ended struct {
 			agent.Outcome
 			err error
@@ -82,19 +82,19 @@ func TestFencedLoopEnds(t *testing.T) {
 	script := parseScript(t, `{"text":"done"}`)
 	call := tools.Call{ID: "r", Session: "s"}
 	asked := false
-	_, err := s.agent(script, agent.Config{StaleAfter: time.Hour, OnStep: func(step agent.Step) {
-		if step != agent.StepLogTurn || asked {
+	_, err := stepped{s.agent(script, agent.Config{StaleAfter: time.Hour}), func(step string) {
+		if step != "log_turn" || asked {
 			return
 		}
 		asked = true
 		defer func() { _ = recover() }()
-		_, err := s.agent(script, agent.Config{OnStep: func(step agent.Step) {
-			if step == agent.StepLogTurn {
+		_, err := stepped{s.agent(script, agent.Config{}), func(step string) {
+			if step == "log_turn" {
 				panic("the other loop dies")
 			}
-		}}).Run(t.Context(), call, agent.Text("go"))
+		}}.Run(t.Context(), call, agent.Text("go"))
 		t.Errorf("the other loop did not die: %v", err)
-	}}).Run(t.Context(), call, agent.Text("go"))
+	}}.Run(t.Context(), call, agent.Text("go"))
 	if !errors.Is(err, tools.ErrTakenOver) {
 		t.Errorf("the fenced loop ended with %v, want %v", err, tools.ErrTakenOver)
 	}
@@ -158,11 +158,11 @@ func TestAbandonedRun(t *testing.T) {
 			s := newStage(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			script := parseScript(t, `{"text":"a"}`, `{"text":"b"}`)
-			_, err := s.agent(script, agent.Config{OnStep: func(step agent.Step) {
-				if step == agent.StepAsk {
+			_, err := stepped{s.agent(script, agent.Config{}), func(step string) {
+				if step == "ask" {
 					cancel()
 				}
-			}}).Run(ctx, tools.Call{ID: "dead", Session: "s"}, agent.Text("go"))
+			}}.Run(ctx, tools.Call{ID: "dead", Session: "s"}, agent.Text("go"))
 			if err == nil {
 				t.Fatal("the first run was not interrupted")
 			}
@@ -185,12 +185,12 @@ func TestWaitForRunningRun(t *testing.T) {
 	first := make(chan error, 1)
 	started := make(chan struct{})
 	go func() {
-		_, err := s.agent(script, agent.Config{OnStep: func(step agent.Step) {
-			if step == agent.StepAsk {
+		_, err := stepped{s.agent(script, agent.Config{}), func(step string) {
+			if step == "ask" {
 				close(started)
 				<-hold
 			}
-		}}).Run(t.Context(), tools.Call{ID: "slow", Session: "s"}, agent.Text("go"))
+		}}.Run(t.Context(), tools.Call{ID: "slow", Session: "s"}, agent.Text("go"))
 		first <- err
 	}()
 	<-started

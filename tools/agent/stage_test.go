@@ -16,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // stage has everything that a loop needs, in memory.
@@ -40,6 +41,16 @@ func (s *stage) agent(p agent.Provider, cfg agent.Config) *agent.Agent {
 	cfg.Tools = s.registry.Definitions()
 	cfg.Offloader = cmp.Or(cfg.Offloader, agent.NewHistoryOffloader(s.store))
 	return agent.New(p, s.runner, &s.log, cfg)
+}
+
+// stepped is an agent that calls onStep before each step of its runs.
+type stepped struct {
+	*agent.Agent
+	onStep func(string)
+}
+
+func (s stepped) Run(ctx context.Context, call tools.Call, prompt ...agent.Block) (agent.Outcome, error) {
+	return s.Agent.Run(tracing.OnStep(ctx, s.onStep), call, prompt...)
 }
 
 // entries decodes the log of a session.
@@ -108,7 +119,9 @@ func newTool(t *testing.T, name string, effect tools.Effect, say func(ctx contex
 	return tool.WithEffect(effect)
 }
 
-func run(t *testing.T, a *agent.Agent, session, id, prompt string) agent.Outcome {
+func run(t *testing.T, a interface {
+	Run(context.Context, tools.Call, ...agent.Block) (agent.Outcome, error)
+}, session, id, prompt string) agent.Outcome {
 	t.Helper()
 	o, err := a.Run(t.Context(), tools.Call{ID: id, Session: session}, agent.Text(prompt))
 	if err != nil {

@@ -79,6 +79,23 @@ func End(span trace.Span, code string) {
 	span.End()
 }
 
+type stepsKey struct{}
+
+// OnStep returns a context in which a worker or a run of an agent calls f before each of its
+// steps. Tests crash the process in f. A package for tests could not do this without a hook
+// in the configuration of both.
+func OnStep(ctx context.Context, f func(step string)) context.Context {
+	return context.WithValue(ctx, stepsKey{}, f)
+}
+
+// Steps returns the function of OnStep, or one that does nothing.
+func Steps(ctx context.Context) func(step string) {
+	if f, ok := ctx.Value(stepsKey{}).(func(string)); ok {
+		return f
+	}
+	return func(string) {}
+}
+
 // Header is the header of messages that carries the trace.
 const Header = "traceparent"
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // Plain is a worker.Offloader without a store: it leaves results as they are.
@@ -31,6 +32,12 @@ func (Plain) Fallback(_ tools.Call, _ *tools.Result, cause error) *tools.Result 
 // test calls stop too. Defaults: a Grace of 2 s, a ClaimTimeout of 1 ms.
 func Start(t testing.TB, b *bus.Bus, offloader worker.Offloader, cfg worker.Config, toolset ...tools.Tool) (stop func()) {
 	t.Helper()
+	return StartSteps(t, b, offloader, cfg, nil, toolset...)
+}
+
+// StartSteps starts a worker that calls onStep before each step of its calls.
+func StartSteps(t testing.TB, b *bus.Bus, offloader worker.Offloader, cfg worker.Config, onStep func(string), toolset ...tools.Tool) (stop func()) {
+	t.Helper()
 	registry := tools.NewRegistry(bustest.Log(t))
 	if err := registry.Register(toolset...); err != nil {
 		t.Fatal(err)
@@ -42,5 +49,11 @@ func Start(t testing.TB, b *bus.Bus, offloader worker.Offloader, cfg worker.Conf
 		cfg.ClaimTimeout = time.Millisecond
 	}
 	cfg.Log = bustest.Log(t)
-	return bustest.Run(t, worker.New(b, registry, offloader, cfg).Run)
+	w := worker.New(b, registry, offloader, cfg)
+	return bustest.Run(t, func(ctx context.Context) error {
+		if onStep != nil {
+			ctx = tracing.OnStep(ctx, onStep)
+		}
+		return w.Run(ctx)
+	})
 }
