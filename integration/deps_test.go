@@ -115,6 +115,7 @@ var allowedImports = map[string][]string{
 var natsFolders = []string{"bus", "offload/object", "state/kv", "cmd", "integration"}
 
 type goPackage struct {
+	Name       string
 	ImportPath string
 	Imports    []string
 	Deps       []string // imports of imports too
@@ -177,7 +178,7 @@ func TestProgramsWithoutNATS(t *testing.T) {
 
 func listPackages(t *testing.T, names ...string) []goPackage {
 	t.Helper()
-	list := exec.Command("go", "list", "-json=ImportPath,Imports,Deps")
+	list := exec.Command("go", "list", "-json=Name,ImportPath,Imports,Deps")
 	for _, name := range names {
 		list.Args = append(list.Args, module+"/"+name)
 	}

@@ -9,4 +9,6 @@
 // To add a field of a job, add it to Job, store it in Job.schedule and read it in decodeJob.
 // Then set it from a Request (clients and "stevedore cron") and from toolArgs (the cron tool
 // of agents).
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package cron

@@ -6,6 +6,8 @@
 // It contains the message, unless that does not fit: then the message is a message of its own
 // in the same stream, of the kind bus.DeadBody. The stream removes letters after 30 days, and
 // the oldest ones first if it is full, so that it never stops other work.
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package dead
 
 import (

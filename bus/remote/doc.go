@@ -22,4 +22,6 @@
 //
 // To accept another field of a response, read it in Tool.result; to accept another
 // field of a definition, add it to definition.
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package remote

@@ -13,4 +13,6 @@
 // The trim record says how far records may be missing, and it is written before they are
 // removed. So a worker knows that the claim of an old once-only call may be gone (Drops),
 // and does not run the call a second time.
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package retention

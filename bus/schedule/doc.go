@@ -13,4 +13,6 @@
 //
 // The server waits with timers, which jumps of the clock and hours that the clocks skip
 // disturb. Store.KeepTime corrects both.
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package schedule

@@ -2,4 +2,6 @@
 // Schemas and as an AsyncAPI document, both derived from the Go types.
 //
 // A new subject is one more Operation in contract.go.
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package schema

@@ -1,5 +1,7 @@
 // Package session stores the conversation log of each session in a stream. A writer
 // appends an entry only if it knows the last one (compare-and-set).
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package session
 
 import (

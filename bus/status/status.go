@@ -1,5 +1,7 @@
 // Package status reads the state of an installation from the bus: streams, queues,
 // workers, channels, dead letters.
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package status
 
 import (

@@ -9,6 +9,8 @@
 // Patterns come from models, so they are hostile. RE2 has no exponential patterns, Compile
 // refuses large programs, and the search checks its context after a bounded amount of work,
 // because package regexp cannot be interrupted. The package stores nothing.
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package grep
 
 import (

@@ -8,6 +8,8 @@
 // gojq keeps objects as maps. So the package notes the order of the names in the objects of the
 // document and of the query, and uses it where a query iterates over an object and where a result
 // is written.
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package jq
 
 import (

@@ -1,5 +1,7 @@
 // Package jsonform writes JSON in the two forms that all of Stevedore uses: encoded
 // without escapes for HTML, and canonical.
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package jsonform
 
 import (

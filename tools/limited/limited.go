@@ -1,5 +1,7 @@
 // Package limited runs a part of the program, such as a jq query, in a process of its own, whose
 // memory and time are bounded. Hostile input can then end that process, but not the worker.
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package limited
 
 import (

@@ -1,5 +1,7 @@
 // Package tracing makes the spans of calls and carries their trace over the bus. Spans
 // never record arguments, results, prompts or answers.
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package tracing
 
 import (

@@ -1,4 +1,6 @@
 // Package workertest runs workers in tests.
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package workertest
 
 import (
