@@ -25,6 +25,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/clitest": {},
 	"cmd/internal/client":  {"bus", "bus/rpc", "bus/session", "bus/status", "bus/task", "cmd/internal/cli", "offload", "tools", "tools/agent"},
 	"cmd/internal/demo":    {"*"},
+	"cmd/internal/savings": {"tools"},
 
 	// bus/worker combines calls, tools, offloading and state.
 	"bus/agents":                 {"bus", "bus/cron", "bus/notify", "bus/notify/channel", "bus/rpc", "bus/schedule", "bus/session", "bus/task", "offload", "state", "tools", "tools/agent", "tools/builtin"},

@@ -46,7 +46,6 @@ const maxHookEvent = 64 << 20
 // hookOptions are the options of the hook of a host.
 type hookOptions struct {
 	runOptions
-	host            string
 	askWait         time.Duration
 	channel, chatID string
 }
@@ -158,10 +157,7 @@ func (o *hookOptions) shortened(ctx context.Context, event claudeEvent) map[stri
 	held := newHeldOutput(&shown, o.threshold)
 	defer held.Close()
 	_, err := io.Copy(held, output)
-	if closeErr := closeOutput(); err != nil || closeErr != nil || !held.isLong() {
-		return nil
-	}
-	if o.show(ctx, []string{command}, held) != nil {
+	if closeErr := closeOutput(); err != nil || closeErr != nil || o.show(ctx, []string{command}, held) != nil || held.passing {
 		return nil
 	}
 	if event.Name == "AfterTool" { // Gemini CLI writes "Tool result blocked: " before it

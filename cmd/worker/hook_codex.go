@@ -23,7 +23,7 @@ func (o *hookOptions) rewritten(event claudeEvent) map[string]any {
 		return nil
 	}
 	// After 20 s, the model sees what the command prints, for example that a server is up.
-	event.Input["command"] = fmt.Sprintf(`%s run%s --threshold %d --live-after 20s -- "${BASH:-${ZSH_NAME:-sh}}" -c '%s'`,
+	event.Input["command"] = fmt.Sprintf(`%s run --host codex%s --threshold %d --live-after 20s -- "${BASH:-${ZSH_NAME:-sh}}" -c '%s'`,
 		cli.ShellWord(self), o.place(), o.threshold, strings.ReplaceAll(command, "'", `'\''`))
 	return map[string]any{"permissionDecision": "allow", "updatedInput": event.Input}
 }

@@ -10,8 +10,10 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/savings"
 )
 
 // The hook replaces a long output in the tool's own shape, also one that the host has cut, and
@@ -68,6 +70,10 @@ func TestHookOfClaudeCode(t *testing.T) {
 		if got := hook(input); got != "" {
 			t.Errorf("%s: the hook says %.200s", name, got)
 		}
+	}
+	// The three outputs of the shell are counted, and the page when it is read.
+	if sums, err := savings.Read(filepath.Join(dir, "data"), time.Now()); err != nil || len(sums) != 1 || sums[0].Host != "claude-code" || sums[0].Results != 3 || sums[0].Alone != 2*2200+2 {
+		t.Errorf("counted: %v %+v", err, sums)
 	}
 	if got := hook(event("PostToolUse", "Bash", map[string]any{"stdout": long}), "--data", filepath.Join(whole, "none")); got != "" {
 		t.Errorf("without a store, the hook says %.200s", got)
@@ -133,7 +139,7 @@ func TestHookOfCodex(t *testing.T) {
 	const command = "if [[ 'it is' == it* ]]; then\n  echo \"$((1+1)) it's\"\nfi; exit 3"
 	got := hook(command)
 	self, err := os.Executable()
-	if want := cli.ShellWord(self) + " run --data '" + filepath.Join(home, "its data") + "' --threshold 10000 --live-after 20s -- "; err != nil || !strings.HasPrefix(got, want) {
+	if want := cli.ShellWord(self) + " run --host codex --data '" + filepath.Join(home, "its data") + "' --threshold 10000 --live-after 20s -- "; err != nil || !strings.HasPrefix(got, want) {
 		t.Fatalf("%v: the command is %s, want %s first", err, got, want)
 	}
 	_, rest, _ := strings.Cut(got, " -- ")

@@ -20,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/cmd/internal/savings"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -148,6 +149,11 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 			CallTimeout: o.timeout, BackgroundAfter: o.background, Links: o.links, Log: log,
 			Reader: offload.ReaderConfig{JQCommand: process.JQCommand(), SQLCommand: process.SQLCommand(), SQLCache: databases},
 			Server: server, ContentIDs: name == "",
+			Count: func(c wrap.Count) {
+				if err := savings.Add(o.Connection.Data, savings.Line{Host: c.Client, Tool: c.Tool, Whole: c.Whole, Shown: c.Shown, Read: c.Read}); err != nil {
+					log.Debug().Err(err).Msg("cannot count a result")
+				}
+			},
 		}
 	}
 	if guard != nil {

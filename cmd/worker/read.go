@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/cmd/internal/savings"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
@@ -66,7 +68,8 @@ func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer)
 		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
-	reading, err := artifacts.NewTools(offload.NewReader(store, offload.ReaderConfig{JQCommand: process.JQCommand()}), false, 0)
+	reader := offload.NewReader(store, offload.ReaderConfig{JQCommand: process.JQCommand()})
+	reading, err := artifacts.NewTools(reader, false, 0)
 	if err != nil {
 		return err
 	}
@@ -78,6 +81,9 @@ func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer)
 	text := reading.Text(res.ForLLM, func(string) string { return "stevedore read" })
 	switch {
 	case !res.IsError:
+		if rec, err := reader.Record(ctx, tools.TokenOf(o.session), in.ID); err == nil {
+			_ = savings.Add(o.Connection.Data, savings.Line{Host: rec.Metadata["agent_id"], Tool: rec.Metadata["tool_name"], Read: int64(utf8.RuneCountInString(text))}) // the page is worth more
+		}
 		_, err = fmt.Fprintln(stdout, text)
 		return err
 	case tools.CodeOf(res.Err) == tools.CodeNotFound, tools.CodeOf(res.Err) == tools.CodeExpired:

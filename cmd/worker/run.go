@@ -11,12 +11,14 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/cmd/internal/savings"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
@@ -53,6 +55,7 @@ func (o *storedOutputs) addFlags(cmd *cobra.Command) {
 
 type runOptions struct {
 	storedOutputs
+	host      string
 	line      string
 	threshold int64
 	liveAfter time.Duration
@@ -79,6 +82,7 @@ func newRunCommand() *cobra.Command {
 	o.addFlags(cmd)
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().StringVarP(&o.line, "command", "c", "", "`LINE` for sh")
+	cmd.Flags().StringVar(&o.host, "host", "none", "`NAME` of the coding host in \"stevedore usage --by host\"")
 	cmd.Flags().Int64Var(&o.threshold, "threshold", 10_000, "`BYTES` of output above which it is stored")
 	cmd.Flags().DurationVar(&o.liveAfter, "live-after", 0, "`TIME` after which an output that is not yet long appears as it comes, and is not stored; 0: never")
 	return cmd
@@ -182,6 +186,12 @@ func (o *runOptions) showAll(ctx context.Context, args []string, outputs []*held
 // show prints a short output as it is, and the summary of a long one. If the output cannot be
 // stored, show prints all of it and returns errNotStored.
 func (o *runOptions) show(ctx context.Context, args []string, held *heldOutput) error {
+	count := savings.Line{Host: o.host, Tool: savings.Shell, Whole: held.chars, Shown: held.chars}
+	defer func() {
+		if count.Whole > 0 {
+			_ = savings.Add(o.Connection.Data, count) // the output is worth more
+		}
+	}()
 	if !held.isLong() {
 		return held.flush()
 	}
@@ -194,7 +204,9 @@ func (o *runOptions) show(ctx context.Context, args []string, held *heldOutput) 
 		return held.flushBecause(err)
 	}
 	how := fmt.Sprintf("%d lines, %d bytes are stored; read them with: %s read %s --lines 10-40, or --grep REGEXP, --jq QUERY, --offset N", summary.Lines, held.out.Size(), programName(), id)
-	_, err = io.WriteString(held.to, summary.Text(how+o.place()))
+	text := summary.Text(how + o.place())
+	count.Shown = int64(utf8.RuneCountInString(text))
+	_, err = io.WriteString(held.to, text)
 	return err
 }
 
@@ -225,7 +237,7 @@ func (o *runOptions) store(ctx context.Context, args []string, held *heldOutput)
 		return "", err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
-	call := tools.Call{ID: artifacts.NewID("run"), Session: o.session, Tool: "run", Action: strings.Join(args, " ")}
+	call := tools.Call{ID: artifacts.NewID("run"), Session: o.session, Tool: savings.Shell, AgentID: o.host, Action: strings.Join(args, " ")}
 	rec, err := offload.NewOffloader(store, offload.Config{Log: zerolog.Nop()}).Attach(ctx, call, held.out.Reader())
 	return rec.ID, err
 }
@@ -237,7 +249,8 @@ type heldOutput struct {
 
 	mu      sync.Mutex
 	out     *tools.Output
-	passing bool // to gets the output
+	passing bool  // to gets the output
+	chars   int64 // of the whole output
 }
 
 func newHeldOutput(to io.Writer, threshold int64) *heldOutput {
@@ -248,6 +261,11 @@ func newHeldOutput(to io.Writer, threshold int64) *heldOutput {
 func (h *heldOutput) Write(p []byte) (int, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	for _, b := range p {
+		if utf8.RuneStart(b) {
+			h.chars++
+		}
+	}
 	kept := 0
 	if !h.passing {
 		before := h.out.Size()

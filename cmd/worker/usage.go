@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/cmd/internal/savings"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
@@ -22,19 +23,26 @@ length of the results; "(prompt)" is what the other turns used. Costs need --pri
 process that runs the agents. Conversations that were deleted do not count.
 
   stevedore usage
-  stevedore usage --by model --last 720h`
+  stevedore usage --by model --last 720h
+
+With --by host, show what "stevedore mcp wrap", "stevedore run" and the adapters saved in coding
+hosts, in characters, by host and tool ("run" is the shell): all results, what the host alone
+would show of them, what it got instead, and what the model read back. Saved is the second number
+without the last two; it is negative where Stevedore cost more. What hosts show of long results is
+an estimate from measurements, and definitions of added tools are not counted. This is read from
+--data, and counts whole days (UTC).
+
+  stevedore usage --by host`
 
 func newUsageCommand() *cobra.Command {
 	o := new(client.Options)
-	groups := []string{agents.ByDay, agents.ByModel, agents.BySession, agents.ByTool}
+	const byHost = "host"
+	groups := []string{agents.ByDay, agents.ByModel, agents.BySession, agents.ByTool, byHost}
 	var (
 		by   string
 		last time.Duration
 	)
 	cmd := o.Command("usage", "Show what agents used and what it cost", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
-		if !slices.Contains(groups, by) || last <= 0 {
-			return cli.Exit(cli.ExitUsage, "want --by %s and a positive --last", strings.Join(groups, " or "))
-		}
 		used, err := agents.ReadUsage(ctx, b, time.Now().Add(-last), by)
 		if err != nil {
 			return err
@@ -44,9 +52,26 @@ func newUsageCommand() *cobra.Command {
 		}
 		return printUsage(cmd.OutOrStdout(), by, used)
 	})
+	ofAgents := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case !slices.Contains(groups, by) || last <= 0:
+			return cli.Exit(cli.ExitUsage, "want --by %s and a positive --last", strings.Join(groups, " or "))
+		case by != byHost:
+			return ofAgents(cmd, args)
+		}
+		sums, err := savings.Read(o.Connection.Data, time.Now().Add(-last))
+		if err != nil {
+			return err
+		}
+		if o.JSON {
+			return cli.JSON(cmd.OutOrStdout(), sums)
+		}
+		return printSavings(cmd.OutOrStdout(), sums)
+	}
 	cmd.Long = usageHelp
 	o.AddFlags(cmd)
-	cmd.Flags().StringVar(&by, "by", agents.ByDay, "`GROUP`: day, model, session or tool")
+	cmd.Flags().StringVar(&by, "by", agents.ByDay, "`GROUP`: day, model, session, tool or host")
 	cmd.Flags().DurationVar(&last, "last", 7*24*time.Hour, "`TIME` before now that counts")
 	return cmd
 }
@@ -68,4 +93,17 @@ func printUsage(out io.Writer, by string, used []agents.Used) error {
 		table.Row("total", all, total.Input, total.CachedInput, total.Output, costText(total))
 	}
 	return table.Print(out, "No agent used a model in this time.")
+}
+
+func printSavings(out io.Writer, sums []savings.Sum) error {
+	table := cli.NewTable("host", "tool", "results", "characters", "host alone", "shown", "read back", "saved")
+	var total savings.Sum
+	for _, s := range sums {
+		table.Row(cli.Printable(out, s.Host), cli.Printable(out, s.Tool), s.Results, s.Whole, s.Alone, s.Shown, s.Read, s.Saved)
+		total.Add(s)
+	}
+	if len(sums) > 1 {
+		table.Row("total", "", total.Results, total.Whole, total.Alone, total.Shown, total.Read, total.Saved)
+	}
+	return table.Print(out, "No result of a coding host was counted in this time.")
 }

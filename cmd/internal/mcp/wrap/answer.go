@@ -217,6 +217,7 @@ func (p *proxy) fromServerResponse(ctx context.Context, c *connection, m *wire.M
 	if r.Method != "tools/list" && p.showsAll(r, m) {
 		p.toClient(m)
 		p.remove(r)
+		p.count(r, m.Result, m.Result)
 		return
 	}
 	p.work.Go(func() { // the reader must go on: to respond may need another answer of the server
@@ -320,7 +321,9 @@ func (p *proxy) respond(ctx context.Context, c *connection, r *request, m *wire.
 		}
 		p.toClient(m.With("result", short))
 		p.noteListed(r)
+		p.count(r, m.Result, short)
 	default:
 		p.toClient(m)
+		p.count(r, m.Result, m.Result)
 	}
 }

@@ -56,6 +56,7 @@ func (p *proxy) finishJob(ctx context.Context, r *request, text string) {
 		r.job.lost = got.reference
 	default:
 		delete(p.jobs, r.job.id)
+		p.startLocked(func() { p.report(r, Count{Tool: r.tool, Whole: got.artifact.Chars}) })
 	}
 	close(r.job.done)
 	p.removeLocked(r)

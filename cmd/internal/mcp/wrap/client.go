@@ -211,8 +211,10 @@ func (p *proxy) respondLocally(ctx context.Context, r *request, answer func(cont
 	case err != nil:
 		p.toClient(wire.ErrorResponse(r.ID, wire.CodeInvalidParams, err.Error()))
 	default:
-		p.toClient(wire.Response(r.ID, result))
+		m := wire.Response(r.ID, result)
+		p.toClient(m)
 		p.noteListed(r)
+		p.countRead(r, m.Result)
 	}
 }
 

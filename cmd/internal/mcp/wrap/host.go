@@ -78,7 +78,7 @@ func newHosted(cfg Config, h host) (*hosted, error) {
 	reader := offload.NewReader(cfg.Store, cfg.Reader)
 	reading, err := artifacts.NewTools(reader, cfg.Family, int64(cfg.Reader.MaxChars))
 	shrinker := newShrinker(cfg)
-	shrinker.noURI = h.resourceTools
+	shrinker.noURI, shrinker.client = h.resourceTools, h.client
 	return &hosted{h, reader, reading, shrinker}, err
 }
 

@@ -26,6 +26,7 @@ type shrinker struct {
 	cfg       Config
 	limit     int64 // characters; longer texts are stored
 	noURI     bool  // the client may have no way to read a resource
+	client    string
 	offloader *offload.Offloader
 }
 
@@ -62,7 +63,7 @@ func (s *shrinker) storeAs(ctx context.Context, id, tool, text string) (stored, 
 	if _, err := io.WriteString(out, text); err != nil {
 		return stored{}, err
 	}
-	call := tools.Call{ID: id, Session: s.cfg.Session, Tool: tool}
+	call := tools.Call{ID: id, Session: s.cfg.Session, Tool: tool, AgentID: s.client}
 	res := &tools.Result{Output: out}
 	got, err := s.offloader.Result(ctx, call, tools.Definition{}, res)
 	if err != nil && ctx.Err() == nil {

@@ -19,6 +19,7 @@
 //	transport  a Link for the SDK
 //	handler    clients over HTTP; served is the session of one
 //	background calls that go on after their answer
+//	count      what results and pages cost, in characters
 package wrap
 
 import (
@@ -90,7 +91,9 @@ type Config struct {
 	// StartTimeout is how long requests wait for a server that does not start.
 	// Default 30 seconds.
 	StartTimeout time.Duration
-	Log          zerolog.Logger
+	// Count, if not nil, is told what each result was and what the client got of it.
+	Count func(Count)
+	Log   zerolog.Logger
 }
 
 // ErrPermanent means that a server can never be started.

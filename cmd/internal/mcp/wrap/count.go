@@ -1,0 +1,67 @@
+package wrap
+
+import (
+	"cmp"
+	"encoding/json"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+)
+
+// Count is what a client got for a call of a tool or a resource, in characters of text.
+type Count struct {
+	Client string // the name that it gives itself
+	Tool   string // the one whose result it is; "resource" for a resource
+	Whole  int64  // of the result of the server
+	Shown  int64  // of what the client got for it
+	Read   int64  // of a page of a stored result
+}
+
+// count reports the answer to a request whose result is whole.
+func (p *proxy) count(r *request, whole, shown json.RawMessage) {
+	if c := (Count{Tool: r.tool, Whole: textChars(whole), Shown: textChars(shown)}); c.Whole > 0 {
+		p.report(r, c)
+	}
+}
+
+// countRead reports the answer of a reading tool.
+func (p *proxy) countRead(r *request, shown json.RawMessage) {
+	args := wire.Get(r.Params, "arguments")
+	if r.uri != "" {
+		_, args = artifacts.ParseRead(r.uri)
+	}
+	id, _ := wire.Text(wire.Get(args, "id"))
+	artifact, _ := wire.Text(wire.Get(args, "artifact_id"))
+	if c := (Count{Tool: artifacts.ToolOf(cmp.Or(id, artifact)), Read: textChars(shown)}); c.Read > 0 {
+		p.report(r, c)
+	}
+}
+
+func (p *proxy) report(r *request, c Count) {
+	if p.cfg.Count == nil || !strings.HasPrefix(r.Method, "tools/call") && r.Method != "resources/read" && r.Method != "tasks/result" {
+		return
+	}
+	p.mu.Lock()
+	c.Client = p.clientName
+	p.mu.Unlock()
+	c.Tool = cmp.Or(c.Tool, "resource")
+	p.cfg.Count(c)
+}
+
+// textChars is the length of the texts and files of a result, or else of its structured content.
+func textChars(result json.RawMessage) (n int64) {
+	for raw := range wire.Elements(wire.Get(result, "content")) {
+		b, _ := blockOf(0, raw)
+		n += b.size
+	}
+	for raw := range wire.Elements(wire.Get(result, "contents")) {
+		b, _ := resourceOf(0, raw)
+		n += b.size
+	}
+	if n == 0 {
+		n = int64(utf8.RuneCount(wire.Get(result, "structuredContent")))
+	}
+	return n
+}
