@@ -179,7 +179,7 @@ func TestPluginOfClaudeCode(t *testing.T) {
 	if err := os.Symlink(workerProgram, filepath.Join(bin, "stevedore")); err != nil {
 		t.Fatal(err)
 	}
-	for command, most := range map[string]int{"seq 1 1100": 6000, "seq 1 6000": 600, "seq 1 200000": 600} {
+	for command, most := range map[string]int{"seq 1 1100": 6000, "seq 1 6000": 600, "seq 1 200000": 600, "seq 1 24000; exit 3": 600} {
 		var requests [][]modelRequest
 		for _, args := range [][]string{nil, {"--plugin-dir", plugin}} {
 			model := scriptedModel{command: command}

@@ -32,6 +32,11 @@ without it.
 PostToolUse (AfterTool of Gemini CLI): a long output of the host's shell is stored as "stevedore
 run" does, and the model sees how to read it.
 
+SessionStart of Claude Code, which lets no hook replace the output of a command that failed: the
+shell of each command calls this hook with --failed before it exits with a status from 1 to 125.
+A long output is stored, and replaced in the file to which Claude Code lets the shell write. This
+works on Linux.
+
 PreToolUse of Codex, which shows no whole output to a hook: "stevedore run" runs the command. If
 rules of Codex forbid commands or ask for them, the hook says nothing, because Codex would
 compare them with "stevedore run" instead of the command.
@@ -46,6 +51,7 @@ const maxHookEvent = 64 << 20
 // hookOptions are the options of the hook of a host.
 type hookOptions struct {
 	runOptions
+	failed          string
 	askWait         time.Duration
 	channel, chatID string
 }
@@ -59,6 +65,10 @@ func newHookCommand() *cobra.Command {
 		Short:   "The hooks of Claude Code, Codex, Gemini CLI, opencode and Pi",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.host = cmd.CalledAs()
+			if cmd.Flags().Changed("failed") {
+				o.shortenFailed(cmd.Context())
+				return nil
+			}
 			if answer := o.claudeCode(cmd.Context(), cmd.InOrStdin()); answer != nil {
 				_, _ = cmd.OutOrStdout().Write(append(answer, '\n')) // the host is gone
 			}
@@ -70,6 +80,7 @@ func newHookCommand() *cobra.Command {
 	flags.StringVar(&o.session, "session", outputSession, "`SESSION` of the stored outputs")
 	o.Store.AddDiskFlags(flags)
 	flags.Int64Var(&o.threshold, "threshold", 10_000, "`BYTES` of output above which it is stored")
+	flags.StringVar(&o.failed, "failed", "", "`COMMAND` that has failed; its output is the file that standard output leads to")
 	flags.DurationVar(&o.askWait, "ask-wait", 50*time.Second, "`TIME` to wait for an answer to a question; less than the host's timeout for the hook")
 	flags.StringVar(&o.channel, "channel", "", "`CHANNEL` on which the user is asked; default the worker's --default-channel")
 	flags.StringVar(&o.chatID, "chat-id", "", "`CHAT` within the channel")
@@ -113,6 +124,8 @@ func (o *hookOptions) claudeCode(ctx context.Context, stdin io.Reader) []byte {
 		answer = o.shortened(ctx, event)
 	case "PreToolUse":
 		answer = o.rewritten(event)
+	case "SessionStart":
+		o.watchFailures()
 	case "PermissionRequest":
 		answer = o.permission(ctx, event)
 	}
