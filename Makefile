@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill flood mutants small-streams soak eval clock hosts frameworks conformance conformance-packages host-costs release
+.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill flood mutants small-streams soak eval clock hosts frameworks conformance conformance-packages host-costs release site
 
 build:
 	go build -trimpath -ldflags "-s -w" -o bin/stevedore$$(go env GOEXE) ./cmd/worker
@@ -149,6 +149,11 @@ HOST_COSTS ?= .
 host-costs:
 	STEVEDORE_HOSTS="$(HOSTS)/node_modules" STEVEDORE_HOST_COSTS='$(HOST_COSTS)' go test -run TestCostsInHosts -count=1 -timeout 0 -v ./integration/
 
-# The archives of a release, for six platforms: make release VERSION=v1.2.3
-release: cross
+# The files of a release for six platforms: make release VERSION=v1.2.3. CI runs the tests before.
+release:
 	integration/deploy/release/release.sh $(VERSION)
+
+# The site of the documentation: open site/index.html. It fails if a link leads nowhere.
+SITE ?= site
+site:
+	go run ./integration/deploy/site "$(SITE)"

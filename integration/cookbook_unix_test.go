@@ -73,7 +73,7 @@ func followPage(t *testing.T, page string) {
 			t.Fatalf("a block in %q is neither a file nor commands", language)
 		}
 	}
-	for _, helper := range []string{"stevedore.py", "tinynats.py"} { // what a reader copies
+	for _, helper := range []string{"stevedore_bus.py", "tinynats.py"} { // what a reader copies
 		data, err := os.ReadFile(filepath.Join("python", helper))
 		if err == nil {
 			err = os.WriteFile(filepath.Join(dir, helper), data, 0o600)

@@ -109,6 +109,7 @@ var allowedImports = map[string][]string{
 
 	"integration":                         {"*"},
 	"integration/deploy/release/packages": {},
+	"integration/deploy/site":             {},
 	"integration/eval":                    {},
 }
 

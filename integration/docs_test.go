@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -148,5 +149,49 @@ func TestDesignListsAllPackages(t *testing.T) {
 		if _, err := os.Stat("../" + name[1]); err != nil {
 			t.Errorf("docs/design.md names the package %s: %v", name[1], err)
 		}
+	}
+}
+
+// The picture of the effect shows the differences of the table in docs/mcp.md: what a result adds
+// to the requests, compared with a small one.
+func TestPictureOfTheEffect(t *testing.T) {
+	page, err := os.ReadFile("../docs/mcp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	picture, err := os.ReadFile("../docs/pictures/effect.svg")
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := func(size string) (bytes []int) { // of each host, without and with
+		m := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(size) + ` \| (.*) \|$`).FindSubmatch(page)
+		if m == nil {
+			t.Fatalf("docs/mcp.md has no row %s", size)
+		}
+		for _, number := range regexp.MustCompile(`[\d,]+`).FindAllString(string(m[1]), -1) {
+			n, err := strconv.Atoi(strings.ReplaceAll(number, ",", ""))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bytes = append(bytes, n)
+		}
+		return bytes
+	}
+	small, medium, large := row("0.1 KB"), row("30 KB"), row("1.3 MB")
+	var want, got []int
+	for host := 0; host < len(small); host += 2 {
+		for _, size := range [][]int{medium, large} {
+			want = append(want, size[host]-small[host], size[host+1]-small[host+1])
+		}
+	}
+	for _, m := range regexp.MustCompile(`>([\d,]+)</text>`).FindAllSubmatch(picture, -1) {
+		n, err := strconv.Atoi(strings.ReplaceAll(string(m[1]), ",", ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, n)
+	}
+	if len(want) != 16 || !slices.Equal(got, want) {
+		t.Errorf("the picture shows %v, the table says %v", got, want)
 	}
 }

@@ -98,7 +98,7 @@ func limitedServer(t *testing.T) string {
 	return s.ClientURL()
 }
 
-// The helpers in node/stevedore.mjs and python/stevedore.py do what their users expect, also
+// The helpers in node/stevedore.mjs and python/stevedore_bus.py do what their users expect, also
 // if the connection is lost while a call runs.
 func TestHelpers(t *testing.T) {
 	t.Parallel()

@@ -45,10 +45,8 @@ func TestReadmeAgents(t *testing.T) {
 				}
 				switch name := filepath.Base(file); name {
 				case "node_modules":
-					if err := os.Symlink(absolute, filepath.Join(dir, name)); err != nil {
-						t.Fatal(err)
-					}
-				case "stevedore.mjs", "stevedore.d.mts", "tsconfig.json", "stevedore.py", "tinynats.py":
+					installClient(t, absolute, filepath.Join(dir, name))
+				case "tsconfig.json", "stevedore_bus.py", "tinynats.py":
 					data, err := os.ReadFile(absolute)
 					if err != nil {
 						t.Fatal(err)
@@ -79,5 +77,29 @@ func TestReadmeAgents(t *testing.T) {
 				t.Errorf("%d turns, output %q", model.turns, out)
 			}
 		})
+	}
+}
+
+// installClient lays out node_modules as npm does: with the packages of another one, and the
+// packed helper.
+func installClient(t *testing.T, from, to string) {
+	t.Helper()
+	entries, err := os.ReadDir(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := filepath.Join(to, "@stevedore-bus", "client")
+	if err := os.MkdirAll(client, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if err := os.Symlink(filepath.Join(from, entry.Name()), filepath.Join(to, entry.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, data := range npmFiles(t, onlyFile(t, builtPackages(t), "npm", "stevedore-bus-client-*.tgz")) {
+		if err := os.WriteFile(filepath.Join(client, filepath.Base(name)), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -76,6 +78,39 @@ func TestReleaseChecksItsVersion(t *testing.T) {
 		step.do()
 		if out := release(t, dir, step.version); !strings.Contains(out, step.want) {
 			t.Errorf("release %s printed %q, want %q", step.version, out, step.want)
+		}
+	}
+}
+
+// An archive has the files that its pages link to.
+func TestArchivesHaveWhatTheirPagesName(t *testing.T) {
+	t.Parallel()
+	script, err := os.ReadFile("deploy/release/release.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`git archive HEAD (.*) \|`).FindSubmatch(script)
+	if list == nil {
+		t.Fatal("release.sh archives no files")
+	}
+	paths := strings.Fields(string(list[1]))
+	docs, err := filepath.Glob("../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range append(docs, "../README.md", "../CHANGELOG.md", "../SECURITY.md", "README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, link := range relativeLink.FindAllStringSubmatch(string(text), -1) {
+			target, err := filepath.Rel("..", filepath.Join(filepath.Dir(page), link[1]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !slices.ContainsFunc(paths, func(path string) bool { return target == path || strings.HasPrefix(target, path+"/") }) && link[1] != "" {
+				t.Errorf("%s links to %s, which is in no archive: %v", page, link[1], paths)
+			}
 		}
 	}
 }
@@ -235,14 +270,49 @@ func testPip(t *testing.T, wheel string) {
 	passesOn(t, filepath.Join(dir, "bin", "stevedore-heartbeat"))
 }
 
+// npx gets the program from a registry that has only the packages of the release, without a
+// cache, and without the scripts of packages.
 func testNPM(t *testing.T, dir string) {
-	if _, err := exec.LookPath("npm"); err != nil {
-		t.Skip("npm is not installed")
+	if _, err := exec.LookPath("npx"); err != nil {
+		t.Skip("npx is not installed")
 	}
-	project := t.TempDir()
-	packages, _ := filepath.Glob(filepath.Join(dir, "stevedore-bus-stevedore-*.tgz"))
-	install(t, project, append([]string{"npm", "install", "--offline", "--ignore-scripts", "--no-audit", "--no-fund"}, packages...)...)
-	passesOn(t, filepath.Join(project, "node_modules", ".bin", "stevedore"))
+	cmd := npx(t, dir, "@stevedore-bus/stevedore", "run", "-c", "two words")
+	text, err := cmd.Output()
+	if string(text) != "got run -c two words\n" || cmd.ProcessState.ExitCode() != 7 {
+		t.Errorf("npx printed %q and ended with %v", text, err)
+	}
+}
+
+// npx returns "npx -y ARGS" with an empty home, and a registry with the packages of a release.
+func npx(t *testing.T, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	packages := map[string]map[string]any{} // their documents, by name
+	files := http.FileServer(http.Dir(dir))
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, "/")
+		if document, ok := packages[name]; ok {
+			_ = json.NewEncoder(w).Encode(document)
+			return
+		}
+		files.ServeHTTP(w, r)
+	}))
+	t.Cleanup(registry.Close)
+	all, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
+	if err != nil || len(all) == 0 {
+		t.Fatal(all, err)
+	}
+	for _, path := range all {
+		var manifest map[string]any
+		decodeJSON(t, npmFiles(t, path)["package/package.json"], &manifest)
+		name, version := manifest["name"].(string), manifest["version"].(string)
+		manifest["dist"] = map[string]any{"tarball": registry.URL + "/" + filepath.Base(path)}
+		packages[name] = map[string]any{"name": name, "dist-tags": map[string]any{"latest": version}, "versions": map[string]any{version: manifest}}
+	}
+	cmd := exec.Command("npx", append([]string{"-y"}, args...)...)
+	home := t.TempDir()
+	cmd.Dir = t.TempDir()
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "npm_config_registry=" + registry.URL, "npm_config_ignore_scripts=true", "npm_config_update_notifier=false"}
+	return cmd
 }
 
 // Without the package of its platform, the launcher names that package and says what to do.
@@ -480,6 +550,39 @@ func testRegistries(t *testing.T, out string) {
 	for _, volume := range catalog.Run.Volumes {
 		if name, _, ok := strings.Cut(strings.TrimPrefix(volume, "{{"+catalog.Name+"."), "}}"); ok && catalog.Config.Parameters.Properties[name].Type != "string" {
 			t.Errorf("the volume %s has no parameter", volume)
+		}
+	}
+}
+
+// The workflows can be parsed, and name actions by digest.
+func TestWorkflowsArePinned(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("../.github/workflows/*.yaml")
+	if err != nil || len(files) != 2 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var workflow struct {
+			Jobs map[string]struct{ Steps []struct{ Uses, Run string } }
+		}
+		if err := yaml.Unmarshal(text, &workflow); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		for _, job := range workflow.Jobs {
+			for _, step := range job.Steps {
+				if step.Uses != "" && !regexp.MustCompile(`@[0-9a-f]{40}$`).MatchString(step.Uses) {
+					t.Errorf("%s uses %s, not a digest", file, step.Uses)
+				}
+				check := exec.Command("bash", "-n")
+				check.Stdin = strings.NewReader(step.Run)
+				if out, err := check.CombinedOutput(); err != nil {
+					t.Errorf("%s: %v: %s", file, err, out)
+				}
+			}
 		}
 	}
 }

@@ -7,7 +7,7 @@ It needs no package: urllib sends the requests to a server of chat completions.
 
 import json, os, sys, urllib.request
 
-from stevedore import connect
+from stevedore_bus import connect
 
 bus = connect(session=os.environ.get("SESSION", "python-agent"))
 tools = bus.tools("openai")

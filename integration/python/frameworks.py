@@ -1,6 +1,6 @@
 """Keeps long tool results out of the prompts of agent frameworks: copy this file.
 
-It needs Python 3.9, the program stevedore, or a client of stevedore.py, and no package but the
+It needs Python 3.9, the program stevedore, or a client of stevedore_bus.py, and no package but the
 framework. The functions are safe for use in several threads.
 """
 
@@ -22,7 +22,7 @@ class ResultsError(Exception):
 
 
 class Results:
-    """Stores long results and reads them: with the program command, or with bus, a client of stevedore.py.
+    """Stores long results and reads them: with the program command, or with bus, a client of stevedore_bus.py.
 
     session names the conversation: with the same one, results stay readable after a restart. data is
     the directory of the program, args are more arguments of "stevedore mcp wrap". Results of fewer

@@ -153,7 +153,7 @@ print("ok: the shapes of four frameworks")
 results.close()
 
 if URL:
-    from stevedore import connect
+    from stevedore_bus import connect
 
     bus = connect(URL[0], session="frameworks-py")
     exercise(Results(bus=bus, min_chars=1000))

@@ -1,10 +1,10 @@
-"""Uses every function of stevedore.py. It prints "cut" when the test should cut its
+"""Uses every function of stevedore_bus.py. It prints "cut" when the test should cut its
 connection, and ends with status 0 only if every answer is as expected."""
 
 import os, re, sys, time, traceback
 from concurrent.futures import ThreadPoolExecutor
 
-from stevedore import StevedoreError, connect
+from stevedore_bus import StevedoreError, connect
 
 bus = connect(session="python")
 pool = ThreadPoolExecutor()

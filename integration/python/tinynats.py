@@ -42,7 +42,7 @@ class Connection:
         info = json.loads(_line(sock)[5:])
         if url.scheme == "tls" or info.get("tls_required"):
             sock = ssl.create_default_context(cafile=os.environ.get("NATS_CA")).wrap_socket(sock, server_hostname=url.hostname)
-        options = {"verbose": False, "headers": True, "no_responders": True, "protocol": 1, "lang": "python", "version": "1", "name": "stevedore.py", "user": self.user, "pass": self.password}
+        options = {"verbose": False, "headers": True, "no_responders": True, "protocol": 1, "lang": "python", "version": "1", "name": "stevedore_bus.py", "user": self.user, "pass": self.password}
         hello = f"CONNECT {json.dumps(options)}\r\n" + "".join(f"SUB {s} {group} {sid}\r\n" for sid, (s, group, _) in self.subscriptions.items())
         sock.sendall(hello.encode() + b"PING\r\n")
         while not (line := _line(sock)).startswith(b"PONG"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds a release for six platforms into dist/: archives, .deb, .rpm, npm packages, Python wheels and a
-# container image, with checksums, an SBOM, shell completions and a Homebrew formula: make release VERSION=v1.2.3
+# container image, with checksums, an SBOM, manual pages, completions and a Homebrew formula: make release VERSION=v1.2.3
 # HEAD must have the tag VERSION, and CHANGELOG.md a section of it.
 set -euo pipefail
 cd "$(git rev-parse --show-toplevel)"
@@ -11,7 +11,8 @@ git tag --points-at HEAD | grep -qxF "$version" || fail "the commit has no tag $
 [ "$(sed -n 's/^## //p' CHANGELOG.md | head -1 | cut -d' ' -f1)" = "$version" ] || fail "the first section of CHANGELOG.md is not '## $version'"
 [ -z "$(git status --porcelain --untracked-files=no)" ] || fail "files were changed since the commit"
 out=dist
-rm -rf "$out" && mkdir -p "$out/completions"
+rm -rf "$out" && mkdir -p "$out/completions" "$out/man"
+export CGO_ENABLED=0
 
 # build DIR [SUFFIX] builds both programs into a directory. They contain the time zones, which
 # Windows and the image lack.
@@ -29,6 +30,15 @@ for program in stevedore stevedore-heartbeat; do
   done
 done
 
+# manual PROGRAM PURPOSE makes a manual page of Markdown.
+manual() {
+  { printf '%% %s 1 "" "Stevedore %s" "Commands"\n\n# NAME\n\n%s - %s\n\n' "${1^^}" "$version" "$1" "$2" && cat; } > "$out/man/$1.md"
+  go run github.com/cpuguy83/go-md2man/v2@v2.0.7 -in "$out/man/$1.md" -out "$out/man/$1.1"
+  gzip -9n "$out/man/$1.1" && rm "$out/man/$1.md"
+}
+sed -n 's/^## /# /; /^# stevedore$/,$p' docs/reference.md | manual stevedore "run the tools of LLM agents in workers"
+{ echo '```' && "$out/host/stevedore-heartbeat" --help && echo '```'; } | manual stevedore-heartbeat "send HEARTBEAT.md to an agent from time to time"
+
 # The modules of the programs with their versions and licences.
 host=$PWD/$out/host
 (cd integration/deploy/release/sbom && go run . "$host/stevedore" "$host/stevedore-heartbeat") > "$out/stevedore.cdx.json"
@@ -39,13 +49,15 @@ for platform in linux/amd64 linux/arm64 darwin/amd64 darwin/arm64 windows/amd64 
   mkdir -p "$out/$name"
   suffix=
   if [ "$os" = windows ]; then suffix=.exe; fi
-  CGO_ENABLED=0 GOOS=$os GOARCH=$arch build "$out/$name" "$suffix"
-  # What the README names.
-  git archive HEAD README.md CHANGELOG.md LICENSE SECURITY.md docs integration/README.md integration/deploy integration/node integration/python |
+  GOOS=$os GOARCH=$arch build "$out/$name" "$suffix"
+  # What the README and the pages name; a test compares them.
+  git archive HEAD README.md CHANGELOG.md LICENSE SECURITY.md docs integration/README.md integration/deploy integration/hosts integration/node integration/python bus/agents/example_test.go |
     tar -x -C "$out/$name"
-  cp -r "$out/completions" "$out/$name/"
+  cp -r "$out/completions" "$out/man" "$out/$name/"
   if [ "$os" = linux ]; then
     mkdir -p "$out/linux" && cp "$out/$name"/stevedore* "$out/linux/" # nfpm.yaml names it
+    sed 's#/usr/local/bin/#/usr/bin/#' integration/deploy/systemd/stevedore.service > "$out/linux/stevedore.service"
+    : > "$out/linux/stevedore.key"
     for format in deb rpm; do
       ARCH=$arch VERSION=${version#v} go run github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.4 \
         package -f integration/deploy/release/nfpm.yaml -p $format -t "$out/"
@@ -84,6 +96,10 @@ class Stevedore < Formula
 
   def install
     bin.install "stevedore", "stevedore-heartbeat"
+    man1.install Dir["man/*"]
+    bash_completion.install "completions/stevedore.bash" => "stevedore"
+    zsh_completion.install "completions/stevedore.zsh" => "_stevedore"
+    fish_completion.install "completions/stevedore.fish"
   end
 
   test do

@@ -160,7 +160,8 @@ func clientPackage(version, out string) error {
 	types, err3 := os.ReadFile("integration/node/stevedore.d.mts")
 	adapters, err4 := os.ReadFile("integration/node/frameworks.mjs")
 	adapterTypes, err5 := os.ReadFile("integration/node/frameworks.d.mts")
-	if err := errors.Join(err, err2, err3, err4, err5); err != nil {
+	readme, err6 := os.ReadFile("integration/node/README.md")
+	if err := errors.Join(err, err2, err3, err4, err5, err6); err != nil {
 		return err
 	}
 	var tested struct{ Dependencies, Engines map[string]string }
@@ -177,10 +178,9 @@ func clientPackage(version, out string) error {
 		".":            map[string]string{"types": "./stevedore.d.mts", "default": "./stevedore.mjs"},
 		"./frameworks": map[string]string{"types": "./frameworks.d.mts", "default": "./frameworks.mjs"},
 	}
-	readme := "# " + clientName + "\n\nA client of [Stevedore](" + home + "): `import { connect } from \"" + clientName + "\"`.\n"
 	return writeNPM(out, manifest, []file{
 		{"stevedore.mjs", source, false}, {"stevedore.d.mts", types, false},
-		{"frameworks.mjs", adapters, false}, {"frameworks.d.mts", adapterTypes, false}, {"README.md", []byte(readme), false},
+		{"frameworks.mjs", adapters, false}, {"frameworks.d.mts", adapterTypes, false}, {"README.md", readme, false},
 	})
 }
 
@@ -224,7 +224,7 @@ func writeNPM(out string, manifest map[string]any, files []file) error {
 // writeWheel writes OUT/python/NAME-VERSION-py3-none-PLATFORM.whl with the programs and the
 // helper for Python (https://packaging.python.org/en/latest/specifications/binary-distribution-format/).
 func writeWheel(out, version, tag string, files []file) error {
-	helper, err := os.ReadFile("integration/python/stevedore.py")
+	helper, err := os.ReadFile("integration/python/stevedore_bus.py")
 	client, err2 := os.ReadFile("integration/python/tinynats.py")
 	adapters, err3 := os.ReadFile("integration/python/frameworks.py")
 	if err := errors.Join(err, err2, err3); err != nil {

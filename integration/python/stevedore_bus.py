@@ -1,4 +1,5 @@
-"""A client of Stevedore for agents and tools in Python: copy this file and tinynats.py.
+"""A client of Stevedore for agents and tools in Python: "pip install stevedore-bus", or copy
+this file and tinynats.py.
 
 It needs Python 3.9 and nothing else. The functions are safe for use in several threads.
 """
