@@ -43,8 +43,14 @@ func TestLinksOfTheSite(t *testing.T) {
 			pages[file] = string(text)
 		}
 	}
-	if len(pages) < 18 {
-		t.Errorf("%d pages", len(pages))
+	docs, err := filepath.Glob("docs/*.md")
+	if err != nil || len(docs) < 18 {
+		t.Fatal(docs, err)
+	}
+	for _, file := range docs {
+		if pages[filepath.Join(out, strings.TrimSuffix(file, ".md")+".html")] == "" {
+			t.Errorf("the section Documentation of README.md does not name %s", file)
+		}
 	}
 	links := 0
 	for file, text := range pages {
