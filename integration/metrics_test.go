@@ -14,15 +14,19 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// healthOf returns the address of a process's health server, from its log.
+// healthOf returns the address of a process's health server, from its log. A worker of a
+// cluster that has just started may log it after its start.
 func healthOf(t *testing.T, p *process) string {
 	t.Helper()
-	m := regexp.MustCompile(`"address":"([^"]+)"[^\n]*health server is listening`).FindStringSubmatch(p.stderr.String())
-	if m == nil {
-		t.Fatalf("no health address in the log:\n%s", p.stderr)
-	}
+	var m []string
+	bustest.WaitUntil(t, "a health address in the log", func() bool {
+		m = regexp.MustCompile(`"address":"([^"]+)"[^\n]*health server is listening`).FindStringSubmatch(p.stderr.String())
+		return m != nil
+	})
 	return m[1]
 }
 
