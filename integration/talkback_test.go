@@ -14,6 +14,8 @@ import (
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
 // talkScript answers each message of a conversation, with a tool call in the second turn.
@@ -229,6 +231,12 @@ func TestSignedMessages(t *testing.T) {
 	p := start(t, "up", "--data", filepath.Join(dir, "data"), "--listen", "127.0.0.1:0", "--workspace", dir, "--heartbeat-enabled=false", "--no-sync",
 		"--model", "script:"+filepath.Join(dir, "script.jsonl"), "--shell-sandbox", "off",
 		"--channel", "app=webhook:url="+h.URL+",secret=file:"+filepath.Join(dir, "secret")+",allow=c1", "--receive", "app", "--receive-listen", "127.0.0.1:0")
+	unanswered := start(t, "up", "--data", filepath.Join(dir, "none"), "--listen", "127.0.0.1:0", "--workspace", dir, "--heartbeat-enabled=false", "--no-sync", "--console", "off",
+		"--channel", "app=webhook:url="+h.URL+",secret=file:"+filepath.Join(dir, "secret")+",allow=c1", "--receive", "app", "--receive-listen", "127.0.0.1:0")
+	bustest.WaitUntil(t, "a warning that nobody answers", func() bool { return strings.Contains(unanswered.stderr.String(), "--model") })
+	if strings.Contains(p.stderr.String(), "--model") {
+		t.Error("a process with a model warns that it has none")
+	}
 	address := ""
 	for deadline := time.Now().Add(testTimeout); address == "" && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		if _, rest, ok := strings.Cut(p.stderr.String(), `"address":"`); ok {

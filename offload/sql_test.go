@@ -160,6 +160,8 @@ func TestHostileSQL(t *testing.T) {
 		"CREATE TABLE x(a)":                         denied,
 		"CREATE VIRTUAL TABLE temp.x USING fts5(a)": denied,
 		"DROP VIEW t1":                              denied,
+		" drop table t1":                            denied,
+		"DROP TABLE missing":                        denied,
 		"INSERT INTO t1 VALUES (1,2,3,4)":           denied,
 		"DELETE FROM s1.data":                       denied,
 		"UPDATE s1.data SET id = 3":                 denied,

@@ -10,6 +10,7 @@ import (
 	"io"
 	"mime/multipart"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -94,7 +95,10 @@ func (t *Transcriber) ask(ctx context.Context, voice channel.Attachment) (string
 	}
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return "", errors.New("the server of the transcription does not answer")
+		if wrong, ok := errors.AsType[*url.Error](err); ok {
+			err = wrong.Err // without the URL, which may contain a password
+		}
+		return "", fmt.Errorf("the server of the transcription does not answer: %w", err)
 	}
 	defer func() { _ = res.Body.Close() }()
 	var answer struct {

@@ -58,6 +58,10 @@ func TestVoiceMessages(t *testing.T) {
 			t.Errorf("%q: text %q, context %q, asked %d times", test.answers, m.Text, m.Context, asked)
 		}
 	}
+	in.Transcriber.URL = "http://user:secret@127.0.0.1:1/"
+	if m := in.hear(t.Context(), channel.Incoming{Voice: voice}); !strings.Contains(m.Context, "refused") || strings.Contains(m.Context, "secret") {
+		t.Errorf("without a connection: %+v", m)
+	}
 	in.Transcriber = nil
 	if m := in.hear(t.Context(), channel.Incoming{Voice: voice, Text: "look"}); m.Text != "look" || !strings.Contains(m.Context, "has not set up a transcription") {
 		t.Errorf("without a server: %+v", m)

@@ -146,7 +146,7 @@ func (d *database) query(ctx context.Context, req request) (*Result, error) {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
-	return nil, d.wrong(err)
+	return nil, d.wrong(req.SQL, err)
 }
 
 // collect adds the rows that fit, and counts the others.
@@ -252,13 +252,13 @@ func (s *Schema) where() string {
 }
 
 // wrong returns the error of a query, with the columns that it can use.
-func (d *database) wrong(err error) error {
+func (d *database) wrong(query string, err error) error {
 	if _, ok := errors.AsType[*tools.Error](err); ok {
 		return err
 	}
 	text := resultCode.ReplaceAllString(strings.TrimPrefix(err.Error(), "SQL logic error: "), "")
 	switch {
-	case strings.Contains(text, "not authorized"), strings.Contains(text, "authorization denied"), strings.Contains(text, "prohibited"):
+	case strings.Contains(text, "not authorized"), strings.Contains(text, "authorization denied"), strings.Contains(text, "prohibited"), isChange.MatchString(query):
 		text = "only SELECT on these tables is allowed, without PRAGMA, ATTACH, changes and functions for files"
 	case strings.Contains(text, "out of memory"):
 		text = "the query needs too much memory; narrow it"
@@ -269,6 +269,10 @@ func (d *database) wrong(err error) error {
 	}
 	return tools.Errorf(tools.CodeInvalidArguments, "%s. %s", text, describe(d.schemas))
 }
+
+// isChange matches statements that change something. For some, SQLite looks for the table
+// before it asks authorize.
+var isChange = regexp.MustCompile(`(?i)^\s*(alter|attach|create|delete|drop|insert|pragma|reindex|replace|update|vacuum)\b`)
 
 // resultCode matches the number that the driver adds to an error.
 var resultCode = regexp.MustCompile(` \(\d+\)$`)

@@ -67,6 +67,9 @@ func (p *parts) openReceivers(ctx context.Context) error {
 	if len(p.Receive.channels) == 0 {
 		return nil
 	}
+	if len(p.Agents.Models) == 0 {
+		p.log.Warn().Msg("messages of users wait until a worker with --model answers them; this process has none")
+	}
 	transcriber, err := p.Receive.transcriber()
 	if err != nil {
 		return err
