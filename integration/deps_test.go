@@ -111,6 +111,7 @@ var allowedImports = map[string][]string{
 	"integration/deploy/release/packages": {},
 	"integration/deploy/site":             {},
 	"integration/eval":                    {},
+	"integration/hosts":                   {},
 }
 
 // natsFolders are the folders that may import NATS. Everything else is free of it.

@@ -29,7 +29,7 @@ type realHost struct {
 }
 
 var realHosts = []realHost{
-	{"claude-code", "claude", []string{"-p", "read the log", "--allowedTools", "mcp__files", "--model", "claude-sonnet-4-5"}, ".claude.json",
+	{"claude-code", "claude", []string{"-p", "read the log", "--allowedTools", "mcp__files,Bash", "--model", "claude-sonnet-4-5"}, ".claude.json",
 		`{"mcpServers": {"files": {"command": "$FILES", "args": ["$DIR"]}}}`, 1000, false},
 	{"codex", "codex", []string{"exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "read the log"}, ".codex/config.toml",
 		"model_provider = \"scripted\"\nmodel = \"gpt-5-codex\"\n[model_providers.scripted]\nname = \"scripted\"\nbase_url = \"$URL/v1\"\nwire_api = \"responses\"\n" +
@@ -162,43 +162,6 @@ func writeAll(t *testing.T, path, text string) {
 	}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// The plugin for Claude Code shortens the output of its commands, and adds nothing else.
-func TestPluginOfClaudeCode(t *testing.T) {
-	packages := os.Getenv("STEVEDORE_HOSTS")
-	if packages == "" {
-		t.Skip("make hosts installs the hosts and runs this test")
-	}
-	plugin, err := filepath.Abs("hosts/claude-code")
-	if err != nil {
-		t.Fatal(err)
-	}
-	bin := t.TempDir()
-	if err := os.Symlink(workerProgram, filepath.Join(bin, "stevedore")); err != nil {
-		t.Fatal(err)
-	}
-	for command, most := range map[string]int{"seq 1 1100": 6000, "seq 1 6000": 600, "seq 1 200000": 600, "seq 1 24000; exit 3": 600} {
-		var requests [][]modelRequest
-		for _, args := range [][]string{nil, {"--plugin-dir", plugin}} {
-			model := scriptedModel{command: command}
-			endpoint := httptest.NewServer(&model)
-			home := t.TempDir()
-			cmd := exec.CommandContext(t.Context(), filepath.Join(packages, ".bin", "claude"), append([]string{"-p", "run it", "--allowedTools", "Bash", "--model", "claude-sonnet-4-5"}, args...)...)
-			cmd.Dir = home
-			cmd.Env = append(cleanEnvironment(), "HOME="+home, "XDG_DATA_HOME=", "PATH="+bin+":"+os.Getenv("PATH"), "ANTHROPIC_BASE_URL="+endpoint.URL, "ANTHROPIC_API_KEY=x", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1")
-			out, err := cmd.CombinedOutput()
-			endpoint.Close()
-			if requests = append(requests, model.take()); err != nil || len(requests[len(requests)-1]) < 2 {
-				t.Fatalf("%s: %v\n%s", command, err, out)
-			}
-		}
-		native, with := requests[0], requests[1]
-		t.Logf("%s: %d and %d bytes without the plugin, %d and %d with it", command, native[0].bytes, native[1].bytes, with[0].bytes, with[1].bytes)
-		if with[0].bytes > native[0].bytes+100 || with[1].bytes-with[0].bytes > most {
-			t.Errorf("%s: the plugin adds %d bytes to each request, and the result has %d; want at most 100 and %d", command, with[0].bytes-native[0].bytes, with[1].bytes-with[0].bytes, most)
-		}
 	}
 }
 

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,19 +14,16 @@ import (
 	"testing"
 )
 
-// hostShell is the adapter of a host for the output of its shell.
+// hostShell is a host with an adapter for the output of its shell.
 type hostShell struct {
 	host  realHost
-	shell string            // the tool
-	files map[string]string // from integration/hosts to the home directory
+	shell string // the tool
 }
 
 var hostShells = []hostShell{
-	{realHosts[1], "exec_command", map[string]string{"codex/hooks.json": ".codex/hooks.json"}},
-	{realHosts[2], "run_shell_command", map[string]string{"gemini-cli/gemini-extension.json": ".gemini/extensions/stevedore/gemini-extension.json", "gemini-cli/hooks/hooks.json": ".gemini/extensions/stevedore/hooks/hooks.json"}},
-	{realHosts[3], "bash", map[string]string{"opencode/stevedore.js": ".config/opencode/plugins/stevedore.js"}},
+	{realHosts[0], "Bash"}, {realHosts[1], "exec_command"}, {realHosts[2], "run_shell_command"}, {realHosts[3], "bash"},
 	{realHost{"pi", "pi", []string{"-p", "--provider", "scripted", "--model", "m", "run it"}, ".pi/agent/models.json",
-		`{"providers": {"scripted": {"baseUrl": "$URL", "api": "anthropic-messages", "apiKey": "x", "models": [{"id": "m"}]}}}`, 0, false}, "bash", map[string]string{"pi/stevedore.js": ".pi/agent/extensions/stevedore.js"}},
+		`{"providers": {"scripted": {"baseUrl": "$URL", "api": "anthropic-messages", "apiKey": "x", "models": [{"id": "m"}]}}}`, 0, false}, "bash"},
 }
 
 // The adapters shorten a long output of a command that fails, and leave everything else as it is.
@@ -59,23 +57,28 @@ func TestShellsOfRealHosts(t *testing.T) {
 			const long, short = "seq 100001 130000; exit 3", "seq 1 500"
 			native, _ := result(long)
 			nativeShort, _ := result(short)
-			home := strings.TrimSuffix(s.config, h.host.config)
-			for from, to := range h.files {
-				text, err := os.ReadFile(filepath.Join("hosts", from))
-				if err != nil {
+			program := filepath.Join(s.bin, "stevedore")
+			link := func() {
+				t.Helper()
+				if err := errors.Join(os.MkdirAll(s.bin, 0o700), os.Symlink(workerProgram, program)); err != nil {
 					t.Fatal(err)
 				}
-				writeAll(t, filepath.Join(home, to), string(text))
+			}
+			link()
+			s.run(workerProgram, "mcp", "install", h.host.name)
+			if h.host.name != "pi" { // without the program, a host may not start
+				s.run(workerProgram, "mcp", "uninstall", h.host.name, "files")
+			}
+			if err := os.Remove(program); err != nil {
+				t.Fatal(err)
 			}
 			missing, _ := result(long)
-			if err := os.MkdirAll(s.bin, 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.Symlink(workerProgram, filepath.Join(s.bin, "stevedore")); err != nil {
-				t.Fatal(err)
-			}
+			link()
 			with, body := result(long)
 			withShort, _ := result(short)
+			if success, body := result("seq 100001 130000"); success > 1200 || !strings.Contains(body, "130000") {
+				t.Errorf("a command that succeeds: %d bytes", success)
+			}
 			t.Logf("bytes of a long result: %d without, %d with the adapter, %d without the program; of a short one: %d and %d", native, with, missing, nativeShort, withShort)
 			if with > 1200 || !strings.Contains(body, "130000") || missing < native-200 || missing > native+200 || withShort > nativeShort+150 || withShort < nativeShort-150 {
 				t.Errorf("the long result is\n%s", body[max(0, len(body)-3000):])
@@ -83,6 +86,10 @@ func TestShellsOfRealHosts(t *testing.T) {
 			id := regexp.MustCompile(`read (run_[\w-]+)`).FindStringSubmatch(body)
 			if id == nil {
 				t.Fatal("no id in the result")
+			}
+			s.run(workerProgram, "mcp", "uninstall", h.host.name)
+			if after, _ := result(long); after < native-200 || after > native+200 {
+				t.Errorf("a long result has %d bytes after uninstall, %d before", after, native)
 			}
 			if out, err := s.try(workerProgram, "read", id[1], "--grep", "^115000$"); err != nil || !strings.Contains(string(out), "115000") {
 				t.Errorf("%v: %s", err, out)

@@ -26,8 +26,8 @@ const hookHelp = `The hook of a coding host: it reads an event on standard input
 to say. In all other cases, also after an error, it prints nothing, so that the host works as
 without it.
 
-  stevedore hook claude-code     the plugin in integration/hosts/claude-code runs it; those of
-                                 codex, gemini-cli, opencode and pi run it by their names
+  stevedore hook claude-code     the plugin of "stevedore mcp install claude-code" runs it; those
+                                 of codex, gemini-cli, opencode and pi run it by their names
 
 PostToolUse (AfterTool of Gemini CLI): a long output of the host's shell is stored as "stevedore
 run" does, and the model sees how to read it.

@@ -30,6 +30,10 @@ The scope user means the files in your home directory; for Claude Code, these in
 servers that you added for a single project. The scope project means the file in this
 directory, which is often shared with others, who then need Stevedore, too.
 
+If you name no servers, the scope user of Claude Code, Codex, Gemini CLI, opencode and Pi also
+gets the adapter that shortens the output of the host's own shell ("stevedore hook"), as files in
+the directory of the host; --shell=false leaves it out.
+
 Servers that are wrapped already, and servers at a URL, are left alone. A configuration
 that Stevedore does not understand is left alone as a whole. The original is stored in
 --data, readable for you only, because configurations contain secrets.
@@ -42,7 +46,8 @@ that Stevedore does not understand is left alone as a whole. The original is sto
 const mcpUninstallHelp = `Take "stevedore mcp wrap --" away from the commands of the MCP servers of a host, all or those
 that you name. If nobody changed the file after the installation, it gets the bytes that it
 had before. Otherwise only what "stevedore mcp install" wrote is taken away. A server that was
-wrapped by hand is unwrapped if you name it.
+wrapped by hand is unwrapped if you name it. Without names, the adapter for the shell of the host
+is removed, too.
 
 Hosts: %s.
 
@@ -52,6 +57,7 @@ Hosts: %s.
 type mcpInstallOptions struct {
 	data   string
 	scope  string
+	shell  bool
 	dryRun bool
 	json   bool
 }
@@ -89,6 +95,7 @@ func newMCPChangeCommand(use, short, long string, install bool) *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&o.data, "data", cli.DefaultDataDir(), "`DIR` for the original configurations; with a DIR of your own, the wrapped servers use it, too")
 	flags.StringVar(&o.scope, "scope", hosts.User, "`user or project`: change the files of your home directory or of this directory")
+	flags.BoolVar(&o.shell, "shell", true, "without SERVERs, also the adapter for the output of the host's shell")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
 	flags.BoolVar(&o.json, "json", false, "print one JSON object per server")
 	return cmd
@@ -178,10 +185,30 @@ func changeHost(ctx context.Context, host *hosts.Host, o mcpInstallOptions, c ho
 		return err
 	}
 	locations := host.Locations(machine, o.scope)
-	if err := checkNames(host, locations, c.Names); err != nil {
+	failed, changed := 0, false
+	var adapter []adapterFile
+	if o.shell && o.scope == hosts.User && len(c.Names) == 0 {
+		program, flags := "", []string(nil)
+		if c.Prefix != nil {
+			program, flags = c.Prefix[0], c.Prefix[3:len(c.Prefix)-1]
+		}
+		if adapter, err = adapterFiles(host, machine, program, flags...); err != nil {
+			return err
+		}
+	}
+	if err := checkNames(host, locations, c.Names); err != nil && adapter == nil {
 		return err
 	}
-	failed, changed := 0, false
+	if adapter != nil {
+		line, err := changeAdapter(adapter, c.Prefix != nil, o.dryRun)
+		if err != nil {
+			failed++
+			fmt.Fprintf(stderr, "the adapter for the shell of %s cannot be changed: %v\n", host.Title, err)
+		} else if err := printAdapter(out, host, c, line, o.json); err != nil {
+			return err
+		}
+		changed = line.Changed
+	}
 	for _, l := range locations {
 		outcomes, err := l.Apply(ctx, c)
 		switch {
@@ -232,6 +259,23 @@ func checkNames(host *hosts.Host, locations []hosts.Location, names []string) er
 		}
 	}
 	return nil
+}
+
+func printAdapter(out io.Writer, host *hosts.Host, c hosts.Change, line changedServer, asJSON bool) error {
+	if line.Host = host.Name; asJSON {
+		return cli.JSONLines(out, []changedServer{line})
+	}
+	what := line.Reason
+	if line.Changed {
+		what = map[bool]string{true: "installed", false: "removed"}[c.Prefix != nil]
+		if c.DryRun {
+			what = "would be " + what
+		} else if host.Name == "codex" && c.Prefix != nil {
+			what += "; trust it with /hooks in Codex"
+		}
+	}
+	_, err := fmt.Fprintf(out, "%s, %s\n  the adapter for the shell: %s\n", host.Title, line.File, what)
+	return err
 }
 
 func printOutcomes(out io.Writer, l hosts.Location, c hosts.Change, outcomes []hosts.Outcome, asJSON bool) error {

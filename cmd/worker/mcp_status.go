@@ -13,7 +13,8 @@ import (
 )
 
 const mcpStatusHelp = `Show the MCP servers of all hosts on this computer, in the files of your home directory and of
-this directory, and which of them "stevedore mcp install" wrapped. It changes nothing.
+this directory, and which of them "stevedore mcp install" wrapped; (shell) is the adapter for the
+shell of the host. It changes nothing.
 
 The exit code is 1 if the program of a wrapped server does not exist any more.`
 
@@ -24,7 +25,7 @@ type hostServer struct {
 	File    string `json:"file"`
 	Project string `json:"project,omitempty"`
 	Server  string `json:"server,omitempty"`
-	State   string `json:"state"` // wrapped, not wrapped, left alone, broken, or not understood
+	State   string `json:"state"` // wrapped, not wrapped, left alone, broken, or not understood; of (shell), see adapterState
 	Reason  string `json:"reason,omitempty"`
 }
 
@@ -47,7 +48,13 @@ func newMCPStatusCommand() *cobra.Command {
 }
 
 func hostServers(m hosts.Machine) (all []hostServer) {
+	program, _ := wrapProgram(false) // a temporary program has installed nothing
 	for _, h := range hosts.All {
+		if files, err := adapterFiles(h, m, program); err == nil && files != nil {
+			if state, err := stateOfAdapter(files); err != nil || state != adapterMissing {
+				all = append(all, hostServer{Host: h.Name, Scope: hosts.User, File: files[0].path, Server: shellServer, State: state.String()})
+			}
+		}
 		for _, scope := range []string{hosts.User, hosts.Project} {
 			for _, l := range h.Locations(m, scope) {
 				all = append(all, serversOf(l)...)

@@ -20,6 +20,19 @@ type Host struct {
 	user     func(Machine) []string
 	project  []string // files in the directory of a project
 	nested   []string // more keys, in the files of the user; see Location
+	// adapter is the directory for the files of the adapter for the host's shell, below the first
+	// path, which is that of the host; nil if there is none.
+	adapter func(Machine) (home, dir string)
+}
+
+// Adapter returns the directory of the host and, below it, the one for the files of the adapter
+// for its shell. They are "" if there is no adapter.
+func (h *Host) Adapter(m Machine) (home, dir string) {
+	if h.adapter == nil {
+		return "", ""
+	}
+	home, dir = h.adapter(m)
+	return home, filepath.Join(home, filepath.FromSlash(dir))
 }
 
 // Machine says where a user's files are.
@@ -86,6 +99,9 @@ func (h *Host) Locations(m Machine, scope string) (all []Location) {
 	if h.nested != nil {
 		keys = append(keys, h.nested)
 	}
+	if h.user == nil {
+		return nil
+	}
 	for _, path := range h.user(m) {
 		all = append(all, Location{path, scope, h, keys})
 	}
@@ -110,6 +126,9 @@ var All = []*Host{
 		user: func(m Machine) []string {
 			return []string{filepath.Join(cmp.Or(m.Getenv("CLAUDE_CONFIG_DIR"), m.Home), ".claude.json")}
 		},
+		adapter: func(m Machine) (string, string) {
+			return cmp.Or(m.Getenv("CLAUDE_CONFIG_DIR"), filepath.Join(m.Home, ".claude")), "skills/stevedore"
+		},
 	},
 	{
 		Name: "claude-desktop", Title: "Claude Desktop", Desktop: true, format: jsonFormat, command: "command", keys: []string{"mcpServers"},
@@ -119,6 +138,9 @@ var All = []*Host{
 		Name: "codex", Title: "Codex", format: tomlFormat, command: "command", keys: []string{"mcp_servers"}, project: []string{".codex/config.toml"},
 		user: func(m Machine) []string {
 			return []string{filepath.Join(cmp.Or(m.Getenv("CODEX_HOME"), filepath.Join(m.Home, ".codex")), "config.toml")}
+		},
+		adapter: func(m Machine) (string, string) {
+			return cmp.Or(m.Getenv("CODEX_HOME"), filepath.Join(m.Home, ".codex")), ""
 		},
 	},
 	{
@@ -140,6 +162,9 @@ var All = []*Host{
 	{
 		Name: "gemini-cli", Title: "Gemini CLI", format: jsonFormat, command: "command", keys: []string{"mcpServers"}, project: []string{".gemini/settings.json"},
 		user: func(m Machine) []string { return []string{filepath.Join(m.Home, ".gemini", "settings.json")} },
+		adapter: func(m Machine) (string, string) {
+			return filepath.Join(m.Home, ".gemini"), "extensions/stevedore"
+		},
 	},
 	{
 		Name: "copilot-cli", Title: "Copilot CLI", format: jsonFormat, command: "command", keys: []string{"mcpServers"},
@@ -163,6 +188,7 @@ var All = []*Host{
 			}
 			return files
 		},
+		adapter: func(m Machine) (string, string) { return m.config("opencode"), "plugins" },
 	},
 	{
 		Name: "zed", Title: "Zed", Desktop: true, format: jsonFormat, command: "command", keys: []string{"context_servers"}, project: []string{".zed/settings.json"},
@@ -181,5 +207,9 @@ var All = []*Host{
 			}
 			return []string{m.config("goose", "config.yaml")}
 		},
+	},
+	{ // it has no MCP servers
+		Name: "pi", Title: "Pi",
+		adapter: func(m Machine) (string, string) { return filepath.Join(m.Home, ".pi", "agent"), "extensions" },
 	},
 }
