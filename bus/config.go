@@ -49,6 +49,9 @@ type Config struct {
 	// StreamBytes overrides the size of single streams, by their name without the prefix
 	// in lower case, such as "results". An existing stream gets its size by an update.
 	StreamBytes map[string]int64
+	// OnDemand lets Provision create only the streams and buckets that every call needs, if the
+	// stream of calls does not exist. Bus creates the others at their first use.
+	OnDemand bool
 	// ResultsTTL is the age at which the results stream removes records. Default 7 days;
 	// if it is 0, Provision does not compare or change that of an existing stream.
 	ResultsTTL time.Duration

@@ -43,10 +43,11 @@ type Bus struct {
 	closed chan struct{}
 	key    *nkey.Key // nil without Config.NKey
 
-	handles sync.Map // by name: jetstream.Stream or jetstream.KeyValue
-	space   *Space
-	denials denials
-	watches watches
+	handles  sync.Map          // by name: jetstream.Stream or jetstream.KeyValue
+	onDemand map[string]string // names of streams that may be created at their first use, by the first token of a subject
+	space    *Space
+	denials  denials
+	watches  watches
 }
 
 // Connect connects and returns after the server has answered. If the connection is
@@ -59,6 +60,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	}
 	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{})}
 	b.space = newSpace(b)
+	b.onDemand = onDemandKinds(subjects)
 	if b.nc, err = dial(b); err != nil {
 		return nil, err
 	}

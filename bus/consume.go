@@ -46,6 +46,8 @@ type ConsumeConfig struct {
 	// Spare makes a process get messages of a ranked consumer only while no other one asks for
 	// them.
 	Spare bool
+	// AwaitUse makes the consumer wait until its stream was used, instead of creating the stream.
+	AwaitUse bool
 	// GiveUp stores a message elsewhere that was rejected, or whose last attempt failed, before
 	// it is removed from its stream: dead.Consume sets it. While it fails, or if it is nil, the
 	// message stays and is delivered again.
@@ -73,7 +75,12 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 	cfg.Grace = cmp.Or(max(cfg.Grace, 0), 20*time.Second)
 	var cons jetstream.Consumer
 	err := untilAnswered(ctx, b, "cannot find or create the consumer "+c.Name, func() (err error) {
-		cons, err = b.Consumer(ctx, c)
+		if cfg.AwaitUse {
+			err = b.awaitUse(ctx, c.Stream)
+		}
+		if err == nil {
+			cons, err = b.Consumer(ctx, c)
+		}
 		return err
 	})
 	switch {

@@ -44,7 +44,7 @@ func WithChangeTimeout(ctx context.Context, f func(context.Context) error) error
 // ConsumerInfo returns the state of a consumer, or ok false if it does not exist.
 func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.ConsumerInfo, ok bool, err error) {
 	cons, err := b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
-	if errors.Is(err, jetstream.ErrConsumerNotFound) {
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || b.IsUnused(ctx, b.StreamName(c.Stream), err) {
 		return nil, false, nil
 	}
 	if err != nil {
@@ -53,11 +53,16 @@ func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.Con
 	return cons.CachedInfo(), true, nil
 }
 
-// Consumer returns the durable consumer, and creates it if it does not exist. It
-// updates one that an earlier version created with another MaxPending or Lease. A
+// Consumer returns the durable consumer, and creates it if it does not exist, with its stream if
+// that was never used. It updates one that an earlier version created with another MaxPending or Lease. A
 // process without the permission to do that works with the consumer as it is.
 func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, error) {
 	cons, err := b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
+	if b.IsUnused(ctx, b.StreamName(c.Stream), err) {
+		if err = b.create(ctx, b.StreamName(c.Stream)); err == nil {
+			err = jetstream.ErrConsumerNotFound
+		}
+	}
 	if errors.Is(err, jetstream.ErrConsumerNotFound) {
 		err = WithChangeTimeout(ctx, func(ctx context.Context) (err error) {
 			cons, err = b.js.CreateConsumer(ctx, b.StreamName(c.Stream), b.cfg.consumerConfig(c))

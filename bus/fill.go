@@ -97,11 +97,12 @@ func ReadFill(ctx context.Context, b *Bus, stream string) (Fill, error) {
 	return f, nil
 }
 
-// ReadFills returns how full the streams with a size limit are.
-func ReadFills(ctx context.Context, b *Bus) ([]Fill, error) {
+// ReadFills returns how full the streams with a size limit are. It skips those of which exists
+// says that they do not exist; nil means that the caller does not know.
+func ReadFills(ctx context.Context, b *Bus, exists map[string]bool) ([]Fill, error) {
 	var all []Fill
 	for _, config := range b.Streams(b.cfg) {
-		if config.MaxBytes <= 0 {
+		if config.MaxBytes <= 0 || exists != nil && !exists[config.Name] {
 			continue
 		}
 		f, err := ReadFill(ctx, b, config.Name[len(b.StreamName("")):])

@@ -31,14 +31,19 @@ func (b *Bus) Stream(ctx context.Context, stream string) (jetstream.Stream, erro
 	return s, nil
 }
 
-// Bucket returns the handle of one of the KV buckets, such as TasksBucket. It caches
-// the handle.
+// Bucket returns the handle of one of the KV buckets, such as TasksBucket, and creates the bucket
+// if it was never used. It caches the handle.
 func (b *Bus) Bucket(ctx context.Context, bucket string) (jetstream.KeyValue, error) {
 	name := b.BucketName(bucket)
 	if kv, ok := b.handles.Load("KV " + name); ok {
 		return kv.(jetstream.KeyValue), nil
 	}
 	kv, err := b.js.KeyValue(ctx, name)
+	if b.IsUnused(ctx, "KV_"+name, err) {
+		if err = b.create(ctx, "KV_"+name); err == nil {
+			kv, err = b.js.KeyValue(ctx, name)
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", name, err)
 	}

@@ -18,10 +18,11 @@ func (e *MissingError) Error() string {
 	return "streams and buckets that do not exist: " + strings.Join(e.Names, ", ")
 }
 
-// Missing returns the names of the streams, and of those of the buckets, that do not exist.
-func (s Subjects) Missing(exists func(name string) bool) (missing []string) {
-	for _, config := range append(s.Streams(Config{}), s.Buckets(Config{})...) {
-		if !exists(config.Name) {
+// Missing returns the names of the streams, and of those of the buckets, that do not exist,
+// without those that were never used.
+func (b *Bus) Missing(ctx context.Context, exists func(name string) bool) (missing []string) {
+	for _, config := range append(b.Streams(Config{}), b.Buckets(Config{})...) {
+		if !exists(config.Name) && !b.IsUnused(ctx, config.Name, jetstream.ErrStreamNotFound) {
 			missing = append(missing, config.Name)
 		}
 	}
@@ -35,9 +36,10 @@ var ErrNoLeader = errors.New("the cluster has no leader: a server failed just no
 // that knows no leader get no answer.
 const leaderTimeout = 2 * time.Second
 
-// CheckStreams returns a MissingError if a stream or bucket does not exist, and ErrNoLeader if
-// the cluster does not say. A user who may not list them gets nil.
-func CheckStreams(ctx context.Context, b *Bus) error {
+// CheckStreams returns the names of the streams that exist, a MissingError if a stream or bucket
+// does not exist, and ErrNoLeader if the cluster does not say. A user who may not list them gets
+// nil.
+func CheckStreams(ctx context.Context, b *Bus) (exist map[string]bool, err error) {
 	clustered := b.nc.ConnectedClusterName() != ""
 	if clustered {
 		var cancel context.CancelFunc
@@ -45,7 +47,7 @@ func CheckStreams(ctx context.Context, b *Bus) error {
 		defer cancel()
 	}
 	have := map[string]bool{}
-	err := b.WatchDenial(ctx, b.api.Subject("STREAM.NAMES"), func(ctx context.Context) error {
+	err = b.WatchDenial(ctx, b.api.Subject("STREAM.NAMES"), func(ctx context.Context) error {
 		names := b.js.StreamNames(ctx)
 		for name := range names.Name() {
 			have[name] = true
@@ -53,17 +55,17 @@ func CheckStreams(ctx context.Context, b *Bus) error {
 		return names.Err()
 	})
 	if errors.Is(err, nats.ErrPermissionViolation) {
-		return nil
+		return nil, nil
 	}
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	if ok && api.Code == 503 || clustered && errors.Is(err, context.DeadlineExceeded) {
-		return ErrNoLeader
+		return nil, ErrNoLeader
 	}
 	if err != nil {
-		return fmt.Errorf("list the streams: %w", err)
+		return nil, fmt.Errorf("list the streams: %w", err)
 	}
-	if missing := b.Missing(func(name string) bool { return have[name] }); len(missing) > 0 {
-		return &MissingError{missing}
+	if missing := b.Missing(ctx, func(name string) bool { return have[name] }); len(missing) > 0 {
+		return have, &MissingError{missing}
 	}
-	return nil
+	return have, nil
 }

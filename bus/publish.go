@@ -164,6 +164,9 @@ func (p publication) once(ctx context.Context) (Ack, error) {
 	if err := ctx.Err(); err != nil {
 		return Ack{}, backoff.Permanent(err)
 	}
+	if err := p.b.prepare(ctx, p.Subject); err != nil {
+		return Ack{}, classify(err)
+	}
 	ack, ok, rejection := p.b.out.Publish(p.Subject, p.Header, p.Body, ctx.Done())
 	if !ok {
 		return Ack{}, backoff.Permanent(ctx.Err())

@@ -77,12 +77,12 @@ func (b *Bus) Read(ctx context.Context, stream string, q Query) iter.Seq2[Stored
 			return yield(storedOf(m), nil) && n != q.Limit
 		}
 		var err error
-		r.stream, err = b.Stream(ctx, stream)
-		if err == nil && coversAll(r.Subject, r.stream.CachedInfo().Config.Subjects) {
+		r.stream, err = b.UsedStream(ctx, stream)
+		if r.stream != nil && coversAll(r.Subject, r.stream.CachedInfo().Config.Subjects) {
 			r.Subject = ">" // for a filter, the server counts all messages that match, for each batch
 		}
 		switch {
-		case err != nil:
+		case r.stream == nil:
 		case q.Back:
 			err = r.back(ctx, each)
 		default:
@@ -120,8 +120,8 @@ func (b *Bus) Last(ctx context.Context, stream, subject string) (Stored, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 	defer cancel()
-	s, err := b.Stream(ctx, stream)
-	if err != nil {
+	s, err := b.UsedStream(ctx, stream)
+	if s == nil {
 		return Stored{}, err
 	}
 	get := b.api.GetMessage

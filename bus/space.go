@@ -63,7 +63,8 @@ func (s *Space) LastRefusal() (r Refusal, ok bool) {
 	return Refusal{}, false
 }
 
-// Free wakes the publishes of all processes that wait for space in a stream.
+// Free wakes the publishes of all processes that wait for space in a stream, and the consumers
+// that wait for a new stream.
 func (s *Space) Free(stream string) {
 	s.wake()
 	_ = s.b.nc.PublishMsg(&nats.Msg{Subject: s.b.RPC("trimmed", stream)}) // only a hint
@@ -76,8 +77,13 @@ func (s *Space) wake() {
 	s.freed = make(chan struct{})
 }
 
-// next returns a channel that is closed at the next hint.
-func (s *Space) next() <-chan struct{} {
+// hint returns a channel that is closed when a process has called Free.
+func (s *Space) hint() <-chan struct{} {
+	s.subscribe.Do(func() {
+		if _, err := s.b.nc.Subscribe(s.b.RPC("trimmed", "*"), func(*nats.Msg) { s.wake() }); err != nil {
+			s.b.log.Warn().Err(err).Msg("cannot subscribe to hints about free space")
+		}
+	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.freed
@@ -92,14 +98,9 @@ func (s *Space) refuse(r Refusal) {
 // space or its timeout has passed. The process that removes records tells the others.
 func (p publication) untilSpace(ctx context.Context) (ack Ack, err error) {
 	s := p.b.space
-	s.subscribe.Do(func() {
-		if _, err := s.b.nc.Subscribe(s.b.RPC("trimmed", "*"), func(*nats.Msg) { s.wake() }); err != nil {
-			s.b.log.Warn().Err(err).Msg("cannot subscribe to hints about free space")
-		}
-	})
 	began, pause := time.Now(), firstSpacePause
 	for {
-		freed := s.next() // before the publish, so that no hint is missed
+		freed := s.hint() // before the publish, so that no hint is missed
 		ack, err = p.again(ctx)
 		if !errors.Is(err, ErrFull) || p.Timeout != NoTimeout && time.Since(began) >= p.timeout() {
 			return ack, err

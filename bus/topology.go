@@ -90,6 +90,9 @@ func (s Subjects) Streams(cfg Config) []jetstream.StreamConfig {
 	calls.MaxMsgsPerSubject, calls.DiscardNewPerSubject = 1, true
 	calls.Duplicates = shortestKeys
 	calls.AllowMsgTTL = true // a client may limit how long a call waits
+	if cfg.OnDemand {
+		calls.Metadata[onDemandKey] = "yes"
+	}
 
 	// Each subject holds one message, the first one. So the first result and the first
 	// claim win, whatever client library publishes them.

@@ -59,6 +59,9 @@ func Backup(ctx context.Context, b *bus.Bus, dir string, show func(stream string
 	}
 	saved := []SavedStream{}
 	for _, name := range backupOrder(b) {
+		if _, err := b.JetStream().Stream(ctx, name); b.IsUnused(ctx, name, err) {
+			continue
+		}
 		show(name)
 		s, err := saveStream(ctx, b, name, filepath.Join(dir, name))
 		if err != nil {
@@ -145,10 +148,13 @@ func readBackup(ctx context.Context, b *bus.Bus, dir string) ([]jsapi.Snapshot, 
 	}
 	order := backupOrder(b)
 	var snapshots []jsapi.Snapshot
+	var unused []string
+	var calls jetstream.StreamConfig
 	for _, name := range order {
 		text, err := os.ReadFile(filepath.Join(dir, name, backupMeta))
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("%q is not a complete backup of the prefix %q: it has no %s", dir, b.Prefix(), filepath.Join(name, backupMeta))
+			unused = append(unused, name)
+			continue
 		}
 		if err != nil {
 			return nil, err
@@ -170,7 +176,14 @@ func readBackup(ctx context.Context, b *bus.Bus, dir string) ([]jsapi.Snapshot, 
 		if !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil, err
 		}
-		snapshots = append(snapshots, s)
+		if snapshots = append(snapshots, s); name == b.StreamName(bus.Calls) {
+			calls = s.Config
+		}
+	}
+	for _, name := range unused {
+		if !b.MayBeUnused(name, calls) {
+			return nil, fmt.Errorf("%q is not a complete backup of the prefix %q: it has no %s", dir, b.Prefix(), filepath.Join(name, backupMeta))
+		}
 	}
 	for _, entry := range found {
 		if !slices.Contains(order, entry.Name()) {

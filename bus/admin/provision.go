@@ -40,7 +40,8 @@ type Provisioned struct {
 
 // Provision creates the streams and buckets that do not exist, and compares the others. A
 // bucket has the name of its stream. Without a configured number of replicas, new ones get as
-// many as those that exist. If one of them has another format, the error is a
+// many as those that exist. It leaves out what is created at its first use: see
+// bus.Config.OnDemand. If one of them has another format, the error is a
 // *jsapi.FormatError and nothing was changed. After another error, the result contains what was
 // done before. The caller needs the permission to look up streams, and to create the missing
 // ones.
@@ -54,7 +55,7 @@ func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned
 	if err != nil {
 		return done, err
 	}
-	for i, want := range append(streams, buckets...) {
+	for i, want := range append(streams, buckets...) { // the stream of calls is the first
 		if cfg.Replicas <= 0 {
 			want.Replicas = replicas
 		}
@@ -112,6 +113,9 @@ func lookUp(ctx context.Context, b *bus.Bus, name string) (stream jetstream.Stre
 
 func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, compare func(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference, change Change) (created bool, diffs []Difference, err error) {
 	stream, err := lookUp(ctx, b, want.Name)
+	if b.IsUnused(ctx, want.Name, err) {
+		return false, nil, nil
+	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = createStream(ctx, b, want)
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {

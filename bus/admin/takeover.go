@@ -23,7 +23,10 @@ const maxTakeOver = 200_000
 // process holds nevertheless is delivered twice.
 func TakeOver(ctx context.Context, b *bus.Bus, log zerolog.Logger) error {
 	for _, name := range []string{bus.Calls, bus.Results, bus.Ticks, bus.Outbox, bus.Dead} {
-		stream, err := b.Stream(ctx, name)
+		stream, err := b.UsedStream(ctx, name)
+		if stream == nil && err == nil {
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("take over deliveries: %w", err)
 		}

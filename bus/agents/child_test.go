@@ -25,7 +25,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/object"
-	"github.com/stevedore-bus/stevedore/state/kv"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
@@ -87,11 +86,7 @@ func runAgentChild() error {
 	if err != nil {
 		return err
 	}
-	bucket, err := b.Bucket(ctx, bus.StateBucket)
-	if err != nil {
-		return err
-	}
-	recorder, err := notify.New(b, notify.Config{Conversations: dyingRecorder{NewConversations(b, kv.New(bucket), nil), die}})
+	recorder, err := notify.New(b, notify.Config{Conversations: dyingRecorder{NewConversations(b, stateOf(b), nil), die}})
 	if err != nil {
 		return err
 	}

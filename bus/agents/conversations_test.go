@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
@@ -21,15 +23,16 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
+// stateOf returns the state of a bus.
+func stateOf(b *bus.Bus) state.Store {
+	return kv.New(func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) })
+}
+
 // startNotifier runs a notifier with a phone that records conversations.
 func startNotifier(t *testing.T, b *bus.Bus) (user, state.Store) {
 	t.Helper()
 	u := user{make(chan channel.Notification, 100)}
-	bucket, err := b.Bucket(t.Context(), bus.StateBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	facts := kv.New(bucket)
+	facts := stateOf(b)
 	n, err := notify.New(b, notify.Config{
 		Channels: map[string]channel.Channel{"console": u, "phone": u}, LastChannels: LastChannels{facts},
 		Conversations: NewConversations(b, facts, nil), Log: bustest.Log(t),
@@ -166,11 +169,7 @@ func (u user) Send(_ context.Context, n channel.Notification) error {
 func TestAlertBeforeTheFirstMessage(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
-	bucket, err := b.Bucket(t.Context(), bus.StateBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := NewConversations(b, kv.New(bucket), map[string]string{"me": "42", "app": ""})
+	c := NewConversations(b, stateOf(b), map[string]string{"me": "42", "app": ""})
 	for _, n := range []channel.Notification{
 		{ID: "1", Call: "heartbeat-main-20260102T150405Z", Channel: "console"},
 		{ID: "2", Call: "heartbeat-main-20260102T150405Z-t2-0", Channel: "console", Kind: channel.KindMessage},

@@ -25,7 +25,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/session"
-	"github.com/stevedore-bus/stevedore/state/kv"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
@@ -234,11 +233,7 @@ func (p scenario) checkLog(t *testing.T, b *bus.Bus, id string) (compactions int
 func newUser(t *testing.T, b *bus.Bus) user {
 	t.Helper()
 	u := user{make(chan channel.Notification, 10_000)}
-	bucket, err := b.Bucket(t.Context(), bus.StateBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	notifier, err := notify.New(b, notify.Config{Channels: map[string]channel.Channel{"console": u}, Conversations: NewConversations(b, kv.New(bucket), nil), Log: bustest.Log(t)})
+	notifier, err := notify.New(b, notify.Config{Channels: map[string]channel.Channel{"console": u}, Conversations: NewConversations(b, stateOf(b), nil), Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -129,8 +129,8 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 // whose names are hashed share their number with the default session. Concurrent calls may
 // exceed the limit, which does no harm.
 func (js *Jobs) full(ctx context.Context, session string) (bool, error) {
-	stream, err := js.bus.Stream(ctx, bus.Ticks)
-	if err != nil {
+	stream, err := js.bus.UsedStream(ctx, bus.Ticks)
+	if stream == nil {
 		return false, err
 	}
 	if info, err := stream.Info(ctx); err != nil || info.State.NumSubjects < MaxJobs {

@@ -39,8 +39,8 @@ func (n *Notifier) sweep(ctx context.Context) error {
 // between the copy and the removal, the next sweep repeats the copy with the same
 // key.
 func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, err error) {
-	stream, err := n.bus.Stream(ctx, bus.Outbox)
-	if err != nil {
+	stream, err := n.bus.UsedStream(ctx, bus.Outbox)
+	if stream == nil {
 		return 0, err
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(n.bus.Notify("*")))

@@ -129,7 +129,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 // Check trims the streams that need it and remembers how full they are afterwards.
 func (k *Keeper) Check(ctx context.Context) error {
 	k.freed = false
-	unusable := bus.CheckStreams(ctx, k.bus)
+	exist, unusable := bus.CheckStreams(ctx, k.bus)
 	k.unusable.Store(&unusable)
 	if unusable != nil {
 		k.warn.Warn().Err(unusable).Msg("cannot use all streams")
@@ -137,7 +137,7 @@ func (k *Keeper) Check(ctx context.Context) error {
 	if errors.Is(unusable, bus.ErrNoLeader) {
 		return nil // the streams do not answer either
 	}
-	fills, err := bus.ReadFills(ctx, k.bus)
+	fills, err := bus.ReadFills(ctx, k.bus, exist)
 	if err != nil {
 		return err
 	}

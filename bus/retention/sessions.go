@@ -35,8 +35,8 @@ func (k *Keeper) expireSessions(ctx context.Context) error {
 // freed so many bytes. It keeps those with an entry younger than age, because their users may
 // go on, and those with work in progress.
 func (k *Keeper) removeSessions(ctx context.Context, l *lease, age time.Duration, toFree int64) error {
-	stream, err := k.bus.Stream(ctx, bus.Sessions)
-	if err != nil {
+	stream, err := k.bus.UsedStream(ctx, bus.Sessions)
+	if stream == nil {
 		return err
 	}
 	info, err := stream.Info(ctx)

@@ -70,6 +70,9 @@ func (st *Store) KeepTime(ctx context.Context, log zerolog.Logger) {
 func (st *Store) align(ctx context.Context, jump time.Duration, log zerolog.Logger) error {
 	js := st.bus.JetStream()
 	stream, err := js.Stream(ctx, st.bus.StreamName(bus.Ticks))
+	if st.bus.IsUnused(ctx, st.bus.StreamName(bus.Ticks), err) {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -116,7 +116,10 @@ func (st *Store) ListAfter(ctx context.Context, kind, name string, wanted func(n
 		if kind == "" {
 			filter = "*"
 		}
-		stream, err := st.bus.Stream(ctx, bus.Ticks)
+		stream, err := st.bus.UsedStream(ctx, bus.Ticks)
+		if stream == nil && err == nil {
+			return
+		}
 		if err != nil {
 			yield(Status{}, fmt.Errorf("list schedules: %w", err))
 			return
@@ -188,8 +191,8 @@ func (st *Store) DeleteRevision(ctx context.Context, kind, name string, revision
 // purge removes the messages on the subjects, or those before a sequence if it is not
 // 0.
 func (st *Store) purge(ctx context.Context, before uint64, subjects ...string) error {
-	stream, err := st.bus.Stream(ctx, bus.Ticks)
-	if err != nil {
+	stream, err := st.bus.UsedStream(ctx, bus.Ticks)
+	if stream == nil {
 		return err
 	}
 	for _, subject := range subjects {

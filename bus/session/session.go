@@ -37,6 +37,9 @@ func New(b *bus.Bus) *Store {
 // stream directly.
 func (s *Store) Read(ctx context.Context, session string) (entries [][]byte, last uint64, err error) {
 	subject := s.bus.Session(session)
+	if stream, err := s.bus.UsedStream(ctx, bus.Sessions); stream == nil && err == nil {
+		return nil, 0, nil
+	}
 	for m, err := range s.api.Messages(ctx, s.stream, jsapi.Get{NextBySubject: subject, MaxBytes: 4 << 20}) {
 		if err != nil {
 			return nil, 0, fmt.Errorf("read %q: %w", subject, err)
@@ -72,8 +75,8 @@ func (s *Store) Append(ctx context.Context, session string, after uint64, entry 
 
 // Remove deletes the entries of a session up to the sequence last.
 func (s *Store) Remove(ctx context.Context, session string, last uint64) error {
-	stream, err := s.bus.Stream(ctx, bus.Sessions)
-	if err == nil {
+	stream, err := s.bus.UsedStream(ctx, bus.Sessions)
+	if stream != nil {
 		err = stream.Purge(ctx, jetstream.WithPurgeSubject(s.bus.Session(session)), jetstream.WithPurgeSequence(last+1))
 	}
 	if err != nil {
@@ -84,8 +87,8 @@ func (s *Store) Remove(ctx context.Context, session string, last uint64) error {
 
 // List returns the sessions (tokens) that have a log, sorted.
 func (s *Store) List(ctx context.Context) (names []string, err error) {
-	stream, err := s.bus.Stream(ctx, bus.Sessions)
-	if err != nil {
+	stream, err := s.bus.UsedStream(ctx, bus.Sessions)
+	if stream == nil {
 		return nil, err
 	}
 	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(s.bus.Session(">")))

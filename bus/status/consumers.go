@@ -90,8 +90,8 @@ func countSubjects(ctx context.Context, b *bus.Bus, stream string, count func(su
 // by the rest of their names: those of the queues that workers serve or have served are like
 // b.WorkerConsumer(""), those of the channels like b.ChannelConsumer("").
 func Consumers(ctx context.Context, b *bus.Bus, like bus.Consumer) (map[string]*jetstream.ConsumerInfo, error) {
-	s, err := b.Stream(ctx, like.Stream)
-	if err != nil {
+	s, err := b.UsedStream(ctx, like.Stream)
+	if s == nil {
 		return nil, err
 	}
 	found := map[string]*jetstream.ConsumerInfo{}

@@ -18,7 +18,7 @@ import (
 
 // readStreams reads the streams, and which of them and of their servers are missing.
 func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
-	err := bus.CheckStreams(ctx, b)
+	_, err := bus.CheckStreams(ctx, b)
 	if missing, ok := errors.AsType[*bus.MissingError](err); ok {
 		s.missing, err = missing.Names, nil
 	}
@@ -73,7 +73,7 @@ func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
 	s.Streams = found
 	s.noQuorum = s.Server.Cluster != "" && errors.Is(list.Err(), context.DeadlineExceeded)
 	if list.Err() == nil { // the leaders of the others did not answer
-		s.headless = append(s.headless, b.Missing(func(name string) bool {
+		s.headless = append(s.headless, b.Missing(ctx, func(name string) bool {
 			return slices.Contains(s.missing, name) || slices.ContainsFunc(found, func(v Stream) bool { return v.Name == name })
 		})...)
 	}

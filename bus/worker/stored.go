@@ -78,7 +78,7 @@ func (w *Worker) withStoreRetry(ctx context.Context, do func() error) error {
 		if err == nil || final(err) || ctx.Err() != nil {
 			return err
 		}
-		if down := bus.CheckStreams(ctx, w.bus); isClosed(down) || !bus.IsOutage(down) && !errors.Is(down, bus.ErrNoLeader) {
+		if _, down := bus.CheckStreams(ctx, w.bus); isClosed(down) || !bus.IsOutage(down) && !errors.Is(down, bus.ErrNoLeader) {
 			return do() // it may answer since just now
 		}
 	}

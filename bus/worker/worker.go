@@ -212,6 +212,7 @@ func (w *Worker) consume(ctx context.Context, failed func(error)) error {
 	calls := ticks
 	calls.ShouldRetry, calls.TakeAhead = w.shouldRetry, w.takeAhead
 	calls.SessionSlots, calls.Weight = w.cfg.SessionSlots, w.cfg.Weight
+	ticks.AwaitUse = true
 	var group errgroup.Group
 	consume := func(c bus.Consumer, cfg bus.ConsumeConfig, report dead.Report, handler bus.Handler) {
 		group.Go(func() error {

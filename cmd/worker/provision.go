@@ -57,7 +57,10 @@ func newProvisionCommand() *cobra.Command {
 			}
 			got, err := admin.Provision(cmd.Context(), b, change)
 			if err == nil {
-				consumers := []bus.Consumer{b.TickConsumer()} // a notifier creates its own: many tenants have none
+				var consumers []bus.Consumer // a notifier creates its own: many tenants have none
+				if stream, err := b.UsedStream(cmd.Context(), bus.Ticks); stream != nil || err != nil {
+					consumers = append(consumers, b.TickConsumer())
+				}
 				for _, queue := range queues {
 					consumers = append(consumers, b.WorkerConsumer(queue))
 				}

@@ -41,6 +41,7 @@ func (o *serverConfigOptions) addToFleet(ctx context.Context, c *client.Options,
 			continue
 		}
 		c.Connection.NKey = filepath.Join(dir, t.Name+"-operator.nk")
+		c.Connection.OnDemand = true
 		b, err := c.Connection.Connect(ctx, "stevedore provision", zerolog.Nop())
 		if err != nil {
 			return fmt.Errorf("tenant %s: %w", t.Name, err)

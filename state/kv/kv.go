@@ -17,20 +17,26 @@ import (
 // facts of old sessions.
 //
 // In a replicated bucket, a replica may answer Get and may lag behind for a moment.
-type Store struct{ bucket jetstream.KeyValue }
+type Store struct {
+	open func(context.Context) (jetstream.KeyValue, error)
+}
 
-// New returns the Store in bucket.
-func New(bucket jetstream.KeyValue) *Store { return &Store{bucket} }
+// New returns the Store in a bucket. Each operation calls open, which should cache the bucket.
+func New(open func(context.Context) (jetstream.KeyValue, error)) *Store { return &Store{open} }
 
 // Get asks the server. It takes an empty value, which other clients may write, for
 // no fact.
 func (s *Store) Get(ctx context.Context, key string) (state.Fact, error) {
-	entry, err := s.bucket.Get(ctx, key)
+	bucket, err := s.open(ctx)
+	if err != nil {
+		return state.Fact{}, fmt.Errorf("get state %q: %w", key, err)
+	}
+	entry, err := bucket.Get(ctx, key)
 	if errors.Is(err, jetstream.ErrKeyNotFound) || err == nil && len(entry.Value()) == 0 {
 		return state.Fact{}, nil
 	}
 	if err != nil {
-		return state.Fact{}, fmt.Errorf("get state %q from bucket %q: %w", key, s.bucket.Bucket(), err)
+		return state.Fact{}, fmt.Errorf("get state %q from bucket %q: %w", key, bucket.Bucket(), err)
 	}
 	return state.Fact{Value: string(entry.Value()), UpdatedAt: entry.Created().UTC()}, nil
 }
@@ -41,19 +47,23 @@ func (s *Store) Set(ctx context.Context, values map[string]string) error {
 	if err := state.CheckValues(values); err != nil {
 		return fmt.Errorf("set state: %w", err)
 	}
+	bucket, err := s.open(ctx)
+	if err != nil {
+		return fmt.Errorf("set state: %w", err)
+	}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if err := s.put(ctx, key, values[key]); err != nil {
-			return fmt.Errorf("set state %q in bucket %q: %w", key, s.bucket.Bucket(), explainFull(err))
+		if err := put(ctx, bucket, key, values[key]); err != nil {
+			return fmt.Errorf("set state %q in bucket %q: %w", key, bucket.Bucket(), explainFull(err))
 		}
 	}
 	return nil
 }
 
-func (s *Store) put(ctx context.Context, key, value string) error {
+func put(ctx context.Context, bucket jetstream.KeyValue, key, value string) error {
 	if value == "" {
-		return s.bucket.Delete(ctx, key)
+		return bucket.Delete(ctx, key)
 	}
-	_, err := s.bucket.PutString(ctx, key, value)
+	_, err := bucket.PutString(ctx, key, value)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -31,9 +32,13 @@ func TestStores(t *testing.T) {
 		testStore(t, func() state.Store {
 			bucket, err := connect().KeyValue(t.Context(), "state")
 			must(t, err)
-			return New(bucket)
+			return newStore(bucket)
 		})
 	})
+}
+
+func newStore(bucket jetstream.KeyValue) *Store {
+	return New(func(context.Context) (jetstream.KeyValue, error) { return bucket, nil })
 }
 
 func testStore(t *testing.T, open func() state.Store) {
@@ -104,13 +109,13 @@ func TestEmptyValueOfAnotherClient(t *testing.T) {
 	bucket := newBucket(t, startServer(t)(), jetstream.KeyValueConfig{Bucket: "state"})
 	_, err := bucket.PutString(t.Context(), "k", "")
 	must(t, err)
-	if got, err := New(bucket).Get(t.Context(), "k"); got != (state.Fact{}) || err != nil {
+	if got, err := newStore(bucket).Get(t.Context(), "k"); got != (state.Fact{}) || err != nil {
 		t.Errorf("got %+v, %v, want no fact", got, err)
 	}
 }
 
 func TestBucketFull(t *testing.T) {
-	s := New(newBucket(t, startServer(t)(), jetstream.KeyValueConfig{Bucket: "state", MaxBytes: 4 << 10}))
+	s := newStore(newBucket(t, startServer(t)(), jetstream.KeyValueConfig{Bucket: "state", MaxBytes: 4 << 10}))
 	var err error
 	for i := 0; i < 1000 && err == nil; i++ {
 		err = s.Set(t.Context(), map[string]string{fmt.Sprintf("k%d", i): strings.Repeat("v", 100)})
@@ -123,7 +128,7 @@ func TestBucketFull(t *testing.T) {
 
 func TestServerGone(t *testing.T) {
 	srv := runServer(t)
-	s := New(newBucket(t, dial(t, srv), jetstream.KeyValueConfig{Bucket: "state"}))
+	s := newStore(newBucket(t, dial(t, srv), jetstream.KeyValueConfig{Bucket: "state"}))
 	must(t, s.Set(t.Context(), map[string]string{"k": "v"}))
 	srv.Shutdown()
 	srv.WaitForShutdown()

@@ -67,7 +67,7 @@ func ChannelEnv(stdout io.Writer) channel.Env {
 
 // openNotifier opens the state, the channels and the notifier.
 func (p *parts) openNotifier(ctx context.Context) (err error) {
-	if p.state, err = openState(ctx, &p.Connection, p.bus, p.log); err != nil {
+	if p.state, err = openState(&p.Connection, p.bus, p.log); err != nil {
 		return err
 	}
 	specs, err := p.Channels.Specs()

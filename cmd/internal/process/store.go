@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
@@ -110,13 +111,9 @@ func (o *StoreOptions) Dir(connection *cli.Connection) (dir string, ok bool) {
 
 // openState opens the state of this installation: a file next to an embedded
 // server, or a bucket that all hosts share.
-func openState(ctx context.Context, connection *cli.Connection, b *bus.Bus, log zerolog.Logger) (state.Store, error) {
+func openState(connection *cli.Connection, b *bus.Bus, log zerolog.Logger) (state.Store, error) {
 	if connection.External() {
-		bucket, err := b.JetStream().KeyValue(ctx, b.BucketName(bus.StateBucket))
-		if err != nil {
-			return nil, err
-		}
-		return kv.New(bucket), nil
+		return kv.New(func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) }), nil
 	}
 	return state.OpenFile(filepath.Join(connection.Data, "state.json"), state.FileConfig{Log: log})
 }

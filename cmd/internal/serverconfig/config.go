@@ -167,12 +167,16 @@ func (c Config) readOnly(tenant string) account {
 	return client(tenant+"-readonly", "Reads everything of "+tenant+" and changes nothing.", imports)
 }
 
-// worker runs calls. It cannot create, change or delete streams.
+// worker runs calls. It cannot change or delete streams, and creates only those that are created
+// at their first use.
 func (c Config) worker(tenant string) User {
 	s := c.Subjects
 	u := User{Name: tenant + "-worker", Inbox: "_INBOX_worker"}
 	u.publish = append([]string{s.Prefix() + ".>", "_INBOX.>", "_INBOX_worker.>", "_INBOX_console.>", "_R_.>", "$JS.ACK.>", "$JS.FC.>", "$JS._TC.>", "$SRV.>", "agents.hb.>"}, readAPI...)
 	u.publish = append(u.publish, "$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DURABLE.CREATE.>", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*")
+	for _, name := range s.OnDemand() {
+		u.publish = append(u.publish, "$JS.API.STREAM.CREATE."+name)
+	}
 	for _, stream := range []string{bus.Calls, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
 		u.publish = append(u.publish, "$JS.API.STREAM.PURGE."+s.StreamName(stream), "$JS.API.STREAM.MSG.DELETE."+s.StreamName(stream))
 	}
