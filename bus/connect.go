@@ -78,6 +78,11 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	return b, nil
 }
 
+// Dial connects without JetStream, as the system account does.
+func Dial(cfg Config) (*nats.Conn, error) {
+	return dial(&Bus{cfg: cfg.withDefaults(), log: cfg.Log, closed: make(chan struct{})})
+}
+
 func dial(b *Bus) (*nats.Conn, error) {
 	opts, err := options(b)
 	if err != nil {

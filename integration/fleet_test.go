@@ -25,6 +25,14 @@ type fleetOf struct {
 // startFleetServer starts a server that has one tenant, "first".
 func startFleetServer(t *testing.T) *fleetOf {
 	t.Helper()
+	f := newFleet(t)
+	f.startServer(filepath.Join(f.config, "nats-server.conf"))
+	return f
+}
+
+// newFleet writes the configuration of a server that has one tenant, "first".
+func newFleet(t *testing.T) *fleetOf {
+	t.Helper()
 	dir := t.TempDir()
 	f := &fleetOf{
 		t: t, config: filepath.Join(dir, "config"), tenants: filepath.Join(dir, "tenants"), spaces: filepath.Join(dir, "spaces"), data: filepath.Join(dir, "data"),
@@ -36,21 +44,26 @@ func startFleetServer(t *testing.T) *fleetOf {
 		}
 	}
 	f.run("provision", "--server-config", f.config, "--tenant", "first", "--server-listen", f.address)
-	opts, err := server.ProcessConfigFile(filepath.Join(f.config, "nats-server.conf"))
+	return f
+}
+
+func (f *fleetOf) startServer(config string) *server.Server {
+	f.t.Helper()
+	opts, err := server.ProcessConfigFile(config)
 	if err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	opts.NoSigs = true
 	srv, err := server.NewServer(opts)
 	if err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	srv.Start()
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	f.t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
 	if !srv.ReadyForConnections(testTimeout) {
-		t.Fatal("the server does not start")
+		f.t.Fatal("the server does not start")
 	}
-	return f
+	return srv
 }
 
 // run runs a command that succeeds, and returns what it printed.
@@ -218,6 +231,19 @@ func TestFleetKeepsTenantsApart(t *testing.T) {
 		if err != nil || !strings.Contains(string(m.Data), "not_found") {
 			t.Errorf("%s of red: %v: %s", request, err, m.Data)
 		}
+	}
+	// Streams that only some tenants use are created at their first use, by the worker. Until then
+	// they are empty for everybody.
+	if m, err := red.nc.Request("$JS.API.STREAM.INFO.STEVEDORE_TICKS", nil, testTimeout); err != nil || !strings.Contains(string(m.Data), "stream not found") {
+		t.Errorf("the stream of schedules of red: %v: %s", err, m.Data)
+	}
+	if out := f.run("dead", "ls", "--server", "nats://"+f.address, "--nkey", filepath.Join(f.config, "red-readonly.nk")); !strings.Contains(out, "No dead letters") {
+		t.Errorf("dead letters of red: %s", out)
+	}
+	results := red.subscribe("stevedore.stored.result.s2.*")
+	red.request("cron.s2.add", `{"name":"note","every":"1s","tool":"read_file","args":{"path":"note.txt"}}`)
+	if got := results(); got.text("for_llm") != noteOf("red") {
+		t.Errorf("the job of red returns %v", got)
 	}
 	// The log and the status name each wrong file, and the other tenants run.
 	status := f.run("status", "--tenants", f.tenants, "--server", "nats://"+f.address, "--inbox-prefix", "_INBOX_worker")

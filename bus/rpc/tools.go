@@ -95,7 +95,7 @@ func ListTools(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (ToolList, e
 	}
 	var offers []tools.Offer
 	timeout := offerTimeout
-	err = task.CollectReplies(ctx, b, b.RPC("offer"), query, timeout, func(body []byte) time.Duration {
+	err = task.CollectReplies(ctx, b.Conn(), b.RPC("offer"), query, timeout, func(body []byte) time.Duration {
 		var o tools.Offer
 		if json.Unmarshal(body, &o) == nil {
 			offers, timeout = append(offers, o), nextOfferTimeout

@@ -324,7 +324,7 @@ func workers(ctx context.Context, b *bus.Bus) ([]Worker, error) {
 		return nil, err
 	}
 	found := []Worker{}
-	err = task.CollectReplies(ctx, b, subject, nil, firstAnswer, func(body []byte) time.Duration {
+	err = task.CollectReplies(ctx, b.Conn(), subject, nil, firstAnswer, func(body []byte) time.Duration {
 		var stats micro.Stats
 		if json.Unmarshal(body, &stats) == nil {
 			found = append(found, workerOf(stats))

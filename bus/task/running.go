@@ -69,7 +69,7 @@ func ListRunning(ctx context.Context, b *bus.Bus, session string, complete func(
 		}
 		return time.Until(deadline)
 	}
-	err := CollectReplies(ctx, b, b.RPC("running", session), nil, remaining(), func(body []byte) time.Duration {
+	err := CollectReplies(ctx, b.Conn(), b.RPC("running", session), nil, remaining(), func(body []byte) time.Duration {
 		var calls []RunningCall
 		if json.Unmarshal(body, &calls) == nil { // otherwise it is not from a worker
 			for _, c := range calls {
@@ -93,7 +93,7 @@ const (
 // most, the newest ones.
 func AllRunning(ctx context.Context, b *bus.Bus) ([]RunningCall, error) {
 	found := []RunningCall{}
-	err := CollectReplies(ctx, b, b.RPC("running", AllSessions), nil, firstAnswer, func(body []byte) time.Duration {
+	err := CollectReplies(ctx, b.Conn(), b.RPC("running", AllSessions), nil, firstAnswer, func(body []byte) time.Duration {
 		var calls []RunningCall
 		if json.Unmarshal(body, &calls) == nil { // otherwise it is not from a worker
 			found = append(found, calls...)
@@ -163,14 +163,14 @@ func newest(calls []RunningCall) []RunningCall {
 // CollectReplies sends a request that any number of workers may answer, and calls
 // reply for each answer. The number of answers is unknown: it returns when no answer
 // arrives within timeout, which each reply sets for the next one.
-func CollectReplies(ctx context.Context, b *bus.Bus, subject string, body []byte, timeout time.Duration, reply func(body []byte) (timeout time.Duration)) error {
-	inbox := b.Conn().NewInbox()
-	sub, err := b.Conn().SubscribeSync(inbox)
+func CollectReplies(ctx context.Context, nc *nats.Conn, subject string, body []byte, timeout time.Duration, reply func(body []byte) (timeout time.Duration)) error {
+	inbox := nc.NewInbox()
+	sub, err := nc.SubscribeSync(inbox)
 	if err != nil {
 		return fmt.Errorf("request %q: %w", subject, err)
 	}
 	defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is closed
-	if err := b.Conn().PublishRequest(subject, inbox, body); err != nil {
+	if err := nc.PublishRequest(subject, inbox, body); err != nil {
 		return fmt.Errorf("request %q: %w", subject, err)
 	}
 	for {

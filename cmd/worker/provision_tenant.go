@@ -3,23 +3,27 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/serverconfig"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
-// addToFleet adds the tenants of --tenant, or all, to the server that runs with the configuration,
+// addToFleet adds the tenants of --tenant, or all, to the servers that run with the configuration,
 // and then to the directory of "serve --tenants". It can be repeated after any failure.
 func (o *serverConfigOptions) addToFleet(ctx context.Context, c *client.Options, cfg serverconfig.Config, out io.Writer) error {
 	dir, err := filepath.Abs(o.dir)
@@ -30,8 +34,8 @@ func (o *serverConfigOptions) addToFleet(ctx context.Context, c *client.Options,
 		c.Connection.Server = serverURL(cfg)
 	}
 	c.Connection.NKey = filepath.Join(dir, "system.nk")
-	if err := reload(&c.Connection); err != nil {
-		return cli.Exit(cli.ExitUnreachable, "reload the server: %w; start it with nats-server -c %s, and repeat the command", err, cli.ShellWord(filepath.Join(dir, serverconfig.File)))
+	if err := o.reload(ctx, c.Connection.Config, cfg.Tenants); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(o.serveFrom, 0o700); err != nil {
 		return err
@@ -65,33 +69,62 @@ func (o *serverConfigOptions) addToFleet(ctx context.Context, c *client.Options,
 	return err
 }
 
-// reload tells the server to read its configuration again.
-func reload(c *cli.Connection) error {
-	key, err := nats.NkeyOptionFromSeed(c.NKey)
+// reload tells all servers of a cluster to read their configuration again, and returns an error if
+// one of them does not know the tenants afterwards.
+func (o *serverConfigOptions) reload(ctx context.Context, c bus.Config, tenants []serverconfig.Tenant) error {
+	c.Name = "stevedore provision"
+	nc, err := bus.Dial(c)
 	if err != nil {
-		return err
-	}
-	opts := []nats.Option{key, nats.Name("stevedore provision"), nats.Timeout(c.Timeout)}
-	if c.TLSCA != "" {
-		opts = append(opts, nats.RootCAs(c.TLSCA))
-	}
-	if c.TLSCert != "" {
-		opts = append(opts, nats.ClientCert(c.TLSCert, c.TLSKey))
-	}
-	nc, err := nats.Connect(c.Server, opts...)
-	if err != nil {
-		return err
+		return cli.Exit(cli.ExitUnreachable, "reload the server: %w; start it with nats-server -c %s, and repeat the command", err, cli.ShellWord(filepath.Join(o.dir, serverconfig.File)))
 	}
 	defer nc.Close()
 	for range 2 { // the imports of accounts that a first reload adds work after the second one (nats-server 2.15)
-		m, err := nc.Request("$SYS.REQ.SERVER."+nc.ConnectedServerId()+".RELOAD", nil, c.Timeout)
+		servers, err := askServers(ctx, nc)
 		if err != nil {
 			return err
 		}
-		var answer struct{ Error *struct{ Description string } }
-		if err := json.Unmarshal(m.Data, &answer); err == nil && answer.Error != nil {
-			return fmt.Errorf("the server refuses its configuration: %s", answer.Error.Description)
+		for _, s := range servers {
+			m, err := nc.Request("$SYS.REQ.SERVER."+s.Server.ID+".RELOAD", nil, c.Timeout)
+			if err != nil {
+				return cli.Exit(cli.ExitUnreachable, "reload the server %q: %w", s.Server.Name, err)
+			}
+			var answer struct{ Error *struct{ Description string } }
+			if err := json.Unmarshal(m.Data, &answer); err == nil && answer.Error != nil {
+				return cli.Exit(cli.ExitFailed, "the server %q refuses its configuration: %s", s.Server.Name, answer.Error.Description)
+			}
 		}
 	}
-	return nil
+	servers, err := askServers(ctx, nc)
+	for _, s := range servers {
+		for _, t := range tenants {
+			if !slices.Contains(s.Data.Accounts, t.Name) {
+				return cli.Exit(cli.ExitFailed, "the server %q does not have the tenant %q: copy %s to it, and repeat the command", s.Server.Name, t.Name, filepath.Join(o.dir, serverconfig.File))
+			}
+		}
+	}
+	return err
+}
+
+// serverAccounts is what a server tells about its accounts.
+type serverAccounts struct {
+	Server struct{ ID, Name string }
+	Data   struct{ Accounts []string }
+}
+
+// nextServer is how long the answer of a further server may take.
+const nextServer = 500 * time.Millisecond
+
+// askServers returns the accounts of each server of the cluster.
+func askServers(ctx context.Context, nc *nats.Conn) (all []serverAccounts, err error) {
+	err = task.CollectReplies(ctx, nc, "$SYS.REQ.SERVER.PING.ACCOUNTZ", nil, nextServer, func(body []byte) time.Duration {
+		var s serverAccounts
+		if json.Unmarshal(body, &s) == nil {
+			all = append(all, s)
+		}
+		return nextServer
+	})
+	if err == nil && len(all) == 0 {
+		err = errors.New("no server tells its accounts")
+	}
+	return all, err
 }
