@@ -139,7 +139,7 @@ func untilAnswered(ctx context.Context, b *Bus, failure string, f func() error) 
 		}
 		return err
 	}, backoff.WithContext(policy, ctx), func(err error, pause time.Duration) {
-		b.log.Warn().Err(err).Dur("retry_in", pause).Msg(failure)
+		b.log.Warn().Err(err).Stringer("retry_in", pause.Round(time.Millisecond)).Msg(failure)
 	})
 }
 
@@ -264,7 +264,7 @@ func (k *consumption) endIdle() {
 // pause waits, and reports whether to continue.
 func (k *consumption) pause(ctx context.Context, d time.Duration, err error) bool {
 	if ctx.Err() == nil {
-		k.bus.log.Warn().Err(err).Str("consumer", k.consumer.Name).Dur("retry_in", d).Msg("cannot pull")
+		k.bus.log.Warn().Err(err).Str("consumer", k.consumer.Name).Stringer("retry_in", d.Round(time.Millisecond)).Msg("cannot pull")
 	}
 	select {
 	case <-ctx.Done():

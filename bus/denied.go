@@ -10,8 +10,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// errNoInbox means that the user cannot receive replies, so nothing works.
-var errNoInbox = errors.New("replies arrive there; the user may need another inbox prefix")
+// ErrNoInbox means that the user cannot receive replies, so nothing works.
+var ErrNoInbox = errors.New("replies arrive there; the user may need another inbox prefix")
 
 // denials passes permission errors to the callers that wait for a reply. The server
 // sends these errors separately: a denied publish itself returns no error.
@@ -58,7 +58,7 @@ func (d *denials) report(err error, inbox string) (reported bool) {
 		case strings.Contains(text, fmt.Sprintf("Publish to %q", subject)):
 			(*cancel)(fmt.Errorf("%w for publish to %q", nats.ErrPermissionViolation, subject))
 		case strings.Contains(text, fmt.Sprintf(`Subscription to "%s.`, inbox)):
-			(*cancel)(fmt.Errorf("%w for subscription to %q: %w", nats.ErrPermissionViolation, inbox+".>", errNoInbox))
+			(*cancel)(fmt.Errorf("%w for subscription to %q: %w", nats.ErrPermissionViolation, inbox+".>", ErrNoInbox))
 		default:
 			continue
 		}

@@ -142,11 +142,11 @@ func (k *consumption) settle(d *Delivery, verdict error) {
 		log.Error().Err(verdict).Msg("the last attempt failed; stored as a dead letter")
 		err = k.giveUp(d, &rejection{code: CodeExhausted, err: verdict})
 	case postponed != nil:
-		log.Warn().Err(postponed.err).Dur("retry_in", postponed.delay).Msg("handling failed")
+		log.Warn().Err(postponed.err).Stringer("retry_in", postponed.delay.Round(time.Millisecond)).Msg("handling failed")
 		err = d.nak(postponed.delay)
 	default:
 		delay := RetryDelay(d.Attempt)
-		log.Warn().Err(verdict).Dur("retry_in", delay).Msg("handling failed")
+		log.Warn().Err(verdict).Stringer("retry_in", delay.Round(time.Millisecond)).Msg("handling failed")
 		err = d.nak(delay)
 	}
 	if err != nil {

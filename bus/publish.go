@@ -146,7 +146,7 @@ func retry(ctx context.Context, b *Bus, timeout time.Duration, isFinal func(erro
 		return err
 	}, backoff.WithContext(policy, ctx), func(err error, pause time.Duration) {
 		if timeout == NoTimeout && pause >= time.Second {
-			b.log.Warn().Err(err).Dur("retry_in", pause).Msg("cannot publish")
+			b.log.Warn().Err(err).Stringer("retry_in", pause.Round(time.Millisecond)).Msg("cannot publish")
 		}
 	})
 	switch {

@@ -44,7 +44,7 @@ var allowedImports = map[string][]string{
 	"bus/task":                   {"bus", "bus/jsapi", "tools"},
 	"bus/retention":              {"bus", "bus/jsapi", "bus/task"},
 	"bus/schedule":               {"bus"},
-	"cmd/internal/serverconfig":  {"bus", "state/durable"},
+	"cmd/internal/serverconfig":  {"bus", "state/durable", "tools"},
 	"bus/embedded":               {"bus", "state/durable"},
 	"bus/bustest":                {"bus", "bus/admin", "bus/embedded"},
 	"bus":                        {"bus/internal/fair", "bus/internal/nkey", "bus/internal/publisher", "bus/internal/pull", "bus/jsapi", "tools/jsonform"},

@@ -261,6 +261,9 @@ func TestFleetKeepsTenantsApart(t *testing.T) {
 	// A second credential of an account would run its calls in another workspace.
 	f.write(filepath.Join(f.tenants, "copy.nk"), string(seed))
 	await(t, p, "the copy to be refused", func() bool { return strings.Contains(p.stderr.String(), `the account of the tenant \"red\"`) })
+	if out := worker(t, "status", "--check", "--tenants", f.tenants, "--server", "nats://"+f.address, "--inbox-prefix", "_INBOX_worker"); out.code == 0 || strings.Count(out.stdout, "each tenant needs an account") != 2 {
+		t.Errorf("the status with a copy: exit code %d\n%s", out.code, out.stdout)
+	}
 	for bad, why := range map[string]string{
 		"workspace: " + filepath.Join(f.spaces, "first"): `the tenant \"first\" works in`,
 		"workspace: " + f.spaces:                         "works in",

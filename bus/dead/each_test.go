@@ -1,6 +1,8 @@
 package dead_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"sync"
@@ -18,6 +20,17 @@ func TestEachDeadLetter(t *testing.T) {
 	testEach(t, dead.PublishesAtOnce, 100)
 }
 
+func gzipped(t *testing.T, text []byte) []byte {
+	t.Helper()
+	var buf bytes.Buffer
+	w := gzip.NewWriter(&buf)
+	_, err := w.Write(text)
+	if err := errors.Join(err, w.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return buf.Bytes()
+}
+
 // testEach checks that want letters are handled at once.
 func testEach(t *testing.T, atOnce, want int) {
 	t.Helper()
@@ -27,6 +40,9 @@ func testEach(t *testing.T, atOnce, want int) {
 		l := dead.Stored{Number: uint64(i), Letter: dead.Letter{Kind: bus.DeadCall, Name: "shell"}}
 		if i%2 == 0 {
 			l.Kind, l.Name, l.Body = bus.DeadNotification, "chat", fmt.Appendf(nil, `{"chat_id":"%d"}`, i%10)
+			if i%3 == 0 { // a large one
+				l.Gzip, l.Body = gzipped(t, l.Body), nil
+			}
 		}
 		letters = append(letters, l)
 	}
@@ -43,7 +59,11 @@ func testEach(t *testing.T, atOnce, want int) {
 		if running++; running == want {
 			close(parallel)
 		}
-		if chat := string(l.Body); chat != "" {
+		chat := ""
+		if l.Kind == bus.DeadNotification {
+			chat = fmt.Sprint(l.Number % 10)
+		}
+		if chat != "" {
 			if before, ok := last[chat]; ok && before > l.Number || busy[chat] {
 				t.Errorf("letter %d of %s after letter %d; busy: %t", l.Number, chat, before, busy[chat])
 			}
@@ -53,7 +73,7 @@ func testEach(t *testing.T, atOnce, want int) {
 		<-parallel // needs want at once
 		mu.Lock()
 		defer mu.Unlock()
-		busy[string(l.Body)] = false
+		busy[chat] = false
 		if l.Number%3 == 0 {
 			return errors.New("no")
 		}

@@ -100,13 +100,17 @@ func (l Letter) Message(ctx context.Context, b *bus.Bus) ([]byte, error) {
 		}
 		return nil, fmt.Errorf("body of dead letter %q: %w", l.ID, ErrNone)
 	case l.Gzip != nil:
-		zr, err := gzip.NewReader(bytes.NewReader(l.Gzip))
-		if err != nil {
-			return nil, fmt.Errorf("body of dead letter %q: %w", l.ID, err)
-		}
-		return io.ReadAll(io.LimitReader(zr, 64<<20))
+		return l.decompress()
 	}
 	return l.Body, nil
+}
+
+func (l Letter) decompress() ([]byte, error) {
+	zr, err := gzip.NewReader(bytes.NewReader(l.Gzip))
+	if err != nil {
+		return nil, fmt.Errorf("body of dead letter %q: %w", l.ID, err)
+	}
+	return io.ReadAll(io.LimitReader(zr, 64<<20))
 }
 
 // one returns the query for a single message of the stream.

@@ -36,7 +36,11 @@ func Each(letters []Stored, atOnce int, do func(Stored) error, done func(Stored,
 		var notification struct {
 			ChatID string `json:"chat_id"`
 		}
-		_ = json.Unmarshal(l.Body, &notification) // one without a chat has the empty one
+		body := []byte(l.Body)
+		if l.Gzip != nil {
+			body, _ = l.decompress()
+		}
+		_ = json.Unmarshal(body, &notification) // one without a chat has the empty one
 		chat := l.Name + "." + notification.ChatID
 		group, ok := chats[chat]
 		if !ok {

@@ -126,7 +126,7 @@ func (f *Follower) Run(ctx context.Context, onReady func()) error {
 		}
 		return err
 	}, backoff.WithContext(backoff.NewConstantBackOff(watchRetry), ctx), func(err error, pause time.Duration) {
-		f.cfg.Log.Warn().Err(err).Dur("retry_in", pause).Msg("cannot watch the records of calls")
+		f.cfg.Log.Warn().Err(err).Stringer("retry_in", pause.Round(time.Millisecond)).Msg("cannot watch the records of calls")
 	})
 }
 
@@ -174,7 +174,7 @@ func (f *Follower) resumeDue(ctx context.Context) {
 			if c := f.calls[p.Key()]; c.Number == p.Number && err == nil {
 				delete(f.calls, p.Key())
 			} else if c.Number == p.Number {
-				f.cfg.Log.Warn().Err(err).Dur("retry_in", resumeRetry).Msg("cannot resume a parked call")
+				f.cfg.Log.Warn().Err(err).Stringer("retry_in", resumeRetry.Round(time.Millisecond)).Msg("cannot resume a parked call")
 				c.retryAt = f.now().Add(resumeRetry)
 				f.calls[p.Key()] = c
 			}

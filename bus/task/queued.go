@@ -145,9 +145,13 @@ func ListWaiting(ctx context.Context, b *bus.Bus, queue string, limit int) ([]Wa
 // maxOpenScan limits the stored calls that one ListOpen looks at.
 const maxOpenScan = 4000
 
+// afterParked marks the after of a parked call: the rest is the revision of its record. JavaScript
+// has exact integers up to twice as much.
+const afterParked = 1 << 52
+
 // ListOpen returns calls of all sessions that run, wait or are parked, and that match. It first
-// returns all that run or are parked, then those that wait, at most limit of these; next is the
-// after with which it continues, or 0.
+// returns those that run, of which workers report a bounded number, then the parked ones and those
+// that wait, up to limit calls; next is the after with which it continues, or 0.
 func ListOpen(ctx context.Context, b *bus.Bus, after uint64, limit int, match func(Task) bool) (calls []tools.CallKey, next uint64, err error) {
 	add := func(t Task) {
 		if k := (tools.CallKey{Session: t.Session, ID: t.ID}); match(t) && !slices.Contains(calls, k) {
@@ -162,13 +166,20 @@ func ListOpen(ctx context.Context, b *bus.Bus, after uint64, limit int, match fu
 		for _, r := range running {
 			add(Task{Session: r.Session, ID: r.ID, Tool: r.Tool})
 		}
-		parked, err := ListParked(ctx, b, "*")
-		if err != nil {
-			return nil, 0, err
+	}
+	if after == 0 || after&afterParked != 0 {
+		last, full := after&^afterParked, false
+		err := listRecords(ctx, b, "*", func(r Record) {
+			full = full || len(calls) >= limit
+			if r.Parked != nil && r.revision > last && !full {
+				add(Task{Session: r.key.Session, ID: r.key.ID, Tool: r.Parked.Call.Tool})
+				last = r.revision
+			}
+		})
+		if err != nil || full {
+			return calls, afterParked | last, err
 		}
-		for _, p := range parked {
-			add(Task{Session: p.Key().Session, ID: p.Key().ID, Tool: p.Call.Tool})
-		}
+		after = 0
 	}
 	waiting, scanned := newUnsettledReader(b), 0
 	for m, err := range b.Read(ctx, bus.Calls, bus.Query{From: after + 1}) {

@@ -39,7 +39,7 @@ func (w *Worker) retry(ctx context.Context, message string, limit time.Duration,
 		}
 		return err
 	}, backoff.WithContext(policy, ctx), func(err error, pause time.Duration) {
-		w.log.Warn().Err(err).Dur("retry_in", pause).Msg(message)
+		w.log.Warn().Err(err).Stringer("retry_in", pause.Round(time.Millisecond)).Msg(message)
 	})
 }
 

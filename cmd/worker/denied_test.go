@@ -60,6 +60,7 @@ func TestMissingPermissions(t *testing.T) {
 		want       string // of the error, or of the output
 	}{
 		{"no-inbox", "tools ls", 1, violation + `subscription to "_INBOX.>": replies arrive there`},
+		{"no-inbox", "tools ls", 1, "--inbox-prefix _INBOX_worker"},
 		{"no-inbox", "call echo", 1, violation + `subscription to "_INBOX.>": replies arrive there`},
 		{"a-prefix", "call echo --id c1 --inbox-prefix mine", 0, "there it is\n"},
 		{"a-prefix", "call echo --id c1 --inbox-prefix other", 1, violation + `subscription to "other.>"`},

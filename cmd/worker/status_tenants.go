@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
@@ -21,6 +23,9 @@ type tenantStatus struct {
 	Tenant string         `json:"tenant"`
 	Error  string         `json:"error,omitempty"`
 	Status *status.Status `json:"status,omitempty"`
+
+	bus   *bus.Bus
+	other string // tenant with the same account, if any
 }
 
 // statusAtOnce is how many tenants are read at once.
@@ -31,6 +36,7 @@ func printTenants(cmd *cobra.Command, dir string, asJSON bool) (failing int, err
 	var all []*tenantStatus
 	var group errgroup.Group
 	group.SetLimit(statusAtOnce)
+	accounts := process.NewAccounts()
 	err = process.EachTenant(dir, cmd.Flags(), func(name string, c *cli.Connection, err error) {
 		s := &tenantStatus{Tenant: name}
 		all = append(all, s)
@@ -44,13 +50,29 @@ func printTenants(cmd *cobra.Command, dir string, asJSON bool) (failing int, err
 				s.Error = err.Error()
 				return nil
 			}
-			defer b.Close()
+			s.bus = b // stays open, so that each copy of its credential is found
+			if _, err := accounts.Claim(cmd.Context(), b, name); err != nil {
+				s.Error = err.Error()
+				if shared, ok := errors.AsType[*process.SharedAccountError](err); ok {
+					s.other = shared.Other
+				}
+			}
 			read := client.ReadStatus(cmd.Context(), b)
 			s.Status = &read
 			return nil
 		})
 	})
 	_ = group.Wait() // each error is that of its tenant
+	for _, s := range all {
+		if s.bus != nil {
+			s.bus.Close()
+		}
+		for _, o := range all {
+			if o.Tenant == s.other { // nobody knows which one is the copy
+				o.Error = (&process.SharedAccountError{Other: s.Tenant}).Error()
+			}
+		}
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -89,5 +111,5 @@ func (s *tenantStatus) row() (cells []any, problem string) {
 	if len(v.Problems) > 0 {
 		problem = v.Problems[0].String()
 	}
-	return []any{s.Tenant, waiting, running, len(v.Workers), v.DeadLetters, fmt.Sprintf("%.0f %%", 100*fill)}, cmp.Or(problem, strings.Join(v.Errors, "; "))
+	return []any{s.Tenant, waiting, running, len(v.Workers), v.DeadLetters, fmt.Sprintf("%.0f %%", 100*fill)}, cmp.Or(s.Error, problem, strings.Join(v.Errors, "; "))
 }

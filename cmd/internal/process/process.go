@@ -74,7 +74,9 @@ type parts struct {
 // the process accepts calls, and calls onStop, which onReady returns, when ctx is
 // cancelled. The worker offers extra in addition to the tools of the options.
 func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdout io.Writer, onReady func() (onStop func() error, err error), extra ...tools.Tool) (err error) {
-	otlp.LogErrors(log)
+	if o.tenant == nil { // its process has done it
+		otlp.LogErrors(log)
+	}
 	p := &parts{Options: o, bus: b, log: log, stdout: stdout, extra: extra}
 	defer func() { err = errors.Join(err, p.close()) }()
 	for _, open := range []func(context.Context) error{p.provision, p.openStore, p.openNotifier, p.openTools, p.openMCP, p.openHeartbeat, p.openWorker, p.openReceivers, p.openHealth} {

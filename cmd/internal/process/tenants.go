@@ -3,7 +3,6 @@ package process
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -14,13 +13,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nuid"
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/otlp"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -39,15 +37,14 @@ const (
 // A file in the directory makes a tenant, also while the process runs; tenantfile.go explains the
 // files. If a tenant fails, it starts again after a pause, and the others go on.
 type fleet struct {
-	options *Options       // of the process
-	flags   *pflag.FlagSet // that set them
-	dir     string
-	id      string // in subjects
-	log     zerolog.Logger
+	options  *Options       // of the process
+	flags    *pflag.FlagSet // that set them
+	dir      string
+	accounts *Accounts
+	log      zerolog.Logger
 
 	starting chan struct{} // has an element for each tenant that starts
 	scanned  atomic.Bool   // the tenants of the first scan run or have failed once
-	claiming sync.Mutex    // of accounts
 
 	mu      sync.Mutex
 	tenants map[string]*tenant
@@ -81,7 +78,8 @@ func (o *Options) RunTenants(ctx context.Context, flags *pflag.FlagSet, dir stri
 	if err != nil {
 		return err
 	}
-	f := &fleet{options: o, flags: flags, dir: dir, id: nuid.Next(), log: log, starting: make(chan struct{}, tenantsStarting), tenants: map[string]*tenant{}, pools: map[string]*bus.Pool{}}
+	otlp.LogErrors(log)
+	f := &fleet{options: o, flags: flags, dir: dir, accounts: NewAccounts(), log: log, starting: make(chan struct{}, tenantsStarting), tenants: map[string]*tenant{}, pools: map[string]*bus.Pool{}}
 	if o.Health != "" {
 		stop, err := listenHealth(o.Health, log, func() error { return nil }, f.ready, f.metrics)
 		if err != nil {
@@ -225,7 +223,7 @@ func (t *tenant) run(ctx context.Context) {
 		}
 		lastError = err.Error()
 		pause := bus.RetryDelay(attempt)
-		t.log.WithLevel(level).Err(err).Dur("retry_in", pause).Msg("the tenant does not run")
+		t.log.WithLevel(level).Err(err).Stringer("retry_in", pause.Round(time.Millisecond)).Msg("the tenant does not run")
 		t.set(nil)
 		tried()
 		_ = tools.Sleep(ctx, pause)
@@ -260,7 +258,7 @@ func (t *tenant) serve(ctx context.Context, tried func()) (served bool, err erro
 		return false, err
 	}
 	defer b.Close()
-	leave, err := t.claimAccount(ctx, b)
+	leave, err := f.accounts.Claim(ctx, b, t.name)
 	if err != nil {
 		return false, err
 	}
@@ -273,34 +271,6 @@ func (t *tenant) serve(ctx context.Context, tried func()) (served bool, err erro
 	})
 	t.set(nil)
 	return served, err
-}
-
-// claimAccount returns an error if another tenant of this process uses the same account and
-// prefix: its calls would run in the workspace of this one.
-func (t *tenant) claimAccount(ctx context.Context, b *bus.Bus) (leave func(), err error) {
-	t.fleet.claiming.Lock()
-	defer t.fleet.claiming.Unlock()
-	subject := b.RPC("tenants", t.fleet.id)
-	limited, cancel := context.WithTimeout(ctx, time.Second) // the server answers at once if nobody does
-	defer cancel()
-	switch other, err := b.Conn().RequestWithContext(limited, subject, nil); {
-	case err == nil:
-		return nil, fmt.Errorf("its credential is one of the account of the tenant %q; each tenant needs an account, or a --prefix, of its own", other.Data)
-	case !errors.Is(err, nats.ErrNoResponders): // another one may have it, and be connecting again
-		return nil, fmt.Errorf("ask whether another tenant has the account: %w", err)
-	}
-	sub, err := b.Conn().Subscribe(subject, func(msg *nats.Msg) {
-		if b.IsInbox(msg.Reply) {
-			_ = msg.Respond([]byte(t.name)) // the other one runs without an answer
-		}
-	})
-	if err == nil {
-		err = b.Conn().Flush()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("claim the account: %w", err)
-	}
-	return func() { _ = sub.Unsubscribe() }, nil // fails only if the connection is closed
 }
 
 // pool returns the slots of a queue that the tenants share.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Config describes the server.
@@ -231,7 +232,10 @@ func (c Config) Check() error {
 	}
 	seen, logins := map[string]bool{"SYS": true}, map[string]bool{}
 	for _, t := range c.Tenants {
-		for _, name := range slices.Concat([]string{t.Name}, t.Sessions, t.Queues) {
+		if !tools.IsToken(t.Name) { // "serve --tenants" wants this, and workspaces have the name
+			return fmt.Errorf("the name %.100q of a tenant must be of the form %s", t.Name, tools.TokenForm)
+		}
+		for _, name := range slices.Concat(t.Sessions, t.Queues) {
 			if err := bus.CheckSubject(name); err != nil || strings.Contains(name, ".") {
 				return fmt.Errorf("the name %q must be of the form [A-Za-z0-9_-]", name)
 			}

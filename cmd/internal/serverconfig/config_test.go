@@ -26,6 +26,8 @@ func TestCheck(t *testing.T) {
 	for name, c := range map[string]func(c *Config){
 		"no tenant":               func(c *Config) { c.Tenants = nil },
 		"a dot in a name":         func(c *Config) { c.Tenants[0].Name = "a.b" },
+		"a name like a flag":      func(c *Config) { c.Tenants[0].Name = "-red" },
+		"a long name":             func(c *Config) { c.Tenants[0].Name = strings.Repeat("r", 65) },
 		"a wildcard":              func(c *Config) { c.Tenants[0].Sessions = []string{"*"} },
 		"a session with a quote":  func(c *Config) { c.Tenants[0].Sessions = []string{`a" } `} },
 		"a queue with everything": func(c *Config) { c.Tenants[0].Queues = []string{">"} },

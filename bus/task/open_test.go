@@ -1,0 +1,52 @@
+package task_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Each page has at most the limit, also of parked calls, and all pages have each call once, whether
+// the calls of the pages before were cancelled or not.
+func TestOpenCallsInPages(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	for i := range 5 {
+		call := tools.Call{ID: fmt.Sprint("parked-", i), Session: "s", Tool: "x"}
+		if _, err := task.Park(t.Context(), b, task.Parked{Call: call, Queue: bus.DefaultQueue, State: task.Waiting, Until: time.Now().Add(time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+		waiting := tools.Call{ID: fmt.Sprint("waits-", i), Session: "s", Tool: "x"}
+		body, err := bus.Encode(waiting)
+		if err == nil {
+			_, err = b.Publish(t.Context(), bus.Message{Subject: b.Call(bus.DefaultQueue, "x", "s", waiting.ID), Body: body})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	found, pages := map[string]int{}, 0
+	for after := uint64(0); pages == 0 || after > 0; pages++ {
+		calls, next, err := task.ListOpen(t.Context(), b, after, 2, func(task.Task) bool { return true })
+		if err != nil || len(calls) > 2 || pages > 10 {
+			t.Fatalf("page %d has %v, %v", pages, calls, err)
+		}
+		for _, k := range calls {
+			found[k.ID]++
+		}
+		after = next
+	}
+	if len(found) != 10 {
+		t.Errorf("found %v", found)
+	}
+	for id, n := range found {
+		if n != 1 {
+			t.Errorf("%s is on %d pages", id, n)
+		}
+	}
+}
