@@ -20,7 +20,7 @@ one secret key for each login, for --nkey, into DIR. Each --tenant is an account
 own streams and workers, and with these logins:
 
   TENANT-operator  everything in the tenant; provisions it
-  TENANT-worker    runs workers, notifiers and heartbeats; creates no streams
+  TENANT-worker    runs workers, notifiers and heartbeats; creates few streams (docs/grow.md)
   TENANT-console   serves the web page
   TENANT-readonly  reads everything and changes nothing
   TENANT-session-S uses one session only (--client TENANT/S)
@@ -31,10 +31,11 @@ settings of the server. With --replace it writes only what it is given. To repla
 its file before. Then restart the server, or reload it twice: after one reload, new clients of
 sessions and queues get no answers.
 
-With --serve-from TENANTS, it adds the tenants to a server that runs: it tells the server to read
-its configuration again, creates the streams of the tenants, and puts the key of each worker into
-the directory TENANTS, from which "stevedore serve --tenants" takes it. Nothing restarts. In a
-cluster, copy the configuration to each server first.
+With --serve-from TENANTS, it adds the tenants to servers that run: it tells all servers of the
+cluster to read their configuration again, creates the streams that each tenant needs, and puts
+the key of each worker into the directory TENANTS, from which "stevedore serve --tenants" takes
+it. Nothing restarts. Workers create the other streams at their first use. If the servers have
+copies of the configuration, copy it to each of them first; the command names one that is old.
 `
 
 // serverConfigOptions are the flags of --server-config.
@@ -53,7 +54,7 @@ type serverConfigOptions struct {
 func (o *serverConfigOptions) addFlags(flags *pflag.FlagSet) {
 	o.flags = flags
 	flags.BoolVar(&o.replace, "replace", false, "write only the tenants and clients that are given, in --server-config")
-	flags.StringVar(&o.serveFrom, "serve-from", "", "add the tenants of --server-config to the running server, and their workers to `DIR`")
+	flags.StringVar(&o.serveFrom, "serve-from", "", "add the tenants of --server-config to the running servers, and their workers to `DIR`")
 	flags.StringVar(&o.dir, "server-config", "", "write the configuration of a NATS server, and its keys, into `DIR`")
 	flags.StringSliceVar(&o.tenants, "tenant", nil, "`NAME`s of the tenants in --server-config; default main, or those of before")
 	flags.StringSliceVar(&o.clients, "client", nil, "`TENANT/SESSION` that gets a login of its own in --server-config")
