@@ -3,12 +3,12 @@ package channel
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
@@ -18,12 +18,12 @@ import (
 
 // BotConfig configures the bot of a platform.
 type BotConfig struct {
-	// Chat is the id of the default chat.
+	// Chat is the id of the default chat; in Telegram, it may be @CHANNEL.
 	Chat string
 	// Allow lists other chats that the bot sends to, separated by ";"; "*" means all.
 	// The bot receives messages only from Chat and from the chats that are listed.
 	Allow string
-	// Server is the URL of another server of the web API.
+	// Server is the URL of another server of the web API, such as https://HOST.
 	Server string
 }
 
@@ -110,26 +110,11 @@ func (b *bot) connect(ctx context.Context, url string, receive, beat func(ctx co
 	return group.Wait()
 }
 
-// read reads the next message of a WebSocket into m. An error closes the connection.
-func (b *bot) read(ctx context.Context, conn *websocket.Conn, m any) error {
-	_, body, err := conn.Read(ctx)
-	if err != nil {
-		return fmt.Errorf("receive from %s: %w", b.kind, err)
-	}
-	if err := json.Unmarshal(body, m); err != nil {
-		return fmt.Errorf("receive from %s: %w", b.kind, err)
-	}
-	return nil
-}
-
+// write sends m as JSON.
 func (b *bot) write(ctx context.Context, conn *websocket.Conn, m any) error {
-	body, err := bus.Encode(m)
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
-	return conn.Write(ctx, websocket.MessageText, body)
+	return wsjson.Write(ctx, conn, m)
 }
 
 // catchUp passes on the messages of each chat that were written while the bot was not

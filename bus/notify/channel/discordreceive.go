@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -153,7 +154,7 @@ func (d *Discord) heartbeat(ctx context.Context, conn *websocket.Conn) error {
 // next handles the next message of a connection.
 func (d *Discord) next(ctx context.Context, conn *websocket.Conn, inbox Inbox, log zerolog.Logger, strangers strangers, interval chan<- time.Duration, confirmed chan<- struct{}) error {
 	var e discordEvent
-	if err := d.read(ctx, conn, &e); err != nil {
+	if err := wsjson.Read(ctx, conn, &e); err != nil {
 		if code := websocket.CloseStatus(err); code == 4004 || code >= 4010 && code <= 4014 {
 			d.session = ""
 			return bus.Reject(fmt.Sprintf("refused_%d", code), err)

@@ -177,7 +177,7 @@ func TestFilesAreStreamed(t *testing.T) {
 		_, _ = fmt.Fprint(w, `{"ok":true,"result":{}}`)
 	}))
 	t.Cleanup(server.Close)
-	tg, err := NewTelegram(testToken, TelegramConfig{Chat: "1", Server: server.URL})
+	tg, err := NewTelegram(testToken, BotConfig{Chat: "1", Server: server.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

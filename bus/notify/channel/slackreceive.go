@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"github.com/coder/websocket/wsjson"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -116,7 +117,7 @@ func (s *Slack) receive(ctx context.Context, inbox Inbox, log zerolog.Logger, st
 // next handles the next message of a connection.
 func (s *Slack) next(ctx context.Context, conn *websocket.Conn, inbox Inbox, log zerolog.Logger, strangers strangers) error {
 	var e slackEnvelope
-	if err := s.read(ctx, conn, &e); err != nil {
+	if err := wsjson.Read(ctx, conn, &e); err != nil {
 		return err
 	}
 	var err error

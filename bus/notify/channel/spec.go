@@ -85,7 +85,7 @@ var kinds = []kind{
 	{"gotify", "url, [token*]", "", openHTTP("gotify")},
 	{"http", "url, [token*], [template (a file with {{.Text}} or {{json .Text}})], [type (the content type)]", "", openHTTP("http")},
 	{"telegram", "token*, [chat], [allow (CHAT;CHAT)], [server]", "", func(v map[string]string, _ Env) (Channel, error) {
-		return NewTelegram(v["token"], TelegramConfig{Chat: v["chat"], Allow: v["allow"], Server: v["server"]})
+		return NewTelegram(v["token"], botConfig(v))
 	}},
 	{"email", "host (HOST:PORT), from, to (ADDRESS;ADDRESS), [user], [password*], [tls (starttls|ssl|none)], [imap (HOST:PORT)], [authserv]", "", func(v map[string]string, _ Env) (Channel, error) {
 		return NewEmail(EmailConfig{
@@ -109,6 +109,10 @@ func openHTTP(preset string) func(map[string]string, Env) (Channel, error) {
 	}
 }
 
+func botConfig(v map[string]string) BotConfig {
+	return BotConfig{Chat: v["chat"], Allow: v["allow"], Server: v["server"]}
+}
+
 // openBot opens a webhook of a platform, or a bot if its token is set.
 func openBot(preset string, open func(v map[string]string, cfg BotConfig) (Channel, error)) func(map[string]string, Env) (Channel, error) {
 	return func(v map[string]string, env Env) (Channel, error) {
@@ -118,7 +122,7 @@ func openBot(preset string, open func(v map[string]string, cfg BotConfig) (Chann
 		if v["url"] != "" {
 			return openHTTP(preset)(v, env)
 		}
-		return open(v, BotConfig{Chat: v["chat"], Allow: v["allow"], Server: v["server"]})
+		return open(v, botConfig(v))
 	}
 }
 

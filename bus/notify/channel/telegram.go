@@ -27,18 +27,6 @@ const (
 	telegramEntities = 100
 )
 
-// TelegramConfig configures a Telegram channel.
-type TelegramConfig struct {
-	// Chat is the default chat: an id or @CHANNEL.
-	Chat string
-	// Allow lists other chats that the bot sends to, separated by ";"; "*" means all.
-	// The bot receives messages only from Chat and from the chats that are listed.
-	Allow string
-	// Server is the URL of another Bot API server. Default
-	// https://api.telegram.org.
-	Server string
-}
-
 // Telegram sends notifications as a bot. The Bot API takes no idempotency key: if
 // a response is lost, the message appears twice.
 type Telegram struct {
@@ -51,7 +39,7 @@ type Telegram struct {
 }
 
 // NewTelegram returns a channel for the bot of a token. It does not connect.
-func NewTelegram(token string, cfg TelegramConfig) (*Telegram, error) {
+func NewTelegram(token string, cfg BotConfig) (*Telegram, error) {
 	server := strings.TrimSuffix(cmp.Or(cfg.Server, "https://api.telegram.org"), "/")
 	if u, err := url.Parse(server); err != nil || u.Host == "" || token == "" {
 		return nil, errors.New("telegram: want a token, and a server of the form https://HOST")

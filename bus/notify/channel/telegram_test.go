@@ -80,7 +80,7 @@ func (api *botAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func newTelegram(t *testing.T, api *botAPI, chat string) *Telegram {
 	t.Helper()
-	tg, err := NewTelegram(testToken, TelegramConfig{Chat: chat, Allow: "*", Server: api.URL})
+	tg, err := NewTelegram(testToken, BotConfig{Chat: chat, Allow: "*", Server: api.URL})
 	if err != nil {
 		t.Fatal(err)
 	}

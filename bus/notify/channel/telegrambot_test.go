@@ -18,7 +18,7 @@ func TestCommandsForOtherBots(t *testing.T) {
 		fmt.Fprint(w, answer)
 	}))
 	t.Cleanup(api.Close)
-	tg, err := NewTelegram(testToken, TelegramConfig{Server: api.URL, Chat: "42"})
+	tg, err := NewTelegram(testToken, BotConfig{Server: api.URL, Chat: "42"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 // Only sessions that are certainly those of the owner share notes.
 func TestNoteOwner(t *testing.T) {
-	telegram, err := channel.NewTelegram("1:x", channel.TelegramConfig{Chat: "42", Allow: "43;@ann"})
+	telegram, err := channel.NewTelegram("1:x", channel.BotConfig{Chat: "42", Allow: "43;@ann"})
 	if err != nil {
 		t.Fatal(err)
 	}
