@@ -9,7 +9,6 @@ import (
 
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
-	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -125,9 +124,9 @@ func (b *bot) write(ctx context.Context, conn *websocket.Conn, m any) error {
 // Without handle, which is before the bot connects, catchUp only sets the positions of the chats
 // that have none: a process that dies before it has accepted the first message of a chat finds
 // that message after the position.
-func catchUp[M any](ctx context.Context, b *bot, inbox Inbox, log zerolog.Logger, history func(ctx context.Context, chat, position string) ([]M, string, error), handle func(M) error) error {
+func catchUp[M any](ctx context.Context, b *bot, r *reception, history func(ctx context.Context, chat, position string) ([]M, string, error), handle func(M) error) error {
 	for _, chat := range b.allow.named() {
-		position, err := inbox.Position(ctx, chat)
+		position, err := r.Position(ctx, chat)
 		if err != nil {
 			return err
 		}
@@ -136,7 +135,7 @@ func catchUp[M any](ctx context.Context, b *bot, inbox Inbox, log zerolog.Logger
 		}
 		missed, position, err := history(ctx, chat, position)
 		if _, refused := bus.Rejected(err); refused {
-			log.Warn().Err(err).Str("chat", chat).Msg("cannot read the messages that were written while the bot was not connected")
+			r.log.Warn().Err(err).Str("chat", chat).Msg("cannot read the messages that were written while the bot was not connected")
 			continue
 		}
 		if err != nil {
@@ -147,7 +146,7 @@ func catchUp[M any](ctx context.Context, b *bot, inbox Inbox, log zerolog.Logger
 				return err
 			}
 		}
-		if err := inbox.SetPosition(ctx, chat, position); err != nil {
+		if err := r.SetPosition(ctx, chat, position); err != nil {
 			return err
 		}
 	}

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -83,19 +80,4 @@ func (l chatList) maySend(chat string) bool {
 // named returns the list without anyChat.
 func (l chatList) named() chatList {
 	return slices.DeleteFunc(slices.Clone(l), func(chat string) bool { return chat == anyChat })
-}
-
-// strangers logs the messages of chats that are not allowed, one per chat and minute.
-type strangers map[string]time.Time
-
-func (s strangers) ignored(log zerolog.Logger, chat, kind string) {
-	now := time.Now()
-	if len(s) > 1000 {
-		clear(s)
-	}
-	if now.Sub(s[chat]) < time.Minute {
-		return
-	}
-	s[chat] = now
-	log.Warn().Str("chat", tools.Excerpt(chat, 80)).Str("type", tools.Excerpt(kind, 20)).Msg("ignored a message of a chat that is not allowed; to accept it, add the chat to the setting allow of the channel")
 }

@@ -77,11 +77,11 @@ type discordMessage struct {
 // minutes. So Receive counts an event when inbox has accepted it, and reads what has been
 // written since the last accepted message when it connects.
 func (d *Discord) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) error {
-	strangers := strangers{}
-	return receiveAgain(ctx, log, func(ctx context.Context, works func()) error {
+	r := newReception(inbox, log)
+	return r.again(ctx, func(ctx context.Context, works func()) error {
 		address := d.resumeURL
 		if d.session == "" {
-			if err := catchUp(ctx, d.bot, inbox, log, d.history, nil); err != nil {
+			if err := catchUp(ctx, d.bot, r, d.history, nil); err != nil {
 				return err
 			}
 			var gateway struct {
@@ -97,7 +97,7 @@ func (d *Discord) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) 
 		err := d.connect(ctx, strings.TrimSuffix(address, "/")+"/?v=10&encoding=json", func(ctx context.Context, conn *websocket.Conn) error {
 			connected = true
 			for {
-				if err := d.next(ctx, conn, inbox, log, strangers, interval, confirmed); err != nil {
+				if err := d.next(ctx, conn, r, interval, confirmed); err != nil {
 					return err
 				}
 				if d.session != "" {
@@ -152,7 +152,7 @@ func (d *Discord) heartbeat(ctx context.Context, conn *websocket.Conn) error {
 }
 
 // next handles the next message of a connection.
-func (d *Discord) next(ctx context.Context, conn *websocket.Conn, inbox Inbox, log zerolog.Logger, strangers strangers, interval chan<- time.Duration, confirmed chan<- struct{}) error {
+func (d *Discord) next(ctx context.Context, conn *websocket.Conn, r *reception, interval chan<- time.Duration, confirmed chan<- struct{}) error {
 	var e discordEvent
 	if err := wsjson.Read(ctx, conn, &e); err != nil {
 		if code := websocket.CloseStatus(err); code == 4004 || code >= 4010 && code <= 4014 {
@@ -193,7 +193,7 @@ func (d *Discord) next(ctx context.Context, conn *websocket.Conn, inbox Inbox, l
 	case opDispatch:
 		d.handling.Store(true)
 		defer d.handling.Store(false)
-		if err := d.dispatch(ctx, e, inbox, log, strangers); err != nil {
+		if err := d.dispatch(ctx, e, r); err != nil {
 			return err
 		}
 		d.sequence.Store(e.Sequence)
@@ -211,7 +211,7 @@ func (d *Discord) login(ctx context.Context, conn *websocket.Conn) error {
 	return d.write(ctx, conn, object{"op": opIdentify, "d": object{"token": d.token, "intents": discordIntents, "properties": properties}})
 }
 
-func (d *Discord) dispatch(ctx context.Context, e discordEvent, inbox Inbox, log zerolog.Logger, strangers strangers) error {
+func (d *Discord) dispatch(ctx context.Context, e discordEvent, r *reception) error {
 	switch e.Type {
 	case "READY":
 		var ready struct {
@@ -223,7 +223,7 @@ func (d *Discord) dispatch(ctx context.Context, e discordEvent, inbox Inbox, log
 			return fmt.Errorf("receive from discord: %w", err)
 		}
 		d.self = ready.User.ID
-		err := catchUp(ctx, d.bot, inbox, log, d.history, func(m discordMessage) error { return d.handle(ctx, m, inbox, log, strangers) })
+		err := catchUp(ctx, d.bot, r, d.history, func(m discordMessage) error { return d.handle(ctx, m, r) })
 		if err == nil { // otherwise the next session catches up again
 			d.session, d.resumeURL = ready.Session, ready.ResumeURL
 		}
@@ -231,10 +231,10 @@ func (d *Discord) dispatch(ctx context.Context, e discordEvent, inbox Inbox, log
 	case "MESSAGE_CREATE":
 		var m discordMessage
 		if err := json.Unmarshal(e.Data, &m); err != nil {
-			log.Warn().Err(err).Msg("ignored a message that cannot be read")
+			r.log.Warn().Err(err).Msg("ignored a message that cannot be read")
 			return nil
 		}
-		return d.handle(ctx, m, inbox, log, strangers)
+		return d.handle(ctx, m, r)
 	}
 	return nil
 }
@@ -270,14 +270,14 @@ func (d *Discord) history(ctx context.Context, chat, position string) (missed []
 }
 
 // handle passes one message on. An error means that the message must be handled again.
-func (d *Discord) handle(ctx context.Context, m discordMessage, inbox Inbox, log zerolog.Logger, strangers strangers) error {
+func (d *Discord) handle(ctx context.Context, m discordMessage, r *reception) error {
 	const text, reply = 0, 19
 	mentioned := slices.ContainsFunc(m.Mentions, func(u discordUser) bool { return u.ID == d.self })
 	if m.Type != text && m.Type != reply || m.Author.Bot || m.Author.ID == d.self || m.ID == "" || m.Server != "" && !mentioned {
 		return nil
 	}
 	if !d.allow.mayReceive(m.Channel) {
-		strangers.ignored(log, m.Channel, "message")
+		r.ignore(m.Channel, "message")
 		return nil
 	}
 	content := strings.TrimSpace(m.Content)
@@ -299,8 +299,8 @@ func (d *Discord) handle(ctx context.Context, m discordMessage, inbox Inbox, log
 	if in.Text == "" && in.Files == nil {
 		return nil
 	}
-	if err := accept(ctx, inbox, in, log); err != nil {
+	if err := r.accept(ctx, in); err != nil {
 		return err
 	}
-	return inbox.SetPosition(ctx, m.Channel, m.ID)
+	return r.SetPosition(ctx, m.Channel, m.ID)
 }

@@ -37,8 +37,9 @@ func (e *Email) CheckReceive() error {
 // Receive passes the unread mails of the recipients (EmailConfig.To) to inbox until ctx ends, and
 // marks them as read when inbox has accepted them. Other mails stay as they are.
 func (e *Email) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) error {
-	return receiveAgain(ctx, log, func(ctx context.Context, works func()) error {
-		err := e.receive(ctx, inbox, log, works)
+	r := newReception(inbox, log)
+	return r.again(ctx, func(ctx context.Context, works func()) error {
+		err := e.receive(ctx, r, works)
 		safe := fmt.Errorf("receive from %s: %s", e.cfg.IMAP, e.secrets.hide(err.Error()))
 		if _, refused := bus.Rejected(err); refused {
 			return bus.Reject("refused", safe)
@@ -48,7 +49,7 @@ func (e *Email) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) er
 }
 
 // receive receives over one connection.
-func (e *Email) receive(ctx context.Context, inbox Inbox, log zerolog.Logger, works func()) error {
+func (e *Email) receive(ctx context.Context, r *reception, works func()) error {
 	address := e.cfg.IMAP
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -76,7 +77,7 @@ func (e *Email) receive(ctx context.Context, inbox Inbox, log zerolog.Logger, wo
 			chat, reason := e.sender(header)
 			if reason != "" {
 				ignored[uid] = true
-				log.Warn().Str("from", tools.Excerpt(tools.EscapeLine(chat), 80)).Str("reason", reason).Msg("ignored a mail")
+				r.log.Warn().Str("from", tools.Excerpt(tools.EscapeLine(chat), 80)).Str("reason", reason).Msg("ignored a mail")
 				continue
 			}
 			raw, err := c.fetch(uid, "")
@@ -86,7 +87,7 @@ func (e *Email) receive(ctx context.Context, inbox Inbox, log zerolog.Logger, wo
 			if m := parseMail(raw); m.Text != "" || m.Files != nil || m.Context != "" {
 				m.ChatID = chat
 				m.ID = cmp.Or(m.ID, "mail-"+tools.Token(string(header)))
-				if err := accept(ctx, inbox, m, log); err != nil {
+				if err := r.accept(ctx, m); err != nil {
 					return err
 				}
 			}

@@ -91,15 +91,40 @@ type Inbox interface {
 	SetPosition(ctx context.Context, chat, position string) error
 }
 
-// accept passes a message to inbox, and logs it if it can never be accepted. After an error,
-// the message must be passed on again.
-func accept(ctx context.Context, inbox Inbox, message Incoming, log zerolog.Logger) error {
-	_, err := inbox.Accept(ctx, message)
+// reception is one Receive: where the messages go, and what it logs.
+type reception struct {
+	Inbox
+	log zerolog.Logger
+	// strangers are the chats that are not allowed, and when a message of each was logged.
+	strangers map[string]time.Time
+}
+
+func newReception(inbox Inbox, log zerolog.Logger) *reception {
+	return &reception{inbox, log, map[string]time.Time{}}
+}
+
+// accept passes a message on, and logs it if it can never be accepted. After an error, the
+// message must be passed on again.
+func (r *reception) accept(ctx context.Context, message Incoming) error {
+	_, err := r.Accept(ctx, message)
 	if _, final := errors.AsType[*tools.Error](err); final {
-		log.Warn().Err(err).Str("chat", message.ChatID).Str("message", tools.Excerpt(message.ID, 80)).Msg("rejected a message")
+		r.log.Warn().Err(err).Str("chat", message.ChatID).Str("message", tools.Excerpt(message.ID, 80)).Msg("rejected a message")
 		return nil
 	}
 	return err
+}
+
+// ignore logs a message of a chat that is not allowed, one per chat and minute.
+func (r *reception) ignore(chat, kind string) {
+	now := time.Now()
+	if len(r.strangers) > 1000 {
+		clear(r.strangers)
+	}
+	if now.Sub(r.strangers[chat]) < time.Minute {
+		return
+	}
+	r.strangers[chat] = now
+	r.log.Warn().Str("chat", tools.Excerpt(chat, 80)).Str("type", tools.Excerpt(kind, 20)).Msg("ignored a message of a chat that is not allowed; to accept it, add the chat to the setting allow of the channel")
 }
 
 // refusedPause is the pause after a platform has refused to let the program receive.
@@ -108,9 +133,9 @@ const refusedPause = 5 * time.Minute
 // errReconnect means that the platform asked for a new connection.
 var errReconnect = bus.RetryAfter(time.Second, errors.New("the platform asked for a new connection"))
 
-// receiveAgain calls receive until ctx ends, with a pause after each error. The pauses grow until
+// again calls receive until ctx ends, with a pause after each error. The pauses grow until
 // receive calls works.
-func receiveAgain(ctx context.Context, log zerolog.Logger, receive func(ctx context.Context, works func()) error) error {
+func (r *reception) again(ctx context.Context, receive func(ctx context.Context, works func()) error) error {
 	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxInterval(time.Minute), backoff.WithMaxElapsedTime(0))
 	for ctx.Err() == nil {
 		err := receive(ctx, retry.Reset)
@@ -127,7 +152,7 @@ func receiveAgain(ctx context.Context, log zerolog.Logger, receive func(ctx cont
 		if errors.Is(err, errReconnect) {
 			level = zerolog.DebugLevel
 		}
-		log.WithLevel(level).Err(err).Stringer("pause", pause.Round(time.Millisecond)).Msg("cannot receive messages; trying again")
+		r.log.WithLevel(level).Err(err).Stringer("pause", pause.Round(time.Millisecond)).Msg("cannot receive messages; trying again")
 		_ = tools.Sleep(ctx, pause)
 	}
 	return nil

@@ -60,9 +60,9 @@ type slackMessage struct {
 // accepted it. Slack sends no events while the bot is not connected, so Receive reads what
 // has been written since the last accepted message when it connects.
 func (s *Slack) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) error {
-	strangers := strangers{}
-	return receiveAgain(ctx, log, func(ctx context.Context, works func()) error {
-		return s.receive(ctx, inbox, log, strangers, works)
+	r := newReception(inbox, log)
+	return r.again(ctx, func(ctx context.Context, works func()) error {
+		return s.receive(ctx, r, works)
 	})
 }
 
@@ -75,7 +75,7 @@ func (s *Slack) CheckReceive() error {
 }
 
 // receive receives over one connection.
-func (s *Slack) receive(ctx context.Context, inbox Inbox, log zerolog.Logger, strangers strangers, works func()) error {
+func (s *Slack) receive(ctx context.Context, r *reception, works func()) error {
 	var self struct {
 		User string `json:"user_id"`
 	}
@@ -83,7 +83,7 @@ func (s *Slack) receive(ctx context.Context, inbox Inbox, log zerolog.Logger, st
 		return err
 	}
 	s.self = self.User
-	if err := catchUp(ctx, s.bot, inbox, log, s.history, nil); err != nil {
+	if err := catchUp(ctx, s.bot, r, s.history, nil); err != nil {
 		return err
 	}
 	var open struct {
@@ -94,7 +94,7 @@ func (s *Slack) receive(ctx context.Context, inbox Inbox, log zerolog.Logger, st
 	}
 	return s.connect(ctx, open.URL, func(ctx context.Context, conn *websocket.Conn) error {
 		for {
-			if err := s.next(ctx, conn, inbox, log, strangers); err != nil {
+			if err := s.next(ctx, conn, r); err != nil {
 				return err
 			}
 			works()
@@ -115,7 +115,7 @@ func (s *Slack) receive(ctx context.Context, inbox Inbox, log zerolog.Logger, st
 }
 
 // next handles the next message of a connection.
-func (s *Slack) next(ctx context.Context, conn *websocket.Conn, inbox Inbox, log zerolog.Logger, strangers strangers) error {
+func (s *Slack) next(ctx context.Context, conn *websocket.Conn, r *reception) error {
 	var e slackEnvelope
 	if err := wsjson.Read(ctx, conn, &e); err != nil {
 		return err
@@ -123,11 +123,11 @@ func (s *Slack) next(ctx context.Context, conn *websocket.Conn, inbox Inbox, log
 	var err error
 	switch e.Type {
 	case "hello":
-		err = catchUp(ctx, s.bot, inbox, log, s.history, func(m slackMessage) error { return s.handle(ctx, m, inbox, log, strangers) })
+		err = catchUp(ctx, s.bot, r, s.history, func(m slackMessage) error { return s.handle(ctx, m, r) })
 	case "disconnect":
 		err = errReconnect
 	case "events_api":
-		err = s.handle(ctx, e.Payload.Event, inbox, log, strangers)
+		err = s.handle(ctx, e.Payload.Event, r)
 	}
 	if err == nil && e.ID != "" {
 		err = s.write(ctx, conn, object{"envelope_id": e.ID})
@@ -168,7 +168,7 @@ func (s *Slack) history(ctx context.Context, chat, position string) (missed []sl
 }
 
 // handle passes one message on. An error means that the message must be handled again.
-func (s *Slack) handle(ctx context.Context, m slackMessage, inbox Inbox, log zerolog.Logger, strangers strangers) error {
+func (s *Slack) handle(ctx context.Context, m slackMessage, r *reception) error {
 	isText := m.Subtype == "" || m.Subtype == "file_share" || m.Subtype == "thread_broadcast"
 	if m.Type != "message" && m.Type != "app_mention" || !isText || m.BotID != "" || m.User == "" || m.User == s.self || m.TS == "" {
 		return nil
@@ -179,7 +179,7 @@ func (s *Slack) handle(ctx context.Context, m slackMessage, inbox Inbox, log zer
 		return nil
 	}
 	if !s.allow.mayReceive(m.Channel) {
-		strangers.ignored(log, m.Channel, "message")
+		r.ignore(m.Channel, "message")
 		return nil
 	}
 	in := Incoming{ID: m.TS, ChatID: m.Channel, Text: slackPlain(strings.TrimPrefix(strings.TrimSpace(m.Text), mention))}
@@ -194,10 +194,10 @@ func (s *Slack) handle(ctx context.Context, m slackMessage, inbox Inbox, log zer
 	if in.Text == "" && in.Files == nil {
 		return nil
 	}
-	if err := accept(ctx, inbox, in, log); err != nil {
+	if err := r.accept(ctx, in); err != nil {
 		return err
 	}
-	return inbox.SetPosition(ctx, m.Channel, m.TS)
+	return r.SetPosition(ctx, m.Channel, m.TS)
 }
 
 // file opens a file of Slack. Messages may also name files at other hosts, which must not see

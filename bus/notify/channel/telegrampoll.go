@@ -32,8 +32,8 @@ const (
 // receive for one bot, the Bot API rejects one of their requests, and each update still
 // becomes one call.
 func (t *Telegram) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) error {
-	strangers, offset := strangers{}, int64(0)
-	return receiveAgain(ctx, log, func(ctx context.Context, works func()) error {
+	r, offset := newReception(inbox, log), int64(0)
+	return r.again(ctx, func(ctx context.Context, works func()) error {
 		updates, err := t.updates(ctx, offset)
 		if err != nil {
 			return err
@@ -43,7 +43,7 @@ func (t *Telegram) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger)
 		// above them would delete them.
 		offset = 0
 		for _, u := range updates {
-			if err = t.handle(ctx, u, inbox, log, strangers); err != nil {
+			if err = t.handle(ctx, u, r); err != nil {
 				break
 			}
 			offset = u.ID + 1
@@ -119,12 +119,12 @@ func (t *Telegram) updates(ctx context.Context, offset int64) ([]telegramUpdate,
 }
 
 // handle passes one update on. An error means that the update must be handled again.
-func (t *Telegram) handle(ctx context.Context, u telegramUpdate, inbox Inbox, log zerolog.Logger, strangers strangers) error {
+func (t *Telegram) handle(ctx context.Context, u telegramUpdate, r *reception) error {
 	switch {
 	case u.Message != nil:
 		chat, ok := t.allowedChat(u.Message)
 		if !ok {
-			strangers.ignored(log, chat, u.Message.Chat.Type)
+			r.ignore(chat, u.Message.Chat.Type)
 			return nil
 		}
 		message := u.Message.incoming(chat)
@@ -135,9 +135,9 @@ func (t *Telegram) handle(ctx context.Context, u telegramUpdate, inbox Inbox, lo
 		if other, err := t.isForOtherBot(ctx, message.Text); other || err != nil {
 			return err
 		}
-		return accept(ctx, inbox, message, log)
+		return r.accept(ctx, message)
 	case u.Callback != nil:
-		return t.decide(ctx, u, inbox, log, strangers)
+		return t.decide(ctx, u, r)
 	}
 	return nil
 }
@@ -214,7 +214,7 @@ func (m *telegramMessage) kind() string {
 }
 
 // decide passes the answer to an approval on, and tells the user what became of it.
-func (t *Telegram) decide(ctx context.Context, u telegramUpdate, inbox Inbox, log zerolog.Logger, strangers strangers) error {
+func (t *Telegram) decide(ctx context.Context, u telegramUpdate, r *reception) error {
 	callback := u.Callback
 	answer, key, ok := strings.Cut(callback.Data, ":")
 	if callback.Message == nil || !ok || answer != "yes" && answer != "no" {
@@ -222,11 +222,11 @@ func (t *Telegram) decide(ctx context.Context, u telegramUpdate, inbox Inbox, lo
 	}
 	chat, allowed := t.allowedChat(callback.Message)
 	if !allowed {
-		strangers.ignored(log, chat, "button")
+		r.ignore(chat, "button")
 		return nil
 	}
 	by := "telegram:" + strconv.FormatInt(callback.From.ID, 10)
-	text, err := inbox.Decide(ctx, Decision{Key: key, ChatID: chat, Approve: answer == "yes", By: by})
+	text, err := r.Decide(ctx, Decision{Key: key, ChatID: chat, Approve: answer == "yes", By: by})
 	if failure, final := errors.AsType[*tools.Error](err); final {
 		text, err = failure.Message, nil
 	}
@@ -235,11 +235,11 @@ func (t *Telegram) decide(ctx context.Context, u telegramUpdate, inbox Inbox, lo
 	}
 	// If one of these is lost, the answer is stored nevertheless.
 	if err := t.request(ctx, "answerCallbackQuery", object{"callback_query_id": callback.ID, "text": tools.Excerpt(text, 180)}, nil); err != nil {
-		log.Debug().Err(err).Msg("cannot confirm the answer")
+		r.log.Debug().Err(err).Msg("cannot confirm the answer")
 	}
 	edited := object{"chat_id": callback.Message.Chat.ID, "message_id": callback.Message.ID, "text": tools.Excerpt(callback.Message.Text, 3500) + "\n\n" + text}
 	if err := t.request(ctx, "editMessageText", edited, nil); err != nil {
-		log.Debug().Err(err).Msg("cannot remove the buttons")
+		r.log.Debug().Err(err).Msg("cannot remove the buttons")
 	}
 	return nil
 }
