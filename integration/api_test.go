@@ -2,72 +2,71 @@ package integration
 
 import (
 	"os"
-	"regexp"
-	"slices"
+	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
 
-// frozenPackages returns the packages in the table of docs/api.md.
-func frozenPackages(t *testing.T) []string {
-	t.Helper()
-	page, err := os.ReadFile("../docs/api.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*) \\|").FindAllStringSubmatch(string(page), -1) {
-		for name := range strings.SplitSeq(row[1], ", ") {
-			names = append(names, strings.Trim(name, "`"))
-		}
-	}
-	return names
-}
-
-// A package that users can import is in the table of docs/api.md, or says that it is not
-// part of the API.
-func TestPublicPackages(t *testing.T) {
+// "make api" finds incompatible changes of the packages that docs/api.md lists, and no others,
+// and accepts those that the changelog describes.
+func TestCheckOfTheAPI(t *testing.T) {
 	t.Parallel()
-	frozen := frozenPackages(t)
-	if len(frozen) > 25 {
-		t.Errorf("docs/api.md freezes %d packages, want at most 25", len(frozen))
+	if runtime.GOOS == "windows" {
+		t.Skip("the script needs bash")
 	}
-	var public []string
-	for _, p := range listPackages(t, "...") {
-		name := strings.TrimPrefix(p.ImportPath, module+"/")
-		if p.Name == "main" || regexp.MustCompile(`(^|/)internal/|^integration(/|$)`).MatchString(name) {
-			continue
-		}
-		public = append(public, name)
-		if excluded := strings.Contains(packageComment(t, name), "docs/api.md"); excluded == slices.Contains(frozen, name) {
-			t.Errorf("%s: the table of docs/api.md or its package comment, not both, must name it", name)
-		}
-	}
-	for _, name := range frozen {
-		if !slices.Contains(public, name) {
-			t.Errorf("docs/api.md names %s, which is no public package", name)
-		}
-	}
-}
-
-// packageComment returns the comment lines of the file with the package's comment.
-func packageComment(t *testing.T, name string) string {
-	t.Helper()
-	files, err := os.ReadDir("../" + name)
+	script, err := filepath.Abs("deploy/release/api.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range files {
-		if !strings.HasSuffix(f.Name(), ".go") || strings.HasSuffix(f.Name(), "_test.go") {
-			continue
+	dir := t.TempDir()
+	command := func(args ...string) (string, error) {
+		cmd := exec.Command(args[0], args[1:]...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	commit := func(files map[string]string) {
+		t.Helper()
+		for name, text := range files {
+			if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-		text, err := os.ReadFile("../" + name + "/" + f.Name())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if comment, _, found := strings.Cut(string(text), "\npackage "); found && strings.Contains("\n"+comment, "\n// Package ") {
-			return comment
+		for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=n", "-c", "user.email=e@example.org", "commit", "-qm", "a change"}} {
+			if out, err := command(append([]string{"git"}, args...)...); err != nil {
+				t.Fatalf("git %v: %v: %s", args, err, out)
+			}
 		}
 	}
-	return ""
+	check := func(want string, fails bool) {
+		t.Helper()
+		if out, err := command("bash", script); (err != nil) != fails || !strings.Contains(out, want) {
+			t.Errorf("printed %q and ended with %v, want %q", out, err, want)
+		}
+	}
+	commit(map[string]string{
+		"go.mod": "module example.org/m\n\ngo 1.26\n", "CHANGELOG.md": "# Changelog\n\n## v0.1.0\n",
+		"docs/api.md": "| package | for whom |\n|---|---|\n| `kept` | everybody, not `free` |\n",
+		"kept/a.go":   "package kept\n\nfunc F() {}\n", "free/a.go": "package free\n\nfunc F() {}\n",
+	})
+	if out, err := command("git", "tag", "v0.1.0"); err != nil {
+		t.Fatal(err, out)
+	}
+	check("there is no release to compare with", false) // but its own commit
+	commit(map[string]string{"free/a.go": "package free\n", "kept/b.go": "package kept\n\nfunc G() {}\n"})
+	check("api: compatible with v0.1.0", false)
+	commit(map[string]string{"kept/a.go": "package kept\n\nfunc F(int) {}\n"})
+	check("- ./kept.F: changed from func() to func(int)", true)
+	commit(map[string]string{"CHANGELOG.md": "# Changelog\n\n## Unreleased\n\n**Changes of the Go API**\n\n- `kept.F` takes a number.\n"})
+	check("which CHANGELOG.md describes", false)
+	if err := os.RemoveAll(filepath.Join(dir, "kept")); err != nil {
+		t.Fatal(err)
+	}
+	commit(map[string]string{"CHANGELOG.md": "# Changelog\n\n## Unreleased\n"})
+	check("- ./kept: removed", true)
 }

@@ -87,6 +87,7 @@ var allowedImports = map[string][]string{
 	"tools/jsonform":               {}, // imports nothing of ours, so that everything can write JSON in one way
 	"tools/internal/job":           {},
 	"tools/limited":                {"tools", "tools/jsonform"},
+	"tools/toolstest":              {"tools"},
 	"tools/builtin":                {"tools", "tools/limited", "tools/sandbox", "offload/grep", "state/durable"},
 	"cmd/internal/shorten":         {"tools"},
 	"tools/sandbox":                {"tools/sandbox/internal/enter"},

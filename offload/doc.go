@@ -6,6 +6,11 @@
 // results of artifacts, also as tools for a model. A Store contains the artifacts:
 // see the packages disk, object and mem.
 //
+//	store := mem.New(offload.StoreConfig{})
+//	offloader := offload.NewOffloader(store, offload.Config{})
+//	result, err := offloader.Result(ctx, call, tools.Definition{}, tools.NewToolResult(text))
+//	modelTools := offload.NewReader(store, offload.ReaderConfig{}).Tools() // prompt: result.ForLLM
+//
 // A new Store uses the package record and must pass the suite in storetest;
-// integration/testdata/extstore is an example in another module.
+// the example of record is a whole one.
 package offload

@@ -5,8 +5,6 @@
 // they are configured, about sizes, ages and replicas (compare.go). Nothing is changed if one
 // of them has a format that this program does not read. Backup and Restore (backup.go) copy
 // them with their consumers, in the file format of "nats stream backup".
-//
-// The API that is kept stable does not contain this package; see docs/api.md.
 package admin
 
 import (

@@ -11,6 +11,19 @@
 //
 // Everything that is kept has a key that follows from the message or call that caused it, so
 // work that is repeated after a crash changes nothing.
+//
+// A worker that runs agents with the tools of its registry, beside what package worker shows:
+//
+//	model, err := provider.Open("anthropic:MODEL", provider.Config{APIKey: key})
+//	setup := agents.NewToolsConfig(b, store, log)
+//	setup.Models, setup.DefaultModel = map[string]agent.Provider{"m": model}, "m"
+//	setup.Definitions = registry.Definitions
+//	agentTools, err := agent.Tools(setup)
+//	err = registry.Register(agentTools...)
+//	w := worker.New(b, registry, offloader, worker.Config{Queues: append(agents.Queues(2), bus.DefaultQueue)})
+//
+// A prompt is a call: rpc.Submit(ctx, b, bus.AgentQueue, tools.Call{Session: "s1",
+// Tool: agent.AgentTool, Args: json.RawMessage(`{"prompt":"Hello."}`)}).
 package agents
 
 import (

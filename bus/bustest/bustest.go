@@ -1,5 +1,7 @@
 // Package bustest connects tests to a real bus: an embedded NATS server whose data
 // is in the temporary directory of the test.
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package bustest
 
 import (

@@ -18,5 +18,10 @@
 // chats that it was delivering to, for 5 seconds at most. One chat delays the
 // others of its channel if more than 10,000 of its notifications wait.
 //
-// Package channel has the channels.
+// Package channel has the channels. One of your own is a type with the method Send; any program
+// may publish to it:
+//
+//	n, err := notify.New(b, notify.Config{Channels: map[string]channel.Channel{"pager": pager}, Default: "pager"})
+//	err = n.Run(ctx) // until ctx ends
+//	_, err = b.Publish(ctx, bus.Message{Subject: b.Notify("pager"), Body: []byte(`{"text":"Hello."}`)})
 package notify

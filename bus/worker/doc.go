@@ -24,4 +24,17 @@
 // If the worker stops at any step, the server delivers the call again, and step 4
 // continues it. A call that fails too often becomes a dead letter and gets a result
 // that says so (attempts.go). Ticks of schedules become calls (tick.go).
+//
+// A program with a tool of its own, and with the server in its process:
+//
+//	server, err := embedded.Start(embedded.Config{Dir: dir}) // without it: bus.Config{Server: URL}
+//	b, err := bus.Connect(ctx, server.ClientConfig(bus.Config{}))
+//	_, err = admin.Provision(ctx, b, admin.Nothing) // creates the streams that are missing
+//	registry := tools.NewRegistry(log)
+//	err = registry.Register(tool) // tools.NewTool makes one of a function
+//	store, err := object.Open(ctx, b.JetStream(), object.Config{})
+//	w := worker.New(b, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{})
+//	err = w.Run(ctx) // until ctx ends
+//
+// Other programs, and other goroutines, call it with rpc.Submit or in any language.
 package worker

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
+	"github.com/stevedore-bus/stevedore/tools/toolstest"
 )
 
 func TestMain(m *testing.M) {
@@ -139,24 +139,17 @@ func (b *fixture) fails(tool string, a args, want ...string) *tools.Result {
 
 // TestDefinitions checks each tool that Tools returns.
 func TestDefinitions(t *testing.T) {
-	b := newFixture(t, builtin.Config{})
+	all, closeAll, err := builtin.Tools(builtin.Config{Workspace: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = closeAll() })
 	effects := make(map[string]tools.Effect)
-	for _, def := range b.reg.Definitions() {
-		effects[def.Name] = def.Effect
-		if !slices.Contains([]tools.Effect{tools.Once, tools.Keyed, tools.Idempotent}, def.Effect) {
-			t.Errorf("effect of %s: %q", def.Name, def.Effect)
-		}
-		if def.Description == "" || len(def.Parameters.Properties) == 0 {
-			t.Errorf("%s has no description or no arguments", def.Name)
-		}
-		for name, p := range def.Parameters.Properties {
-			if p.Description == "" {
-				t.Errorf("argument %s of %s has no description", name, def.Name)
-			}
-		}
-		res := b.fails(def.Name, args{"no_such_argument": 1})
-		if got := tools.CodeOf(res.Err); got != tools.CodeInvalidArguments {
-			t.Errorf("%s: unknown argument: code %q", def.Name, got)
+	for _, tool := range all {
+		toolstest.Check(t, tool)
+		def := tool.Definition()
+		if effects[def.Name] = def.Effect; def.Effect == "" || len(def.Parameters.Properties) == 0 {
+			t.Errorf("%s has no effect or no arguments", def.Name)
 		}
 	}
 	if effects["shell"] != tools.Once || effects["edit_file"] != tools.Once || effects["read_file"] != tools.Idempotent {

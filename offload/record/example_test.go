@@ -1,13 +1,13 @@
-// Package extstore is an example of an artifact store outside of the stevedore module.
-// It stores entries and blobs in two maps. Replace them with your database.
-package extstore
+package record_test
 
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"iter"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,6 +16,8 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
+// Store is an artifact store. It stores entries and blobs in two maps; replace them with your
+// database. A test runs the suite in offload/storetest on it.
 type Store struct {
 	life record.Lifecycle
 
@@ -150,4 +152,18 @@ func (s *Store) Sweep(ctx context.Context, grace time.Duration) (report offload.
 		}
 	}
 	return report, nil
+}
+
+// Write a store of your own: the six methods of offload.Store, with the parts of this package.
+func Example() {
+	ctx := context.Background()
+	store := New(offload.StoreConfig{TTL: time.Hour})
+	rec := offload.Record{Session: "s1"}
+	rec.ID = "toolu_1"
+	rec, err := store.Put(ctx, rec, strings.NewReader("a long result"), nil)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(rec.Size, "bytes,", rec.Lines, "line")
+	// Output: 13 bytes, 1 line
 }

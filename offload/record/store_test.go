@@ -1,4 +1,4 @@
-package extstore
+package record_test
 
 import (
 	"testing"
@@ -7,7 +7,8 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/storetest"
 )
 
-func TestStore(t *testing.T) {
+// The store of the example passes the suite.
+func TestExampleStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
 		return storetest.Harness{
 			Open:     func(t *testing.T, cfg offload.StoreConfig) offload.Store { return New(cfg) },
