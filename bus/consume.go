@@ -174,7 +174,7 @@ func (k *consumption) pull(ctx context.Context) {
 		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 	p := pull.New(k.bus.nc, k.bus.api, k.bus.StreamName(k.consumer.Stream), k.consumer.Name, k.cfg.Slots)
 	defer p.Close()
-	defer k.share.Asked(0)
+	defer k.share.Received(0)
 	if k.share != nil { // one of many consumers, most of which are idle
 		p.Expiry, p.Heartbeat = pooledExpiry, pooledHeartbeat
 	}
@@ -193,7 +193,7 @@ func (k *consumption) pull(ctx context.Context) {
 		}
 		received, err := p.Pull(ctx, n, func(msg *nats.Msg) { k.dispatch(ctx, msg) })
 		k.slots.EndPull()
-		k.share.Asked(received)
+		k.share.Received(received)
 		if received > 0 {
 			policy.Reset()
 		}

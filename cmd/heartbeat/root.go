@@ -11,9 +11,9 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
-	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
 )
 
 const rootHelp = `Schedule the heartbeat: regular calls of a tool with the instructions in

@@ -17,12 +17,12 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
-	"github.com/stevedore-bus/stevedore/cmd/internal/process"
-	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wrap"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const mcpHelp = `Offer the tools of all workers to an MCP client, such as Claude Code, Cursor or VS Code.

@@ -16,17 +16,17 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp"
-	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/command"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wrap"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/cmd/internal/savings"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/command"
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wrap"
 )
 
 const mcpWrapHelp = `Put a proxy in front of any MCP server. The proxy passes everything on unchanged, except

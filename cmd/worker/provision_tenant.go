@@ -17,9 +17,9 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/task"
-	"github.com/stevedore-bus/stevedore/cmd/internal/serverconfig"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/cmd/internal/serverconfig"
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
 

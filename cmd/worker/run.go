@@ -17,12 +17,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/cmd/internal/savings"
+	"github.com/stevedore-bus/stevedore/cmd/internal/shorten"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
-	"github.com/stevedore-bus/stevedore/cmd/internal/shorten"
 )
 
 const runHelp = `Run a command for an agent. If its output is long, it is stored, and the agent sees the

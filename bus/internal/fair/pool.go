@@ -71,8 +71,8 @@ func (s *Share) Ask(ctx context.Context, most int) int {
 	return min(most, max(p.free/p.active, 1))
 }
 
-// Asked notes how many messages a request has brought.
-func (s *Share) Asked(received int) {
+// Received notes how many messages a request has brought.
+func (s *Share) Received(received int) {
 	if s == nil || s.active == (received > 0) {
 		return
 	}

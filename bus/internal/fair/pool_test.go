@@ -80,13 +80,13 @@ func TestPoolAsks(t *testing.T) {
 			}
 		}
 		want(one, 64, 1)
-		one.Asked(1)
+		one.Received(1)
 		want(one, 64, 8)
 		want(one, 3, 3)
 		want(other, 64, 1)
-		other.Asked(5)
+		other.Received(5)
 		want(one, 64, 4)
-		one.Asked(0)
+		one.Received(0)
 		want(one, 64, 1)
 		for range 8 {
 			one.Take(t.Context(), 0)

@@ -78,7 +78,7 @@ type discordMessage struct {
 // written since the last accepted message when it connects.
 func (d *Discord) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) error {
 	r := newReception(inbox, log)
-	return r.again(ctx, func(ctx context.Context, works func()) error {
+	return r.again(ctx, func(ctx context.Context, healthy func()) error {
 		address := d.resumeURL
 		if d.session == "" {
 			if err := catchUp(ctx, d.bot, r, d.history, nil); err != nil {
@@ -101,7 +101,7 @@ func (d *Discord) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) 
 					return err
 				}
 				if d.session != "" {
-					works()
+					healthy()
 				}
 			}
 		}, func(ctx context.Context, conn *websocket.Conn) error {

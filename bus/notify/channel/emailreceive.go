@@ -38,8 +38,8 @@ func (e *Email) CheckReceive() error {
 // marks them as read when inbox has accepted them. Other mails stay as they are.
 func (e *Email) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) error {
 	r := newReception(inbox, log)
-	return r.again(ctx, func(ctx context.Context, works func()) error {
-		err := e.receive(ctx, r, works)
+	return r.again(ctx, func(ctx context.Context, healthy func()) error {
+		err := e.receive(ctx, r, healthy)
 		safe := fmt.Errorf("receive from %s: %s", e.cfg.IMAP, e.secrets.hide(err.Error()))
 		if _, refused := bus.Rejected(err); refused {
 			return bus.Reject("refused", safe)
@@ -49,7 +49,7 @@ func (e *Email) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) er
 }
 
 // receive receives over one connection.
-func (e *Email) receive(ctx context.Context, r *reception, works func()) error {
+func (e *Email) receive(ctx context.Context, r *reception, healthy func()) error {
 	address := e.cfg.IMAP
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -95,7 +95,7 @@ func (e *Email) receive(ctx context.Context, r *reception, works func()) error {
 				return err
 			}
 		}
-		works()
+		healthy()
 		if err := tools.Sleep(ctx, e.interval); err != nil {
 			return err
 		}

@@ -20,6 +20,8 @@ const (
 	sendTimeout = 30 * time.Second
 	// maxPause bounds the pause that a receiver may ask for.
 	maxPause = time.Hour
+	// maxAnswer bounds an answer, in bytes.
+	maxAnswer = 4 << 20
 )
 
 // transport keeps a connection for each request that a channel may send at once. The

@@ -134,8 +134,8 @@ const refusedPause = 5 * time.Minute
 var errReconnect = bus.RetryAfter(time.Second, errors.New("the platform asked for a new connection"))
 
 // again calls receive until ctx ends, with a pause after each error. The pauses grow until
-// receive calls works.
-func (r *reception) again(ctx context.Context, receive func(ctx context.Context, works func()) error) error {
+// receive calls healthy.
+func (r *reception) again(ctx context.Context, receive func(ctx context.Context, healthy func()) error) error {
 	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxInterval(time.Minute), backoff.WithMaxElapsedTime(0))
 	for ctx.Err() == nil {
 		err := receive(ctx, retry.Reset)

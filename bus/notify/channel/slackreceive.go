@@ -61,8 +61,8 @@ type slackMessage struct {
 // has been written since the last accepted message when it connects.
 func (s *Slack) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) error {
 	r := newReception(inbox, log)
-	return r.again(ctx, func(ctx context.Context, works func()) error {
-		return s.receive(ctx, r, works)
+	return r.again(ctx, func(ctx context.Context, healthy func()) error {
+		return s.receive(ctx, r, healthy)
 	})
 }
 
@@ -75,7 +75,7 @@ func (s *Slack) CheckReceive() error {
 }
 
 // receive receives over one connection.
-func (s *Slack) receive(ctx context.Context, r *reception, works func()) error {
+func (s *Slack) receive(ctx context.Context, r *reception, healthy func()) error {
 	var self struct {
 		User string `json:"user_id"`
 	}
@@ -97,7 +97,7 @@ func (s *Slack) receive(ctx context.Context, r *reception, works func()) error {
 			if err := s.next(ctx, conn, r); err != nil {
 				return err
 			}
-			works()
+			healthy()
 		}
 	}, func(ctx context.Context, conn *websocket.Conn) error {
 		for {

@@ -14,9 +14,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 )
 
-// maxAnswer bounds an answer of the Bot API, in bytes.
-const maxAnswer = 4 << 20
-
 // isBadRequest reports whether the Bot API rejected the content of a request.
 func isBadRequest(err error) bool {
 	code, _ := bus.Rejected(err)

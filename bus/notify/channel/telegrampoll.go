@@ -33,7 +33,7 @@ const (
 // becomes one call.
 func (t *Telegram) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) error {
 	r, offset := newReception(inbox, log), int64(0)
-	return r.again(ctx, func(ctx context.Context, works func()) error {
+	return r.again(ctx, func(ctx context.Context, healthy func()) error {
 		updates, err := t.updates(ctx, offset)
 		if err != nil {
 			return err
@@ -49,7 +49,7 @@ func (t *Telegram) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger)
 			offset = u.ID + 1
 		}
 		if err == nil {
-			works()
+			healthy()
 		}
 		return err
 	})

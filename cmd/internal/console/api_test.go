@@ -15,9 +15,9 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/cmd/internal/console"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/cmd/internal/console"
 )
 
 // Without the token, there is only the sign-in page; no view, no data, no action.

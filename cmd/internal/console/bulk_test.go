@@ -8,9 +8,9 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/cmd/internal/console"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/cmd/internal/console"
 )
 
 type changes struct {

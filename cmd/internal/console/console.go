@@ -12,8 +12,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
 	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
 )
 
 // Config configures a Console.

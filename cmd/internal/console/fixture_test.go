@@ -14,9 +14,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/cmd/internal/console"
 	"github.com/stevedore-bus/stevedore/bus/cron"
-	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
@@ -25,6 +23,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
+	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"

@@ -9,8 +9,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
-	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
+	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
 )
 
 // The server restarts while three heartbeats run: none of them restarts the

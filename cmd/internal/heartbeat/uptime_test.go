@@ -8,8 +8,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
-	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
+	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
 )
 
 // interval of the heartbeats here.

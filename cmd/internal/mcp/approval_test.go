@@ -10,8 +10,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp"
 	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 

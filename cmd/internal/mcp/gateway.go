@@ -29,8 +29,8 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
-	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Config configures a Gateway. The zero value works.

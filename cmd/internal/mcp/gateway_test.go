@@ -22,10 +22,10 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp"
 	"github.com/stevedore-bus/stevedore/offload"
 	memory "github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"

@@ -3,8 +3,8 @@ package process
 import (
 	"strings"
 
-	"github.com/stevedore-bus/stevedore/cmd/internal/memory"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/memory"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )

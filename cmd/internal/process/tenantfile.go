@@ -21,16 +21,16 @@ import (
 // The files of a tenant. The settings have the names of the flags; what they do not set is as the
 // flags of the process say.
 const (
-	credsFile    = ".creds" // the credential: a credentials file of NATS
-	seedFile     = ".nk"    // the credential: the seed of an nkey
-	settingsOfIt = ".yaml"
+	credsFile   = ".creds" // the credential: a credentials file of NATS
+	seedFile    = ".nk"    // the credential: the seed of an nkey
+	settingsExt = ".yaml"
 )
 
 var (
-	// ofTenant are settings that tenants do not share.
-	ofTenant = []string{"channel", "default-channel", "receive", "receive-listen"}
-	// ofProcess are settings that a tenant does not have.
-	ofProcess = []string{"data", "health", "log-level", "log-format", "name"}
+	// tenantSettings are settings that tenants do not share.
+	tenantSettings = []string{"channel", "default-channel", "receive", "receive-listen"}
+	// processSettings are settings that a tenant does not have.
+	processSettings = []string{"data", "health", "log-level", "log-format", "name"}
 )
 
 // tenantFiles are the files of a tenant. If they change, the tenant starts again: a replaced
@@ -72,13 +72,13 @@ func readTenantFiles(dir string) (map[string]tenantFiles, error) {
 			continue
 		case err != nil:
 			files.problem = err.Error()
-		case !info.Mode().IsRegular() || !slices.Contains([]string{credsFile, seedFile, settingsOfIt}, kind):
+		case !info.Mode().IsRegular() || !slices.Contains([]string{credsFile, seedFile, settingsExt}, kind):
 			name, files = e.Name(), tenantFiles{problem: "want a file NAME.creds, NAME.nk or NAME.yaml"}
 		case !tools.IsToken(name):
 			files.problem = "the name of a tenant has the form " + tools.TokenForm
 		case info.Size() > maxTenantFile:
 			files.problem = fmt.Sprintf("%s has more than %d bytes", e.Name(), maxTenantFile)
-		case kind == settingsOfIt:
+		case kind == settingsExt:
 			files.settings, files.states[1] = path, fileState{info.ModTime(), info.Size()}
 		case files.credential != "":
 			files.problem = "it has two credentials, NAME.creds and NAME.nk"
@@ -102,7 +102,7 @@ func (f tenantFiles) read(base *pflag.FlagSet) (o *Options, ownWorkspace bool, e
 	if f.settings != "" {
 		var known []string
 		flags.VisitAll(func(f *pflag.Flag) {
-			if !slices.Contains(ofProcess, f.Name) {
+			if !slices.Contains(processSettings, f.Name) {
 				known = append(known, f.Name)
 			}
 		})

@@ -99,7 +99,7 @@ func (o *Options) checkFleet(flags *pflag.FlagSet, dir string) error {
 	case c.Server == "":
 		return cli.Exit(cli.ExitUsage, "--tenants: name the NATS server with --server")
 	}
-	for _, name := range ofTenant {
+	for _, name := range tenantSettings {
 		if flags.Changed(name) {
 			return cli.Exit(cli.ExitUsage, "--tenants: --%s belongs to a tenant; set it in NAME.yaml in %q", name, dir)
 		}

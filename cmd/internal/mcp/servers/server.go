@@ -16,10 +16,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/zerolog"
 
-	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/command"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wrap"
+	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 

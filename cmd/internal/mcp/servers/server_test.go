@@ -18,8 +18,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/zerolog"
 
-	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/servers"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const roleEnv = "STEVEDORE_TOOLS_MCP_ROLE"

@@ -10,8 +10,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // receive handles the messages of a process until it ends.

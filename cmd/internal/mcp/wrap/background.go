@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // backgroundWait is how long the reading tool waits for a call that runs in the background. Hosts

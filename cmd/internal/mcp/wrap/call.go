@@ -9,9 +9,9 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+	"github.com/stevedore-bus/stevedore/offload"
 )
 
 // shortenedMeta is a field of the _meta of a result whose structured content is not

@@ -14,9 +14,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/zerolog"
 
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 )
 
 // serveHTTP wraps servers in a role and serves them over HTTP. The header Identity says

@@ -6,8 +6,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
+	"github.com/stevedore-bus/stevedore/offload"
 )
 
 // host is what the proxy must know about a client to cost its model less than it does

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 )
 
 // raw is a client that writes lines.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // HTTP is a Link to a server at a URL (streamable HTTP).

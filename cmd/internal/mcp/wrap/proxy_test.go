@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 )
 
 // late is a client whose request is read when the proxy has ended.

@@ -15,8 +15,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // connection is a link to one process of the server.

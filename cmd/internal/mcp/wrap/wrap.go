@@ -33,10 +33,10 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/time/rate"
 
-	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/command"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+	"github.com/stevedore-bus/stevedore/offload"
 )
 
 // Link carries messages to and from a client or a server.

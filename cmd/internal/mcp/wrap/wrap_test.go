@@ -19,11 +19,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/zerolog"
 
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/command"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
 	"github.com/stevedore-bus/stevedore/offload/tables"
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/command"
 )
 
 // testTimeout ends a wait that has failed. A machine that is slow or busy does not reach it.
