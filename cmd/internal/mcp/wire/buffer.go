@@ -24,6 +24,9 @@ func (e *SizeError) Error() string {
 
 // SyntaxError is the error for text that is not a message. It concerns this text only.
 type SyntaxError struct {
+	// ID is the id of a message that is nested too deeply, or that is wrong elsewhere; it is empty
+	// if it cannot be found.
+	ID string
 	// Text is the beginning of the text.
 	Text string
 	Err  error
@@ -98,7 +101,11 @@ func (b *Buffer) Messages() (messages []*Message, err error) {
 }
 
 func syntaxError(text []byte, err error) error {
-	return &SyntaxError{Text: string(text[:min(len(text), 200)]), Err: err}
+	e := &SyntaxError{Text: string(text[:min(len(text), 200)]), Err: err}
+	if text[0] == '{' && text[len(text)-1] == '}' { // it is not cut
+		e.ID = idOf(text, text[max(0, len(text)-keptEnd):])
+	}
+	return e
 }
 
 // The members of a message whose text is cut: most programs write the id before or after

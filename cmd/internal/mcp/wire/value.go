@@ -16,7 +16,7 @@ func decoder(raw []byte) *jsontext.Decoder {
 	return jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
-var errInvalid = errors.New("invalid JSON")
+var errInvalid = errors.New("invalid JSON, or nested too deeply")
 
 func isValid(text []byte) bool {
 	return jsontext.Value(text).IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))

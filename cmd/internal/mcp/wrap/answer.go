@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
@@ -20,6 +21,7 @@ func (p *proxy) receive(ctx context.Context, c *connection) error {
 		m, err := c.Receive()
 		if syntax, ok := errors.AsType[*wire.SyntaxError](err); ok {
 			p.cfg.Log.Warn().Str("server", p.cfg.Name).Str("line", tools.EscapeLine(tools.Excerpt(syntax.Text, 100))).Msg("MCP server wrote a line that is not a message; it is dropped")
+			p.notAMessage(syntax)
 			continue
 		}
 		if size, ok := errors.AsType[*wire.SizeError](err); ok {
@@ -44,6 +46,15 @@ func (p *proxy) receive(ctx context.Context, c *connection) error {
 		default:
 			p.fromServerNotification(m)
 		}
+	}
+}
+
+// notAMessage answers the request whose response is not valid, so that it does not wait for another.
+func (p *proxy) notAMessage(e *wire.SyntaxError) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r := p.pending[e.ID]; r != nil && !r.answered && !strings.Contains(e.Text, `"method"`) {
+		p.failLocked(r, fmt.Sprintf("The MCP server %s answered %s with a message that is not valid JSON or is nested too deeply.%s", p.cfg.Name, r.name(), r.warning()))
 	}
 }
 

@@ -22,9 +22,23 @@ const backgroundWait = 40 * time.Second
 // result will be an artifact.
 type job struct {
 	id      string // of the artifact
+	owner   *proxy
 	started time.Time
 	done    chan struct{}
 	lost    string // why there is no artifact, once done is closed
+}
+
+// lostKept is how long a client is told why there is no artifact.
+const lostKept = 30 * time.Minute
+
+// jobKey is the key of a job in Config.jobs.
+func (p *proxy) jobKey(id string) string { return p.cfg.Session + "/" + id }
+
+// lose ends a job whose result nobody gets.
+func (p *proxy) lose(j *job, why string) {
+	j.lost = why
+	close(j.done)
+	time.AfterFunc(lostKept, func() { p.cfg.jobs.Delete(p.jobKey(j.id)) })
 }
 
 // toBackground answers a call that goes on.
@@ -34,8 +48,9 @@ func (p *proxy) toBackground(ctx context.Context, r *request) {
 		p.mu.Unlock()
 		return
 	}
-	j := &job{id: artifacts.NewID(r.tool), started: time.Now().Add(-p.cfg.BackgroundAfter), done: make(chan struct{})}
-	r.job, p.jobs[j.id] = j, j
+	j := &job{id: artifacts.NewID(r.tool), owner: p, started: time.Now().Add(-p.cfg.BackgroundAfter), done: make(chan struct{})}
+	r.job = j
+	p.cfg.jobs.Store(p.jobKey(j.id), j)
 	p.startLocked(func() {
 		p.offerReading(ctx)
 		p.toClient(wire.Response(r.ID, r.toolResult(tools.NewToolResult(p.text(fmt.Sprintf(
@@ -51,14 +66,14 @@ func (p *proxy) finishJob(ctx context.Context, r *request, text string) {
 	defer p.mu.Unlock()
 	switch {
 	case err != nil:
-		r.job.lost = fmt.Sprintf("The result of %s is lost: %v", r.name(), err)
+		p.lose(r.job, fmt.Sprintf("The result of %s is lost: %v", r.name(), err))
 	case got.artifact == nil:
-		r.job.lost = got.reference
+		p.lose(r.job, got.reference)
 	default:
-		delete(p.jobs, r.job.id)
+		p.cfg.jobs.Delete(p.jobKey(r.job.id))
+		close(r.job.done)
 		p.startLocked(func() { p.report(r, Count{Tool: r.tool, Whole: got.artifact.Chars}) })
 	}
-	close(r.job.done)
 	p.removeLocked(r)
 }
 
@@ -94,9 +109,8 @@ func (p *proxy) awaitJob(ctx context.Context, args json.RawMessage) (json.RawMes
 		Cancel   bool   `json:"cancel"`
 	}
 	_ = json.Unmarshal(args, &in) // the tool says what is wrong
-	p.mu.Lock()
-	j := p.jobs[cmp.Or(in.ID, in.Artifact)]
-	p.mu.Unlock()
+	found, _ := p.cfg.jobs.Load(p.jobKey(cmp.Or(in.ID, in.Artifact)))
+	j, _ := found.(*job)
 	if in.Cancel {
 		args = slices.DeleteFunc(wire.ObjectOf(args), func(m wire.Member) bool { return m.Name == "cancel" }).Text()
 	}
@@ -105,7 +119,7 @@ func (p *proxy) awaitJob(ctx context.Context, args json.RawMessage) (json.RawMes
 	case j == nil:
 		return args, nil
 	case in.Cancel:
-		p.cancelJob(j)
+		j.owner.cancelJob(j)
 		wait = backgroundWait // its end is near
 	}
 	select {
@@ -114,8 +128,6 @@ func (p *proxy) awaitJob(ctx context.Context, args json.RawMessage) (json.RawMes
 	case <-time.After(wait):
 		return nil, tools.NewToolResult(fmt.Sprintf("The call still runs (%s so far). Read it again to go on waiting.", time.Since(j.started).Round(time.Second)))
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	if j.lost != "" {
 		return nil, tools.ErrorResult(j.lost)
 	}

@@ -40,6 +40,7 @@ type Handler struct {
 	ctx     context.Context
 	cancel  context.CancelFunc
 	proxies sync.WaitGroup
+	jobs    sync.Map // see Config
 
 	mu       sync.Mutex
 	sessions map[string]*served // by the session's id, or by the identity with a prefix
@@ -119,7 +120,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, identity string) 
 		return
 	}
 	if err != nil || len(messages) != 1 { // no batches, as in the revisions from 2025-06-18 on
-		sendError(w, http.StatusBadRequest, "", wire.CodeParse, "want one message of JSON-RPC")
+		sendError(w, http.StatusBadRequest, idOfRequest(err), wire.CodeParse, "want one message of JSON-RPC")
 		return
 	}
 	m := messages[0]
@@ -197,6 +198,7 @@ func (h *Handler) open(key, identity, owner string, shared bool) (*served, error
 	s := newServed(identity, shared)
 	s.owner = owner
 	cfg := h.cfg.Proxy(identity)
+	cfg.jobs = &h.jobs
 	h.sessions[key] = s
 	h.proxies.Go(func() {
 		err := Run(h.ctx, s, cfg)

@@ -30,7 +30,7 @@ func serveHTTP(t *testing.T, role string) (url, dir string) {
 	return srv.URL, dir
 }
 
-func newHandler(t *testing.T, role string) (h *Handler, dir string) {
+func newHandler(t *testing.T, role string, more ...func(*Config)) (h *Handler, dir string) {
 	t.Helper()
 	store, err := disk.Open(t.TempDir(), offload.StoreConfig{})
 	if err != nil {
@@ -40,7 +40,11 @@ func newHandler(t *testing.T, role string) (h *Handler, dir string) {
 	h = NewHandler(HandlerConfig{
 		Identity: func(r *http.Request) string { return r.Header.Get("Identity") },
 		Proxy: func(identity string) Config {
-			return Config{Name: "test server", Session: identity, Store: store, Log: zerolog.New(zerolog.NewTestWriter(t)), Server: startProgram(role, dir)}
+			cfg := Config{Name: "test server", Session: identity, Store: store, Log: zerolog.New(zerolog.NewTestWriter(t)), Server: startProgram(role, dir)}
+			for _, set := range more {
+				set(&cfg)
+			}
+			return cfg
 		},
 	})
 	t.Cleanup(func() { h.Close(); store.Close() })
@@ -157,6 +161,7 @@ func TestHandlerRefuses(t *testing.T) {
 	t.Parallel()
 	url, _ := serveHTTP(t, "sdk")
 	initialize := `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
+	deep := `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"x":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + "}}"
 	modern := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`
 	for _, tt := range []struct {
 		method, body string
@@ -166,7 +171,8 @@ func TestHandlerRefuses(t *testing.T) {
 	}{
 		{"POST", initialize, map[string]string{"Identity": ""}, 403, "not valid"},
 		{"POST", initialize, map[string]string{"Content-Type": "text/plain"}, 415, "application/json"},
-		{"POST", `{"jsonrpc":`, nil, 400, "-32700"},
+		{"POST", `{"jsonrpc":`, nil, 400, `"id":null,"error":{"code":-32700`},
+		{"POST", deep, nil, 400, `"id":5,"error":{"code":-32700`},
 		{"POST", strings.Repeat(" ", wire.MaxMessage+1), nil, 413, "too large"},
 		{"POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, nil, 400, "Mcp-Session-Id is missing"},
 		{"POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, map[string]string{"Mcp-Session-Id": "x"}, 404, "does not exist"},
@@ -244,4 +250,31 @@ func TestRequestAfterTheEndOfASession(t *testing.T) {
 			t.Errorf("%s %s: %d %s, want %d", tt.method, tt.body, w.Code, w.Body, tt.status)
 		}
 	}
+}
+
+// A client that comes back in another session waits for its call in the background, and ends it.
+// Nobody else knows of the call. If its session ends, the client is told so.
+func TestBackgroundOverHTTP(t *testing.T) {
+	t.Parallel()
+	h, dir := newHandler(t, "sdk", func(cfg *Config) { cfg.BackgroundAfter = 20 * time.Millisecond })
+	srv := httptest.NewServer(h)
+	t.Cleanup(srv.Close)
+	dial := func(identity string) *session {
+		s := dialHTTP(t, srv.URL, identity, "2025-06-18")
+		s.dir = dir
+		return s
+	}
+	first, second := dial("alice"), dial("alice")
+	id, waiting, ended := first.inBackground(t, "slow", map[string]any{"lines": 3}), first.inBackground(t, "wait", nil), first.inBackground(t, "wait", nil)
+	checkContains(t, second.read(t, map[string]any{"id": id}), "The call still runs (")
+	checkContains(t, dial("mallory").read(t, map[string]any{"id": waiting, "cancel": true}), "there is no artifact")
+	checkContains(t, second.read(t, map[string]any{"id": waiting, "cancel": true}), "wait was cancelled")
+	goOn(t, first)
+	second.await(t, "the result", func() bool { return strings.Contains(second.read(t, map[string]any{"id": id}), "\"line\" 2") })
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second.await(t, "the end", func() bool {
+		return strings.Contains(second.read(t, map[string]any{"id": ended}), "wait ended with the session of its call. It may have acted")
+	})
 }

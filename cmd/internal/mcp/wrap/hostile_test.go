@@ -152,6 +152,16 @@ func TestTooLargeMessages(t *testing.T) {
 	checkContains(t, fmt.Sprint(c.response(t, "3").Result), "safe done")
 }
 
+// A response that is nested too deeply is an error for its request, and nobody waits.
+func TestDeepResponse(t *testing.T) {
+	t.Parallel()
+	c := wrapRaw(t, "raw")
+	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"deep"}}`)
+	checkContains(t, fmt.Sprint(c.response(t, "1").Result), "isError:true", "not valid JSON or is nested too deeply", "may have acted")
+	c.say(t, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"safe"}}`)
+	checkContains(t, fmt.Sprint(c.response(t, "2").Result), "safe done")
+}
+
 // A client that cannot use links gets none, and clients of earlier revisions get no members
 // of revision 2026-07-28.
 func TestClientsThatKnowLess(t *testing.T) {

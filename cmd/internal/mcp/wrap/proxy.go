@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"sync"
@@ -52,7 +53,6 @@ type proxy struct {
 	known        map[string]toolInfo // the server's tools
 	listed       bool                // known is complete
 	taskTools    map[string]string   // the tools of tasks, by their ids
-	jobs         map[string]*job     // calls in the background, by their artifacts
 	relisted     chan struct{}       // nil until the client is told of late tools; closed when it has listed them
 }
 
@@ -133,6 +133,9 @@ func (p *proxy) run(ctx context.Context) error {
 	p.mu.Lock()
 	p.ended = true
 	for _, r := range p.pending {
+		if r.job != nil && !r.answered {
+			p.lose(r.job, fmt.Sprintf("%s ended with the session of its call.%s", r.name(), r.warning()))
+		}
 		p.removeLocked(r)
 	}
 	p.mu.Unlock()

@@ -296,6 +296,9 @@ func callRaw(role, tool, id string, say func(string, ...any)) {
 	case "too large":
 		say(`{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s"}]}}`, id, strings.Repeat("0123456789abcde ", wire.MaxMessage/16))
 		return
+	case "deep":
+		say(`{"jsonrpc":"2.0","id":%s,"result":{"x":%s%s}}`, id, strings.Repeat("[", 20_000), strings.Repeat("]", 20_000))
+		return
 	case "hang":
 		time.Sleep(time.Hour)
 	case "flood":

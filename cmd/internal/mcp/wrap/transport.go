@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"strings"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -105,7 +106,16 @@ func invalid(err error) *wire.Message {
 	if size, ok := errors.AsType[*wire.SizeError](err); ok {
 		return wire.ErrorResponse(size.ID, wire.CodeInvalidRequest, size.Error())
 	}
-	return wire.ErrorResponse("", wire.CodeParse, "the message is not valid: "+err.Error())
+	return wire.ErrorResponse(idOfRequest(err), wire.CodeParse, "the message is not valid: "+err.Error())
+}
+
+// idOfRequest returns the id of a request that is not valid, or "". The id of a response is one of
+// the other side.
+func idOfRequest(err error) string {
+	if syntax, ok := errors.AsType[*wire.SyntaxError](err); ok && strings.Contains(syntax.Text, `"method"`) {
+		return syntax.ID
+	}
+	return ""
 }
 
 // pipe is one end of a connection in this process.

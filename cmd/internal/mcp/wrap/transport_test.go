@@ -24,6 +24,9 @@ func TestTransport(t *testing.T) {
 	}
 	go func() {
 		io.WriteString(client, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":"`+strings.Repeat("x", wire.MaxMessage)+"\"}\nno JSON\n")
+		for _, kind := range []string{"method", "result"} { // a response has an id of ours
+			io.WriteString(client, `{"jsonrpc":"2.0","id":6,"`+kind+`":`+strings.Repeat("[", 20_000)+strings.Repeat("]", 20_000)+"}\n")
+		}
 		io.WriteString(client, `{"jsonrpc":"1.0","id":8,"method":"x"}`+"\n"+`{"jsonrpc":"2.0","id":9,"method":"next"}`+"\n")
 	}()
 	type read struct {
@@ -38,7 +41,7 @@ func TestTransport(t *testing.T) {
 		}
 	}()
 	lines := bufio.NewReader(answers)
-	for _, want := range []string{`"id":7,"error":{"code":-32600,"message":"a message of`, `"id":null,"error":{"code":-32700`, `"id":8,"error":{"code":-32600`} {
+	for _, want := range []string{`"id":7,"error":{"code":-32600,"message":"a message of`, `"id":null,"error":{"code":-32700`, `"id":6,"error":{"code":-32700`, `"id":null,"error":{"code":-32700`, `"id":8,"error":{"code":-32600`} {
 		line, err := lines.ReadString('\n')
 		if err != nil || !strings.Contains(line, want) {
 			t.Errorf("%q %v, want %q", line, err, want)

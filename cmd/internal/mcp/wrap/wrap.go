@@ -28,6 +28,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -91,6 +92,9 @@ type Config struct {
 	// StartTimeout is how long requests wait for a server that does not start.
 	// Default 30 seconds.
 	StartTimeout time.Duration
+	// jobs are the calls in the background, by session and artifact. Sessions of HTTP clients with
+	// the same identity share them.
+	jobs *sync.Map
 	// Count, if not nil, is told what each result was and what the client got of it.
 	Count func(Count)
 	Log   zerolog.Logger
@@ -112,10 +116,13 @@ func Run(ctx context.Context, client Link, cfg Config) error {
 func newProxy(client Link, cfg Config) (*proxy, error) {
 	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, 10*time.Minute)
 	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, 30*time.Second)
+	if cfg.jobs == nil {
+		cfg.jobs = new(sync.Map)
+	}
 	p := &proxy{
 		cfg: cfg, client: client,
 		pending: map[string]*request{}, internal: map[string]chan *wire.Message{}, fromServer: map[string]serverRequest{},
-		known: map[string]toolInfo{}, replay: map[string]*wire.Message{}, taskTools: map[string]string{}, jobs: map[string]*job{},
+		known: map[string]toolInfo{}, replay: map[string]*wire.Message{}, taskTools: map[string]string{},
 		demand: make(chan struct{}, 1), notes: rate.NewLimiter(noteRate, noteBurst),
 	}
 	if cfg.Store == nil {
