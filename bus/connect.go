@@ -48,6 +48,7 @@ type Bus struct {
 	space    *Space
 	denials  denials
 	watches  watches
+	together *together
 }
 
 // Connect connects and returns after the server has answered. If the connection is
@@ -58,7 +59,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{})}
+	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{}), together: newTogether()}
 	b.space = newSpace(b)
 	b.onDemand = onDemandKinds(subjects)
 	if b.nc, err = dial(b); err != nil {

@@ -124,11 +124,12 @@ func (b *Bus) Last(ctx context.Context, stream, subject string) (Stored, error) 
 	if s == nil {
 		return Stored{}, err
 	}
-	get := b.api.GetMessage
-	if s.CachedInfo().Config.Replicas <= 1 {
-		get = b.api.GetFromAny // no other replica knows more
+	var m jsapi.Message
+	if s.CachedInfo().Config.Replicas <= 1 { // no other replica knows more
+		m, err = b.together.last(ctx, b.api, b.StreamName(stream), subject)
+	} else {
+		m, err = b.api.GetMessage(ctx, b.StreamName(stream), jsapi.Get{LastBySubject: subject})
 	}
-	m, err := get(ctx, b.StreamName(stream), jsapi.Get{LastBySubject: subject})
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return Stored{}, nil

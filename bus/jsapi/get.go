@@ -87,6 +87,24 @@ func (a API) GetFromAny(ctx context.Context, stream string, get Get) (Message, e
 	return parseMessage(reply)
 }
 
+// NoneStored reports whether a replica certainly has no message on any of the subjects, at most
+// 1,024.
+func (a API) NoneStored(ctx context.Context, stream string, subjects []string) bool {
+	reply, err := a.request(ctx, "DIRECT.GET."+stream, struct {
+		LastBySubject []string `json:"multi_last"`
+		Batch         int      `json:"batch"` // the first message says enough
+	}{subjects, 1})
+	if err != nil {
+		return false
+	}
+	_, err = parseMessage(reply)
+	return errors.Is(err, jetstream.ErrMsgNotFound) && reply.Header.Get("Description") == noResults
+}
+
+// noResults is the description of a status 404 if no message matches. There is another one if the
+// server cannot load a message that does.
+const noResults = "No Results"
+
 // GetFromLeader returns one message from the leader of the stream, or
 // ErrMsgNotFound.
 func (a API) GetFromLeader(ctx context.Context, stream string, get Get) (Message, error) {
