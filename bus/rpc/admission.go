@@ -3,6 +3,7 @@ package rpc
 import (
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -19,6 +20,12 @@ type admission struct {
 	bytes   int // of the requests that wait
 	clients map[string]*client
 	turn    []*client // those with requests that wait
+
+	// idle passes starts to goroutines that have ended one. A new goroutine grows its stack
+	// several times during a call.
+	idle   chan func()
+	idling atomic.Int32
+	closed chan struct{}
 }
 
 type client struct {
@@ -38,6 +45,8 @@ const (
 	// of it. A request counts at least minRequestBytes, so 32,768 can wait.
 	maxWaitingBytes = 64 << 20
 	minRequestBytes = 2 << 10
+	// maxIdle limits the idle goroutines of an endpoint.
+	maxIdle = 64
 )
 
 // CodeBusy is the error code if too many requests of a client wait.
@@ -46,8 +55,11 @@ const CodeBusy = "busy"
 var errBusy = tools.Errorf(CodeBusy, "too many requests wait for an answer; send this one again later, or fewer at once")
 
 func newAdmission(slots int) *admission {
-	return &admission{slots: slots, clients: map[string]*client{}}
+	return &admission{slots: slots, clients: map[string]*client{}, idle: make(chan func()), closed: make(chan struct{})}
 }
+
+// close ends the idle goroutines.
+func (a *admission) close() { close(a.closed) }
 
 // admit calls start now or later, in another goroutine, or returns errBusy. Each start
 // must be followed by release.
@@ -81,7 +93,31 @@ func (a *admission) mayStart(c *client) bool { return c.running < 3*(a.slots-a.r
 
 func (a *admission) start(c *client, start func()) {
 	a.running, c.running = a.running+1, c.running+1
-	go start()
+	select {
+	case a.idle <- start:
+	default:
+		go a.work(start)
+	}
+}
+
+// work calls start, and what is passed to it while it is idle.
+func (a *admission) work(start func()) {
+	for start != nil {
+		start()
+		start = a.next()
+	}
+}
+
+func (a *admission) next() (start func()) {
+	defer a.idling.Add(-1)
+	if a.idling.Add(1) > maxIdle {
+		return nil
+	}
+	select {
+	case start = <-a.idle:
+	case <-a.closed:
+	}
+	return start
 }
 
 // release ends a request of a client.

@@ -16,6 +16,7 @@ import (
 func TestFloodStarvesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, end := newAdmission(16), make(chan struct{})
+		defer a.close()
 		var flood, others, released atomic.Int32
 		refused := 0
 		const maxWaiting = maxWaitingBytes / minRequestBytes
@@ -84,4 +85,36 @@ func TestClientOf(t *testing.T) {
 	if tools.CodeOf(errBusy) != CodeBusy {
 		t.Error(errBusy)
 	}
+}
+
+// Goroutines of requests are reused, but a burst leaves few of them, and the end of the service none.
+func TestFewIdleGoroutines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, end := newAdmission(4*maxIdle), make(chan struct{})
+		start := func() {
+			if err := a.admit("client", 1, func() { <-end; a.release("client") }); err != nil {
+				t.Error(err)
+			}
+		}
+		idle := func(want int32) {
+			t.Helper()
+			synctest.Wait()
+			if n := a.idling.Load(); n != want {
+				t.Errorf("%d idle goroutines, want %d", n, want)
+			}
+		}
+		for range 2 * maxIdle {
+			start()
+		}
+		idle(0)
+		close(end)
+		idle(maxIdle)
+		end = make(chan struct{})
+		start()
+		idle(maxIdle - 1)
+		close(end)
+		idle(maxIdle)
+		a.close()
+		idle(0)
+	})
 }
