@@ -108,11 +108,13 @@ func (n *Notifier) Run(ctx context.Context) error {
 		group.Go(func() error { return n.consumeChannel(ctx, name, to) })
 	}
 	group.Go(func() error {
-		return n.consume(ctx, n.bus.NotifierConsumer(), 0, func(ctx context.Context, d *bus.Delivery) error {
+		results := strings.TrimSuffix(n.bus.Result("*", "*"), "*.*")
+		cfg := bus.ConsumeConfig{Skip: func(subject string, body []byte) bool { return strings.HasPrefix(subject, results) && hasNoText(body) }}
+		return n.consume(ctx, n.bus.NotifierConsumer(), cfg, func(ctx context.Context, d *bus.Delivery) error {
 			return n.route(tracing.From(ctx, d.Traceparent()), d)
 		})
 	})
-	group.Go(func() error { return n.consume(ctx, n.bus.DeadConsumer(), 0, n.routeDead) })
+	group.Go(func() error { return n.consume(ctx, n.bus.DeadConsumer(), bus.ConsumeConfig{}, n.routeDead) })
 	group.Go(func() error { return n.sweep(ctx) })
 	n.log.Info().Strs("channels", sortedNames(n.cfg.Channels)).Str("default", n.cfg.Default).Msg("notifier started")
 	err := group.Wait()
@@ -142,17 +144,16 @@ func (n *Notifier) isServed(ctx context.Context, name string) (bool, error) {
 	return exists, err
 }
 
-// consume consumes with so many slots; 0 means the default. MaxAge and GiveUp limit the time; the
-// number of attempts is not limited.
-func (n *Notifier) consume(ctx context.Context, consumer bus.Consumer, slots int, handle bus.Handler) error {
-	cfg := bus.ConsumeConfig{Slots: slots, MaxAttempts: math.MaxInt32, Grace: n.cfg.Grace}
+// consume consumes. MaxAge and GiveUp limit the time; the number of attempts is not limited.
+func (n *Notifier) consume(ctx context.Context, consumer bus.Consumer, cfg bus.ConsumeConfig, handle bus.Handler) error {
+	cfg.MaxAttempts, cfg.Grace = math.MaxInt32, n.cfg.Grace
 	return dead.Consume(ctx, n.bus, consumer, cfg, nil, handle)
 }
 
 // consumeChannel delivers the notifications of one channel until ctx is done.
 func (n *Notifier) consumeChannel(ctx context.Context, name string, to channel.Channel) error {
 	order, stop := newOrder(n.bus, name), ctx.Done()
-	return n.consume(ctx, n.bus.ChannelConsumer(name), channel.Slots, func(ctx context.Context, d *bus.Delivery) error {
+	return n.consume(ctx, n.bus.ChannelConsumer(name), bus.ConsumeConfig{Slots: channel.Slots}, func(ctx context.Context, d *bus.Delivery) error {
 		notification, err := decode(name, d)
 		if err != nil {
 			return bus.Reject(bus.CodeUndecodable, err)

@@ -27,9 +27,6 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("subject %q", d.Subject))
 	}
 	kind, session, call := tokens[0], tokens[1], tokens[2]
-	if kind == channel.KindResult && hasNoText(d.Body) {
-		return nil
-	}
 	event, err := tools.DecodeResult(d.Body)
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
