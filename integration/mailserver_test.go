@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -42,6 +43,7 @@ type boxMail struct {
 	raw     string
 	seen    bool
 	fetched int // how often all of it was read
+	headers int // how often its header was read
 }
 
 func newMailServer(t *testing.T, dir string) *mailServer {
@@ -96,8 +98,10 @@ func (s *mailServer) disconnect() {
 }
 
 var (
-	fetchMail = regexp.MustCompile(`^UID FETCH (\d+) BODY\.PEEK\[(HEADER)?\]<0\.(\d+)>$`)
-	storeSeen = regexp.MustCompile(`^UID STORE (\d+) \+FLAGS\.SILENT \(\\Seen\)$`)
+	fetchMail  = regexp.MustCompile(`^UID FETCH (\d+) BODY\.PEEK\[(HEADER)?\]<0\.(\d+)>$`)
+	searchAll  = regexp.MustCompile(`^UID SEARCH UNSEEN((?: (?:OR )?FROM "[^"\\]+")+)$`)
+	searchFrom = regexp.MustCompile(`FROM "([^"]+)"`)
+	storeSeen  = regexp.MustCompile(`^UID STORE (\d+) \+FLAGS\.SILENT \(\\Seen\)$`)
 )
 
 func (s *mailServer) serveIMAP(c net.Conn) {
@@ -113,17 +117,22 @@ func (s *mailServer) serveIMAP(c net.Conn) {
 		tag, command, _ := strings.Cut(strings.TrimSuffix(line, "\r\n"), " ")
 		ok := func(text string) { fmt.Fprintf(c, "%s%s OK done\r\n", text, tag) }
 		s.mu.Lock()
-		switch fetch, store := fetchMail.FindStringSubmatch(command), storeSeen.FindStringSubmatch(command); {
+		switch search, fetch, store := searchAll.FindStringSubmatch(command), fetchMail.FindStringSubmatch(command), storeSeen.FindStringSubmatch(command); {
 		case command == login:
 			authenticated = true
 			ok("* CAPABILITY IMAP4rev1 IDLE\r\n")
 		case command == "SELECT INBOX" && authenticated:
 			selected = true
 			ok(fmt.Sprintf("* %d EXISTS\r\n* OK [UIDVALIDITY 7] valid\r\n* FLAGS (\\Seen)\r\n", len(s.box)))
-		case command == "UID SEARCH UNSEEN" && selected:
+		case search != nil && selected:
+			senders := searchFrom.FindAllStringSubmatch(search[1], -1)
+			if strings.Count(search[1], "OR ") != len(senders)-1 {
+				s.problems = append(s.problems, "IMAP "+command)
+			}
 			var list strings.Builder
 			for _, m := range s.box {
-				if !m.seen {
+				from, _, _ := strings.Cut(m.raw[strings.Index(m.raw, "From: "):], "\r\n")
+				if !m.seen && slices.ContainsFunc(senders, func(sender []string) bool { return strings.Contains(strings.ToLower(from), strings.ToLower(sender[1])) }) {
 					list.WriteString(" " + strconv.Itoa(m.uid))
 				}
 			}
@@ -133,6 +142,7 @@ func (s *mailServer) serveIMAP(c net.Conn) {
 			m := s.box[uid-10]
 			text := m.raw
 			if fetch[2] != "" {
+				m.headers++
 				header, _, _ := strings.Cut(m.raw, "\r\n\r\n")
 				text = header + "\r\n\r\n"
 			} else {

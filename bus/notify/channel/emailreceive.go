@@ -62,7 +62,7 @@ func (e *Email) receive(ctx context.Context, r *reception, healthy func()) error
 	defer c.close()
 	ignored := map[uint32]bool{}
 	for {
-		unseen, err := c.unseen()
+		unseen, err := c.unseen(e.cfg.To)
 		if err != nil {
 			return err
 		}

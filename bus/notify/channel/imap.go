@@ -68,9 +68,10 @@ func (c *imapClient) close() {
 	_ = c.conn.Close()
 }
 
-// unseen returns the numbers (UID) of the mails without the flag \Seen.
-func (c *imapClient) unseen() (all []uint32, err error) {
-	responses, err := c.command("UID SEARCH UNSEEN")
+// unseen returns the numbers (UID) of the mails without the flag \Seen whose header From
+// contains one of the addresses: a mailbox may have thousands of others.
+func (c *imapClient) unseen(from []string) (all []uint32, err error) {
+	responses, err := c.command("UID SEARCH UNSEEN" + searchFrom(from))
 	for _, r := range responses {
 		numbers, ok := strings.CutPrefix(r.text, "* SEARCH")
 		if !ok {
@@ -83,6 +84,17 @@ func (c *imapClient) unseen() (all []uint32, err error) {
 		}
 	}
 	return all, err
+}
+
+// searchFrom returns a search key. OR takes two keys, of which the second may be an OR again.
+func searchFrom(addresses []string) (key string) {
+	for i, address := range addresses {
+		if i < len(addresses)-1 {
+			key += " OR"
+		}
+		key += " FROM " + imapQuote(address)
+	}
+	return key
 }
 
 // fetch returns a part of a mail: HEADER, or all of it if part is empty. The flag \Seen stays.

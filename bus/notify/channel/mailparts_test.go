@@ -90,3 +90,15 @@ func TestMailIDs(t *testing.T) {
 		}
 	}
 }
+
+func TestSearchFrom(t *testing.T) {
+	for want, addresses := range map[string][]string{
+		` FROM "a@x"`: {"a@x"},
+		` OR FROM "a@x" OR FROM "b@x" FROM "c@x"`: {"a@x", "b@x", "c@x"},
+		` FROM "\"a\\\\b\"@x"`:                    {`"a\\b"@x`},
+	} {
+		if got := searchFrom(addresses); got != want {
+			t.Errorf("%q: %s, want %s", addresses, got, want)
+		}
+	}
+}
