@@ -203,6 +203,22 @@ func (o *Offloader) fitPicture(ctx context.Context, call tools.Call, i int, b co
 	return newBlocks(values)
 }
 
+// ScalePicture returns the picture that replaces the content block i of a result, if it is larger
+// than models take. It stores the original as an artifact, of which the text tells the model. img
+// is nil for any other block, also for a picture that cannot be decoded.
+func (o *Offloader) ScalePicture(ctx context.Context, call tools.Call, i int, block json.RawMessage) (img *Image, text string, err error) {
+	img, _, ok := pictureOf(block)
+	if !ok {
+		return nil, "", nil
+	}
+	original := img.Data
+	if img.shrink() != nil || img.Note == "" {
+		return nil, "", nil
+	}
+	text, err = o.storePicture(ctx, call, i, img, original)
+	return img, text, err
+}
+
 // newBlocks returns content blocks of this program.
 func newBlocks(values []any) ([]contentBlock, error) {
 	data, err := jsonform.Encode(values)

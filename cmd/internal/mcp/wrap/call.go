@@ -12,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // shortenedMeta is a field of the _meta of a result whose structured content is not
@@ -82,9 +83,16 @@ func (c *callShrinker) failed() json.RawMessage {
 
 // shrinkContent replaces the big content blocks. It returns nil if nothing changes.
 func (c *callShrinker) shrinkContent(ctx context.Context, content []json.RawMessage) ([]json.RawMessage, error) {
+	content, scaled, err := c.scalePictures(ctx, content)
+	if err != nil {
+		return nil, err
+	}
 	blocks := blocksOf(content, blockOf)
 	chosen, join := c.choose(blocks)
-	if chosen == nil && c.texts == nil {
+	switch {
+	case chosen == nil && c.texts == nil && scaled:
+		return content, nil
+	case chosen == nil && c.texts == nil:
 		return nil, nil
 	}
 	replaced := map[int][]json.RawMessage{} // what replaces a block
@@ -126,6 +134,23 @@ func (c *callShrinker) shrinkContent(ctx context.Context, content []json.RawMess
 		}
 	}
 	return out, nil
+}
+
+// scalePictures replaces the pictures that are larger than models take. Their originals are
+// artifacts, as the texts before them say.
+func (c *callShrinker) scalePictures(ctx context.Context, content []json.RawMessage) (out []json.RawMessage, scaled bool, err error) {
+	for i, raw := range content {
+		img, text, err := c.offloader.ScalePicture(ctx, tools.Call{ID: artifacts.NewID(c.r.tool), Session: c.cfg.Session, Tool: c.r.tool, AgentID: c.client}, i, raw)
+		switch {
+		case err != nil:
+			return nil, false, err
+		case img != nil:
+			out, scaled = append(out, wire.JSON(textBlock(text))), true
+			raw = wire.Set(wire.Set(raw, wire.JSON(img.Data), "data"), wire.JSON(img.MediaType), "mimeType")
+		}
+		out = append(out, raw)
+	}
+	return out, scaled, nil
 }
 
 // known returns the artifact of a part of the structured content that a block repeats.

@@ -143,6 +143,12 @@ func sdkServer() *mcp.Server {
 			&mcp.AudioContent{Data: []byte("sound"), MIMEType: "audio/wav"},
 		}}
 	})
+	add(&mcp.Tool{Name: "picture"}, func(context.Context, *mcp.CallToolRequest, map[string]any) *mcp.CallToolResult {
+		return &mcp.CallToolResult{Content: []mcp.Content{
+			&mcp.TextContent{Text: "The page:"},
+			&mcp.ImageContent{Data: wideImage(), MIMEType: "image/png", Annotations: &mcp.Annotations{Priority: 1}},
+		}}
+	})
 	add(&mcp.Tool{Name: "blocks"}, func(context.Context, *mcp.CallToolRequest, map[string]any) *mcp.CallToolResult {
 		res := &mcp.CallToolResult{}
 		for i := range 500 {

@@ -2,12 +2,16 @@ package wrap
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image"
+	"image/png"
 	"io"
 	"io/fs"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -246,6 +250,47 @@ func TestBigText(t *testing.T) {
 	res = s.call(t, "blocks", nil)
 	if len(res.Content) != 2 || !strings.HasPrefix(s.linked(t, res), "block 0 ") {
 		t.Errorf("%d blocks: %.100q", len(res.Content), texts(res))
+	}
+}
+
+// wideImage is a PNG that is wider than models take.
+func wideImage() []byte {
+	img := image.NewGray(image.Rect(0, 0, 2000, 60))
+	_, _ = rand.NewChaCha8([32]byte{}).Read(img.Pix)
+	var file bytes.Buffer
+	_ = png.Encode(&file, img)
+	return file.Bytes()
+}
+
+// A picture that is larger than models take is scaled, and its original can be read back.
+func TestPictureIsScaled(t *testing.T) {
+	t.Parallel()
+	s := wrapServer(t, "sdk")
+	res := s.call(t, "picture", nil)
+	if len(res.Content) != 3 {
+		t.Fatalf("%d blocks: %s", len(res.Content), texts(res))
+	}
+	checkContains(t, texts(res), "The page:\nThe artifact 'picture_", "scaled from 2000 x 60 to 1568 x 47 pixels")
+	scaled, _ := res.Content[2].(*mcp.ImageContent)
+	if scaled == nil || scaled.Annotations == nil || scaled.MIMEType != "image/png" {
+		t.Fatalf("%+v", res.Content[2])
+	}
+	if size, err := png.DecodeConfig(bytes.NewReader(scaled.Data)); err != nil || size.Width != 1568 {
+		t.Errorf("%+v, %v", size, err)
+	}
+	_, id, _ := strings.Cut(texts(res), "The artifact '")
+	id, _, _ = strings.Cut(id, "'")
+	var original []byte
+	for uri := artifacts.URI("s", id); uri != ""; {
+		page, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
+		if err != nil {
+			t.Fatal(err)
+		}
+		original = append(original, page.Contents[0].Blob...)
+		uri, _ = page.Contents[0].Meta["stevedore/next"].(string)
+	}
+	if !bytes.Equal(original, wideImage()) {
+		t.Errorf("the original has %d bytes, want %d", len(original), len(wideImage()))
 	}
 }
 
