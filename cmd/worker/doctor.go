@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
@@ -24,7 +27,9 @@ import (
 
 const doctorHelp = `Examine this host and the bus with the settings of a worker, and say what to do about
 each problem: the settings, the model's key, the sandbox of shell, the disk, the connection,
-the permissions, the streams, the clock, and what "stevedore status" says needs attention.
+the permissions, the streams, the clock, what "stevedore status" says needs attention, and what
+an upgrade leaves: processes of another version, streams with other settings than this version
+wants, and hosts whose wrapped MCP servers or adapters call a program that is gone or outdated.
 Give doctor the flags, settings file and environment of the worker. It changes nothing.
 
 The exit code is 1 if a check fails.`
@@ -105,6 +110,7 @@ func (d *doctor) examine(ctx context.Context, stderr io.Writer) {
 		d.ok("settings", "flags, settings file and environment are valid; models: %s", dash(strings.Join(d.Agents.Models, ", ")))
 	}
 	d.examineSandbox()
+	d.examineHosts()
 	d.examineDisk()
 	log, err := d.Logging.Logger(stderr)
 	if err != nil {
@@ -187,13 +193,8 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 			d.warn("status", p.Advice, "%s", p.Text)
 		}
 	}
-	versions := map[string][]string{}
-	for _, w := range s.Workers {
-		versions[w.Version] = append(versions[w.Version], w.Name)
-	}
-	if len(versions) > 1 {
-		d.warn("versions", "finish the upgrade", "the workers have different versions: %v", versions)
-	}
+	d.examineSettings(ctx, b, s)
+	d.examineVersions(s)
 	switch n := len(s.Workers); n {
 	case 0: // the status says it
 	case 1:
@@ -202,6 +203,45 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 		d.ok("workers", "%d workers answer", n)
 	}
 	d.examineReplicas(s)
+}
+
+// examineVersions warns of workers that an upgrade left out.
+func (d *doctor) examineVersions(s status.Status) {
+	versions := map[string][]string{cli.ReadVersion().Version: {"this program"}}
+	for _, w := range s.Workers {
+		versions[w.Version] = append(versions[w.Version], w.Name)
+	}
+	if len(versions) > 1 {
+		d.warn("versions", "replace one process after the other, see docs/operate.md", "this program and the workers have different versions: %v", versions)
+	}
+}
+
+// examineSettings compares the streams with what this version wants. If one is missing, the status
+// says it, and Provision would create it.
+func (d *doctor) examineSettings(ctx context.Context, b *bus.Bus, s status.Status) {
+	if slices.ContainsFunc(s.Problems, func(p status.Problem) bool { return p.Code == status.StreamMissing || isLeaderless(p) }) {
+		return
+	}
+	got, err := admin.Provision(ctx, b, admin.Nothing)
+	if _, other := errors.AsType[*jsapi.FormatError](err); other {
+		d.fail("streams", "start the version that stored them, or see docs/operate.md", "%v", err)
+	}
+	for _, difference := range got.Differences {
+		d.warn("streams", `run "stevedore provision --update"`, "%s", difference)
+	}
+}
+
+// examineHosts finds hosts that call a program that was moved or replaced.
+func (d *doctor) examineHosts() {
+	machine, err := thisMachine()
+	if err != nil {
+		return // without a home there are no hosts
+	}
+	for _, s := range hostServers(machine) {
+		if s.State == "broken" || s.State == adapterOutdated.String() {
+			d.fail("hosts", fmt.Sprintf("run %q", "stevedore mcp install "+s.Host), "%s: %s in %s is %s", s.Host, s.Server, s.File, cmp.Or(s.Reason, s.State))
+		}
+	}
 }
 
 // examineReplicas warns of streams that are lost with one server of a cluster.

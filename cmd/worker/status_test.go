@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 )
 
 // A report says once that no worker answers.
@@ -40,6 +41,18 @@ func TestDoctorWantsReplicasInAClusterOnly(t *testing.T) {
 		d.examineReplicas(status.Status{Server: status.Server{Cluster: "leaf"}, Streams: []status.Stream{{Name: "S", Leader: leader, Replicas: 1}}})
 		if len(d.findings) != want {
 			t.Errorf("leader %q: %+v", leader, d.findings)
+		}
+	}
+}
+
+// The doctor names the workers that an upgrade left out, also if all of them are old.
+func TestDoctorComparesVersions(t *testing.T) {
+	own := cli.ReadVersion().Version
+	for other, want := range map[string]int{own: 0, "0.0.1": 1} {
+		d := doctor{}
+		d.examineVersions(status.Status{Workers: []status.Worker{{Name: "a", Version: other}}})
+		if len(d.findings) != want {
+			t.Errorf("worker of version %s: %+v", other, d.findings)
 		}
 	}
 }
