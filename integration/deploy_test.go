@@ -284,6 +284,46 @@ func variables(container map[string]any) (names []string) {
 	return slices.AppendSeq(names, maps.Keys(compose))
 }
 
+// kubectl and Docker accept the files: Kustomize renders them, each object fits the type of its
+// kind, and the Compose file fits its schema. A misspelled field is found.
+func TestDeployLint(t *testing.T) {
+	t.Parallel()
+	if testing.Short() {
+		t.Skip("builds Kustomize and the loader of Compose")
+	}
+	program := filepath.Join(t.TempDir(), "lint")
+	build := exec.Command("go", "build", "-o", program, ".")
+	build.Dir = "deploy/lint"
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, tt := range []struct{ file, from, to, want string }{
+		{want: "Deployment.v1.apps/worker.stevedore"},
+		{"kubernetes/worker.yaml", "terminationGracePeriodSeconds:", "terminationGraceSeconds:", `unknown field "terminationGraceSeconds"`},
+		{"kubernetes/kustomization.yaml", "- worker.yaml", "- wrker.yaml", "wrker.yaml"},
+		{"nats/compose.yaml", "depends_on:", "depend_on:", "depend_on"},
+	} {
+		dir := t.TempDir()
+		if err := os.CopyFS(dir, os.DirFS("deploy")); err != nil {
+			t.Fatal(err)
+		}
+		if tt.file != "" {
+			path := filepath.Join(dir, tt.file)
+			text, err := os.ReadFile(path)
+			if err != nil || !strings.Contains(string(text), tt.from) {
+				t.Fatalf("%s: %v, %q", path, err, tt.from)
+			}
+			if err := os.WriteFile(path, []byte(strings.Replace(string(text), tt.from, tt.to, 1)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		out, err := exec.Command(program, filepath.Join(dir, "kubernetes"), filepath.Join(dir, "nats", "compose.yaml")).CombinedOutput()
+		if (err == nil) != (tt.file == "") || !strings.Contains(string(out), tt.want) {
+			t.Errorf("%s with %q: %v, %s", tt.file, tt.to, err, out)
+		}
+	}
+}
+
 func TestDeploySystemd(t *testing.T) {
 	const unit = "deploy/systemd/stevedore.service"
 	text, err := os.ReadFile(unit)

@@ -73,7 +73,8 @@ func TestReleaseChecksItsVersion(t *testing.T) {
 		{func() {}, "v1.0.0-rc.1", "v1.0.0-rc.1 is no version such as v1.2.3"}, // no valid name of a wheel
 		{func() {}, "v0.1.0", "the commit has no tag v0.1.0; make it with: git tag v0.1.0"},
 		{func() { git("tag", "v0.1.0") }, "v0.1.0", "the first section of CHANGELOG.md is not '## v0.1.0'"},
-		{func() { changelog("# Changelog\n\n## v0.1.0 (2026-12-01)\n") }, "v0.1.0", "files were changed since the commit"},
+		{func() { changelog("# Changelog\n\n## v0.1.0 (2026-12-01)\n") }, "v0.1.0", "has no paragraph **Upgrade**"},
+		{func() { changelog("# Changelog\n\n## v0.1.0 (2026-12-01)\n\n**Upgrade**\n") }, "v0.1.0", "files were changed since the commit"},
 	} {
 		step.do()
 		if out := release(t, dir, step.version); !strings.Contains(out, step.want) {

@@ -9,6 +9,7 @@ fail() { echo "release.sh: $*" >&2; exit 1; }
 [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "$version is no version such as v1.2.3"
 git tag --points-at HEAD | grep -qxF "$version" || fail "the commit has no tag $version; make it with: git tag $version"
 [ "$(sed -n 's/^## //p' CHANGELOG.md | head -1 | cut -d' ' -f1)" = "$version" ] || fail "the first section of CHANGELOG.md is not '## $version'"
+awk '/^## / {n++} n == 1' CHANGELOG.md | grep -qxF '**Upgrade**' || fail "the first section of CHANGELOG.md has no paragraph **Upgrade**, which says what a user must do"
 [ -z "$(git status --porcelain --untracked-files=no)" ] || fail "files were changed since the commit"
 out=dist
 rm -rf "$out" && mkdir -p "$out/completions" "$out/man"
