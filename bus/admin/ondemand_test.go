@@ -47,7 +47,7 @@ func TestUnusedStreamsAreEmpty(t *testing.T) {
 	onDemand(t, s)
 	b := bustest.Dial(t, s, bus.Config{}) // another process, which does not know
 	ctx := t.Context()
-	if got, err := admin.Provision(ctx, b, admin.Everything); err != nil || len(got.Created)+len(got.Differences) > 0 {
+	if got, err := admin.Provision(ctx, b, admin.Everything); err != nil || len(got.Created)+len(got.Differences) > 0 || len(got.Unused) != 5 {
 		t.Errorf("a later provision: %+v, %v", got, err)
 	}
 	for stream, subject := range map[string]string{

@@ -32,6 +32,8 @@ const (
 type Provisioned struct {
 	// Created lists the created streams and buckets, by name.
 	Created []string
+	// Unused lists those that are created at their first use.
+	Unused []string
 	// Differences lists the settings that differ, except those that were changed as Limits.
 	Differences []Difference
 }
@@ -62,6 +64,10 @@ func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned
 			compare = alignBucket
 		}
 		created, diffs, err := provisionStream(ctx, b, want, compare, change)
+		if b.IsUnused(ctx, want.Name, err) {
+			done.Unused = append(done.Unused, want.Name)
+			continue
+		}
 		if err != nil {
 			return done, fmt.Errorf("provision stream %s: %w", want.Name, err)
 		}
@@ -112,7 +118,7 @@ func lookUp(ctx context.Context, b *bus.Bus, name string) (stream jetstream.Stre
 func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, compare func(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference, change Change) (created bool, diffs []Difference, err error) {
 	stream, err := lookUp(ctx, b, want.Name)
 	if b.IsUnused(ctx, want.Name, err) {
-		return false, nil, nil
+		return false, nil, err
 	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = createStream(ctx, b, want)

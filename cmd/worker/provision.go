@@ -75,6 +75,9 @@ func newProvisionCommand() *cobra.Command {
 			for _, name := range got.Created {
 				fmt.Fprintf(out, "%s: created\n", name)
 			}
+			for _, name := range got.Unused {
+				fmt.Fprintf(out, "%s: created at its first use\n", name)
+			}
 			for _, d := range got.Differences {
 				fmt.Fprintln(out, d)
 			}
@@ -85,7 +88,7 @@ func newProvisionCommand() *cobra.Command {
 				return cli.Exit(cli.ExitFailed, "%d settings differ; to change them, repeat the command with --update", len(got.Differences))
 			case len(got.Differences) > 0:
 				fmt.Fprintln(out, "Updated.")
-			case len(got.Created) == 0:
+			case len(got.Created)+len(got.Unused) == 0:
 				fmt.Fprintln(out, "All streams and buckets exist with the expected settings.")
 			}
 			return nil
