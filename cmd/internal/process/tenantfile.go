@@ -166,7 +166,7 @@ func (o *Options) useCredential(path string) error {
 		return errors.New("it has no credential: put NAME.creds or NAME.nk beside NAME.yaml")
 	case filepath.Ext(path) == credsFile:
 		c.Creds = path
-	default:
+	case path != "":
 		c.NKey = path
 	}
 	return nil

@@ -34,6 +34,22 @@ func TestTenantFiles(t *testing.T) {
 	}
 }
 
+// A tenant uses the credential that its settings name.
+func TestTenantNamesItsCredential(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "red.yaml"), []byte("nkey: /keys/red.nk\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	all, err := readTenantFiles(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, _, err := all["red"].read(pflag.NewFlagSet("", pflag.ContinueOnError))
+	if err != nil || o.Connection.NKey != "/keys/red.nk" {
+		t.Errorf("connection %+v, %v", o, err)
+	}
+}
+
 // A tenant whose files come back while its last calls still run starts again.
 func TestTenantComesBackBeforeItHasStopped(t *testing.T) {
 	dir := t.TempDir()
