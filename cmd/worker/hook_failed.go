@@ -50,7 +50,10 @@ func (o *hookOptions) shortenFailed(ctx context.Context) {
 	if _, err := io.Copy(held, io.LimitReader(out, info.Size())); err != nil || o.show(ctx, []string{o.failed}, held) != nil || held.passing {
 		return
 	}
-	if _, err := out.WriteAt(shown.Bytes(), 0); err == nil {
-		_ = out.Truncate(int64(shown.Len())) // otherwise the model also sees the rest
+	if now, err := out.Stat(); err != nil || now.Size() != info.Size() {
+		return // a process in the background writes on
+	}
+	if _, err := out.WriteAt(shown.Bytes(), 0); err == nil && out.Truncate(int64(shown.Len())) == nil {
+		_, _ = os.Stdout.Seek(int64(shown.Len()), io.SeekStart) // otherwise later output follows a hole
 	}
 }
