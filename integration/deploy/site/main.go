@@ -2,8 +2,8 @@
 //
 //	go run ./integration/deploy/site OUT
 //
-// The pages are README.md, the pages that its section "Documentation" names, in that order, and
-// the changelog and the security policy. Links to other files of the repository lead to GitHub.
+// The pages are README.md, the pages that its section "Documentation" names, in that order, the
+// changelog, the security policy, and integration/README.md. Links to other files of the repository lead to GitHub.
 // A link that leads nowhere is an error.
 package main
 

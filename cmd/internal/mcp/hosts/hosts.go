@@ -32,6 +32,7 @@ func (h *Host) Adapter(m Machine) (home, dir string) {
 		return "", ""
 	}
 	home, dir = h.adapter(m)
+	home = filepath.Clean(home) // a variable may end in a slash
 	return home, filepath.Join(home, filepath.FromSlash(dir))
 }
 
