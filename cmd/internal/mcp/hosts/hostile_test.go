@@ -153,7 +153,13 @@ func TestSymbolicLinksAndModes(t *testing.T) {
 	if info, err := os.Stat(files[0]); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the backup has mode %v, %v; want 0600", info.Mode(), err)
 	}
+	if err := os.Chmod(target, 0o400); err != nil {
+		t.Fatal(err)
+	}
 	apply(t, l, Change{Backups: backups})
+	if info, err := os.Stat(target); err != nil || info.Mode().Perm() != 0o400 || !bytes.Equal(read(t, target), read(t, "testdata/windsurf.json")) {
+		t.Errorf("a file for reading only: %v, %v", info.Mode(), err)
+	}
 	if files, _ := filepath.Glob(filepath.Join(backups, "*.json")); len(files) != 0 {
 		t.Errorf("the backup, which may contain secrets, stays: %v", files)
 	}
@@ -223,7 +229,11 @@ func FuzzEdit(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, host uint8, data string) {
 		h := All[int(host)%len(All)]
-		l := h.Locations(Machine{Getenv: os.Getenv}, User)[0]
+		all := h.Locations(Machine{Getenv: os.Getenv}, User)
+		if all == nil { // a host without servers
+			return
+		}
+		l := all[0]
 		p, err := l.plan([]byte(data), nil, Change{Prefix: prefix})
 		if err != nil || len(p.add) == 0 {
 			return

@@ -26,7 +26,7 @@ var prefix = []string{"stevedore", "mcp", "wrap", "--"}
 var samples = map[string]string{
 	"claude-code.json": "claude-code", "claude-code-project.json": "claude-code", "claude-desktop.json": "claude-desktop",
 	"codex.toml": "codex", "codex-dotted.toml": "codex", "codex-inline.toml": "codex", "cursor.json": "cursor", "vscode.json": "vscode", "windsurf.json": "windsurf",
-	"gemini-cli.json": "gemini-cli", "opencode.jsonc": "opencode", "opencode2.json": "opencode", "zed.json": "zed",
+	"gemini-cli.json": "gemini-cli", "copilot-cli.json": "copilot-cli", "qwen-code.json": "qwen-code", "opencode.jsonc": "opencode", "opencode2.json": "opencode", "zed.json": "zed",
 	"goose.yaml": "goose", "goose-tail.yaml": "goose",
 }
 
@@ -113,6 +113,9 @@ func wrapped(v any, inside bool) any {
 			continue
 		}
 		out[key] = wrapped(value, inside || list)
+	}
+	if m["command"] == "stevedore" {
+		return m // it is wrapped by hand
 	}
 	for _, key := range []string{"command", "cmd", "path"} {
 		switch command := m[key].(type) {
