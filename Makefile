@@ -147,7 +147,7 @@ conformance-packages:
 # What 20 turns cost in each host with one result of each size; half an hour.
 HOST_COSTS ?= .
 host-costs:
-	STEVEDORE_HOSTS="$(HOSTS)/node_modules" STEVEDORE_HOST_COSTS='$(HOST_COSTS)' go test -run TestCostsInHosts -count=1 -timeout 0 -v ./integration/
+	STEVEDORE_HOSTS="$(HOSTS)/node_modules" STEVEDORE_HOST_COSTS='$(HOST_COSTS)' go test -run CostsInHosts -count=1 -timeout 0 -v ./integration/
 
 # The files of a release for six platforms: make release VERSION=v1.2.3. CI runs the tests before.
 release:

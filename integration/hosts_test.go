@@ -277,9 +277,13 @@ func (m *scriptedModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		arguments["path"] = filepath.Dir(m.small) + strings.Repeat("/.", answered) + "/" + filepath.Base(m.small)
 	}
 	if m.command != "" {
-		wanted, arguments = cmp.Or(m.shell, "Bash"), map[string]string{"command": m.command, "description": "run it"}
+		command := m.command
+		if m.turns > 0 && answered > 0 {
+			command = fmt.Sprintf("echo %d", answered)
+		}
+		wanted, arguments = cmp.Or(m.shell, "Bash"), map[string]string{"command": command, "description": "run it"}
 		if wanted == "exec_command" {
-			arguments = map[string]string{"cmd": m.command}
+			arguments = map[string]string{"cmd": command}
 		}
 	}
 	tool, namespace, reads := findTool(in.Tools, wanted, "")

@@ -26,6 +26,14 @@ var hostShells = []hostShell{
 		`{"providers": {"scripted": {"baseUrl": "$URL", "api": "anthropic-messages", "apiKey": "x", "models": [{"id": "m"}]}}}`, 0, false}, "bash"},
 }
 
+// args are the arguments of the host, which trusts the hooks.
+func (h hostShell) args() []string {
+	if h.host.name == "codex" {
+		return slices.Insert(slices.Clone(h.host.args), 1, "--dangerously-bypass-hook-trust")
+	}
+	return h.host.args
+}
+
 // The adapters shorten a long output of a command that fails, and leave everything else as it is.
 // Without a program that works, the host works as without them.
 func TestShellsOfRealHosts(t *testing.T) {
@@ -35,10 +43,7 @@ func TestShellsOfRealHosts(t *testing.T) {
 	}
 	for _, h := range hostShells {
 		t.Run(h.host.name, func(t *testing.T) {
-			args := h.host.args
-			if h.host.name == "codex" {
-				args = slices.Insert(slices.Clone(args), 1, "--dangerously-bypass-hook-trust")
-			}
+			args := h.args()
 			if _, err := os.Stat(filepath.Join(packages, ".bin", h.host.program)); err != nil {
 				t.Skip(err)
 			}
@@ -93,6 +98,45 @@ func TestShellsOfRealHosts(t *testing.T) {
 			}
 			if out, err := s.try(workerProgram, "read", id[1], "--grep", "^115000$"); err != nil || !strings.Contains(string(out), "115000") {
 				t.Errorf("%v: %s", err, out)
+			}
+		})
+	}
+}
+
+// What all requests of a session of 20 turns cost, with one output of each size in the first turn,
+// in bytes: the second table of docs/mcp.md. See TestCostsInHosts.
+func TestShellCostsInHosts(t *testing.T) {
+	packages, selected := os.Getenv("STEVEDORE_HOSTS"), os.Getenv("STEVEDORE_HOST_COSTS")
+	if packages == "" || selected == "" {
+		t.Skip("make host-costs installs the hosts and runs this test")
+	}
+	for _, h := range hostShells {
+		if _, err := os.Stat(filepath.Join(packages, ".bin", h.host.program)); err != nil || !regexp.MustCompile(selected).MatchString(h.host.name) {
+			continue
+		}
+		t.Run(h.host.name, func(t *testing.T) {
+			args := h.args()
+			s := h.host.session(t, packages)
+			s.model.shell, s.model.turns, s.model.command = h.shell, 20, "cat "+s.log
+			cost := func() (total int) {
+				t.Helper()
+				s.run(s.program, args...)
+				all := s.model.take()
+				for _, r := range all {
+					total += r.bytes
+				}
+				if len(all) != s.model.turns {
+					t.Errorf("%d requests", len(all))
+				}
+				return total
+			}
+			for _, size := range []int{100, 5_000, 12_000, 30_000, 120_000, 1_300_000, 11_000_000} {
+				writeAll(t, s.log, strings.Repeat("a line of the log, with some words\n", size/35+1))
+				native := cost()
+				s.run(workerProgram, "mcp", "install", h.host.name)
+				with := cost()
+				s.run(workerProgram, "mcp", "uninstall", h.host.name)
+				t.Logf("an output of %d bytes: %d without, %d with: %+d", size, native, with, with-native)
 			}
 		})
 	}
