@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill flood mutants small-streams soak eval clock hosts frameworks conformance conformance-packages host-costs release site api
+.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill flood mutants small-streams soak eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api
 
 build:
 	go build -trimpath -ldflags "-s -w" -o bin/stevedore$$(go env GOEXE) ./cmd/worker
@@ -157,6 +157,11 @@ release:
 SITE ?= site
 site:
 	go run ./integration/deploy/site "$(SITE)"
+
+# Check the files of integration/deploy with Kustomize, the types of Kubernetes and the loader of
+# Compose; a minute the first time.
+deploy-lint:
+	STEVEDORE_LINT=1 go test -run TestDeployLint -count=1 ./integration/
 
 # Compare the Go API with that of the newest release.
 api:
