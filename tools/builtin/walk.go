@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"slices"
+	"syscall"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -98,20 +99,13 @@ func (w *walker) descend(ctx context.Context, f found, depth int) error {
 // readDir returns at most limit entries of dir, sorted by name, and whether there are
 // more.
 func readDir(dir *os.Root, limit int) (entries []fs.DirEntry, cut bool, err error) {
-	f, err := dir.Open(".")
+	f, err := dir.OpenFile(".", os.O_RDONLY|syscall.O_NONBLOCK, 0) // otherwise package os sets and clears the flag
 	if err != nil {
 		return nil, false, err
 	}
 	defer f.Close()
-	for len(entries) <= limit {
-		batch, err := f.ReadDir(min(1024, limit+1-len(entries)))
-		entries = append(entries, batch...)
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			return nil, false, err
-		}
+	if entries, err = f.ReadDir(limit + 1); err != nil && err != io.EOF {
+		return nil, false, err
 	}
 	cut = len(entries) > limit
 	entries = entries[:min(len(entries), limit)]
