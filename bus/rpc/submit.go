@@ -149,7 +149,9 @@ func newSubmission(b *bus.Bus, queue string, call tools.Call) (submission, error
 	if s.body, err = bus.Encode(s.call); err != nil {
 		return submission{}, tools.Errorf(tools.CodeInvalidArguments, "the arguments are not JSON: %v", err)
 	}
-	s.digest = s.call.Digest()
+	if !s.fresh { // no other call has an id that was made here
+		s.digest = s.call.Digest()
+	}
 	return s, nil
 }
 

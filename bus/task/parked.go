@@ -210,6 +210,9 @@ func Unpark(ctx context.Context, b *bus.Bus, p Parked) error {
 // published; it is zero if the call was not parked. Started is when its tool began, or now.
 func ResumedFrom(d *bus.Delivery, now time.Time) (p Parked) {
 	p.Started = now
+	if !d.Republished {
+		return p
+	}
 	if at, err := time.Parse(time.RFC3339Nano, d.Header(startedHeader)); err == nil && at.Before(now) {
 		p.Started = at
 	}
