@@ -1,10 +1,10 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill flood mutants small-streams soak eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api
+.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill flood mutants small-streams soak eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api try
 
 build:
-	go build -trimpath -ldflags "-s -w" -o bin/stevedore$$(go env GOEXE) ./cmd/worker
-	go build -trimpath -ldflags "-s -w" -o bin/stevedore-heartbeat$$(go env GOEXE) ./cmd/heartbeat
+	go build -buildvcs=auto -trimpath -ldflags "-s -w" -o bin/stevedore$$(go env GOEXE) ./cmd/worker
+	go build -buildvcs=auto -trimpath -ldflags "-s -w" -o bin/stevedore-heartbeat$$(go env GOEXE) ./cmd/heartbeat
 
 # Install both programs, by default where "go install" does.
 BINDIR ?= $$(go env GOPATH)/bin
@@ -166,3 +166,9 @@ deploy-lint:
 # Compare the Go API with that of the newest release.
 api:
 	integration/deploy/release/api.sh
+
+# Try the packages of "make release" from their files: npx, pip, .deb, and the tutorial and the
+# recipes with the program of the archive.
+DIST ?= dist
+try:
+	STEVEDORE_DIST="$(abspath $(DIST))" go test -run 'TestBuiltPackages|TestTutorial|TestCookbook' -count=1 -v ./integration/
