@@ -128,12 +128,13 @@ func stateOfAdapter(files []adapterFile) (state adapterState, err error) {
 // change writes the file, or removes it and the directories that are empty then.
 func (f adapterFile) change(install bool) error {
 	if install {
-		if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(f.path), 0o755), hosts.RemoveTemps(f.path)); err != nil {
 			return err
 		}
 		return durable.WriteFile(f.path, f.text, 0o644)
 	}
 	err := os.Remove(f.path)
+	_ = hosts.RemoveTemps(f.path) // the directory may be missing
 	for dir := filepath.Dir(f.path); dir != f.home && os.Remove(dir) == nil; {
 		dir = filepath.Dir(dir)
 	}
@@ -163,7 +164,7 @@ func changeAdapter(files []adapterFile, install, dryRun bool) (line changedServe
 		line.Changed = true
 	}
 	for _, f := range files {
-		if line.Changed && !dryRun {
+		if (line.Changed || state == adapterMissing) && !dryRun { // a process that died may have left temporary files
 			err = errors.Join(err, f.change(install))
 		}
 	}

@@ -100,7 +100,7 @@ func (l Location) apply(c Change) ([]Outcome, error) {
 	if err != nil || c.DryRun {
 		return p.outcomes, err
 	}
-	if err := errors.Join(removeTemps(p.path), removeTemps(records(c.Backups).path(p.path))); err != nil {
+	if err := errors.Join(RemoveTemps(p.path), RemoveTemps(records(c.Backups).path(p.path))); err != nil {
 		return nil, err
 	}
 	if !bytes.Equal(p.data, p.before) {
@@ -146,9 +146,9 @@ func (l Location) prepare(c Change) (p plan, err error) {
 	return p, records(c.Backups).store(next)
 }
 
-// removeTemps removes what processes that died while they wrote this file left behind. It may
-// contain secrets. The caller has the lock.
-func removeTemps(path string) error {
+// RemoveTemps removes what processes that died while they wrote this file left behind. It may
+// contain secrets. No other process writes the file.
+func RemoveTemps(path string) error {
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
 		return err
