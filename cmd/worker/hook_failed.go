@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/state/durable"
@@ -18,7 +19,7 @@ import (
 func (o *hookOptions) watchFailures() {
 	self, err := os.Executable()
 	file := os.Getenv("CLAUDE_ENV_FILE")
-	if err != nil || file == "" || o.host != "claude-code" {
+	if err != nil || file == "" || o.host != "claude-code" || runtime.GOOS != "linux" { // /dev/stdout is open for writing only elsewhere
 		return
 	}
 	line := fmt.Sprintf(`trap 'c=$?; if [ $c -gt 0 ] && [ $c -lt 126 ]; then %s hook claude-code --failed "${BASH_EXECUTION_STRING:-$ZSH_EXECUTION_STRING}"%s --threshold %d 2>/dev/null; fi; exit $c' EXIT`+"\n",
