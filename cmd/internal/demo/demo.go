@@ -169,7 +169,7 @@ func (d *demo) play(ctx context.Context) error {
 	read := chars(big.ForLLM + lines + found)
 	d.print("\nThe model read %s of %s characters: an estimated %s tokens stayed out of the prompt.",
 		thousands(read), thousands(a.Chars), thousands(max(a.Tokens-read*2/5, 0)))
-	d.print("The temporary data directory is removed. Next: stevedore up, or stevedore --help (from a clone: make install before)")
+	d.print("The temporary data directory is removed. Next: stevedore up (in a clone: make install before)")
 	return nil
 }
 
