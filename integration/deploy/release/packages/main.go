@@ -236,7 +236,7 @@ func writeWheel(out, version, tag string, files []file) error {
 	for each := range strings.SplitSeq(tag, ".") {
 		tags.WriteString("Tag: py3-none-" + each + "\n")
 	}
-	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: %s\nHome-page: %s\nLicense: MIT\nRequires-Python: >=3.9\n", wheelName, version, about, home)
+	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: %s\nHome-page: %s\nLicense: MIT\nRequires-Python: >=3.9\n\nThe programs stevedore and stevedore-heartbeat, and their client for Python: import stevedore_bus. See %s\n", wheelName, version, about, home, home)
 	files = append(files,
 		file{wheelName + "/__init__.py", []byte(local), false}, file{wheelName + "/tinynats.py", client, false}, file{wheelName + "/frameworks.py", adapters, false},
 		file{info + "METADATA", []byte(metadata), false},
