@@ -57,13 +57,15 @@ function show() {
 query.addEventListener("input", show);
 document.addEventListener("keydown", (event) => {
   if (event.key === "/" && event.target !== query) {
-    event.preventDefault();
-    query.focus();
+    event.preventDefault(); // some browsers have a search of their own
   } else if (event.key === "Escape") {
     query.value = "";
     show();
   } else if (event.key === "Enter" && event.target === query) {
     results.querySelector("a")?.click();
   }
+});
+document.addEventListener("keyup", (event) => {
+  if (event.key === "/" && event.target !== query) query.focus(); // now the key does not get into the field
 });
 results.addEventListener("click", () => { results.hidden = true; });
