@@ -44,7 +44,7 @@ type Bus struct {
 	key    *nkey.Key // nil without Config.NKey
 
 	handles  sync.Map          // by name: jetstream.Stream or jetstream.KeyValue
-	onDemand map[string]string // names of streams that may be created at their first use, by the first token of a subject
+	kinds    map[string]string // the streams, by the first token of their subjects
 	space    *Space
 	denials  denials
 	watches  watches
@@ -59,9 +59,8 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{}), together: newTogether()}
+	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{}), kinds: streamKinds(subjects), together: newTogether()}
 	b.space = newSpace(b)
-	b.onDemand = onDemandKinds(subjects)
 	if b.nc, err = dial(b); err != nil {
 		return nil, err
 	}

@@ -113,17 +113,3 @@ func ReadFills(ctx context.Context, b *Bus, exists map[string]bool) ([]Fill, err
 	}
 	return all, nil
 }
-
-// streamOf returns the stream that captures a subject. The first token after the prefix, which
-// belongs to one stream, and the number of tokens decide.
-func (s Subjects) streamOf(subject string) (stream string, ok bool) {
-	tokens := s.Split(subject)
-	for _, config := range s.Streams(Config{}) {
-		for _, filter := range config.Subjects {
-			if want := s.Split(filter); len(want) == len(tokens) && want[0] == tokens[0] {
-				return config.Name[len(s.StreamName("")):], true
-			}
-		}
-	}
-	return "", false
-}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,23 +22,16 @@ const onDemandKey = "stevedore.on_demand"
 // creates it tells the others, so this is for a hint that was lost.
 const usedInterval = time.Minute
 
-// OnDemand returns the names of the streams, and of those of the buckets, that can be created at
-// their first use.
-func (s Subjects) OnDemand() []string {
-	return []string{s.StreamName(Ticks), s.StreamName(Outbox), s.StreamName(Sessions), s.StreamName(Dead), "KV_" + s.BucketName(StateBucket)}
-}
+// onDemand are the streams that can be created at their first use.
+var onDemand = []string{Ticks, Outbox, Sessions, Dead}
 
-// onDemandKinds returns the names of these streams by the first token of their subjects.
-func onDemandKinds(s Subjects) map[string]string {
-	kinds := map[string]string{}
-	for _, config := range s.Streams(Config{}) {
-		if slices.Contains(s.OnDemand(), config.Name) {
-			for _, subject := range config.Subjects {
-				kinds[s.Split(subject)[0]] = config.Name[len(s.StreamName("")):]
-			}
-		}
+// OnDemand returns the full names of these streams, and of those of such buckets.
+func (s Subjects) OnDemand() []string {
+	names := []string{"KV_" + s.BucketName(StateBucket)}
+	for _, stream := range onDemand {
+		names = append(names, s.StreamName(stream))
 	}
-	return kinds
+	return names
 }
 
 // IsUnused reports whether a stream that does not exist was never used, so that it is empty. name
@@ -87,9 +79,8 @@ func (b *Bus) awaitUse(ctx context.Context, stream string) error {
 // prepare creates the stream of a subject if it was never used. The publish itself finds out what
 // else is wrong with the stream.
 func (b *Bus) prepare(ctx context.Context, subject string) error {
-	kind, _, _ := strings.Cut(strings.TrimPrefix(subject, b.prefix+"."), ".")
-	stream, ok := b.onDemand[kind]
-	if !ok {
+	stream, ok := b.streamOf(subject)
+	if !ok || !slices.Contains(onDemand, stream) {
 		return nil
 	}
 	if s, err := b.UsedStream(ctx, stream); s != nil || err != nil {
