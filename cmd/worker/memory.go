@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/nats-io/nuid"
 	"github.com/spf13/cobra"
@@ -81,12 +80,7 @@ func newMemoryCommand() *cobra.Command {
 }
 
 func printNotes(o *client.Options, out io.Writer, notes []memory.Note) error {
-	if o.JSON {
-		return cli.JSON(out, notes)
-	}
-	table := cli.NewTable("id", "owner", "session", "time", "text")
-	for _, n := range notes {
-		table.Row(n.ID, n.Owner, n.Session, n.At.Local().Format(time.DateTime), tools.Excerpt(tools.OneLine(n.Text), 100))
-	}
-	return table.Print(out, "There are no notes.")
+	return client.PrintList(o, out, notes, "There are no notes.", []string{"id", "owner", "session", "time", "text"}, func(n memory.Note) []any {
+		return []any{n.ID, n.Owner, n.Session, n.At, tools.Excerpt(tools.OneLine(n.Text), 100)}
+	})
 }

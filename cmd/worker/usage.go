@@ -48,7 +48,7 @@ func newUsageCommand() *cobra.Command {
 			return err
 		}
 		if o.JSON {
-			return cli.JSON(cmd.OutOrStdout(), used)
+			return cli.JSONLines(cmd.OutOrStdout(), used)
 		}
 		return printUsage(cmd.OutOrStdout(), by, used)
 	})
@@ -65,7 +65,7 @@ func newUsageCommand() *cobra.Command {
 			return err
 		}
 		if o.JSON {
-			return cli.JSON(cmd.OutOrStdout(), sums)
+			return cli.JSONLines(cmd.OutOrStdout(), sums)
 		}
 		return printSavings(cmd.OutOrStdout(), sums)
 	}
