@@ -131,13 +131,3 @@ func (r *run) addNotices(ctx context.Context) (bool, error) {
 
 // IsOpen reports whether a log has a run without an end.
 func IsOpen(entries []Entry) bool { return replay(entries).open != nil }
-
-// LastEnd returns how the last run of a log ended, or nil if no run has.
-func LastEnd(entries []Entry) (end *Outcome) {
-	for _, e := range entries {
-		if e.Kind == KindEnd && e.End != nil {
-			end = e.End
-		}
-	}
-	return end
-}
