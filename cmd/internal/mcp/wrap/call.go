@@ -83,10 +83,7 @@ func (c *callShrinker) failed() json.RawMessage {
 
 // shrinkContent replaces the big content blocks. It returns nil if nothing changes.
 func (c *callShrinker) shrinkContent(ctx context.Context, content []json.RawMessage) ([]json.RawMessage, error) {
-	content, scaled, err := c.scalePictures(ctx, content)
-	if err != nil {
-		return nil, err
-	}
+	content, scaled := c.scalePictures(ctx, content)
 	blocks := blocksOf(content, blockOf)
 	chosen, join := c.choose(blocks)
 	switch {
@@ -137,20 +134,20 @@ func (c *callShrinker) shrinkContent(ctx context.Context, content []json.RawMess
 }
 
 // scalePictures replaces the pictures that are larger than models take. Their originals are
-// artifacts, as the texts before them say.
-func (c *callShrinker) scalePictures(ctx context.Context, content []json.RawMessage) (out []json.RawMessage, scaled bool, err error) {
+// artifacts, as the texts before them say. A picture whose original cannot be stored stays.
+func (c *callShrinker) scalePictures(ctx context.Context, content []json.RawMessage) (out []json.RawMessage, scaled bool) {
 	for i, raw := range content {
 		img, text, err := c.offloader.ScalePicture(ctx, tools.Call{ID: artifacts.NewID(c.r.tool), Session: c.cfg.Session, Tool: c.r.tool, AgentID: c.client}, i, raw)
 		switch {
 		case err != nil:
-			return nil, false, err
+			c.cfg.Log.Error().Str("tool", tools.Excerpt(c.r.tool, 64)).Err(err).Msg("cannot store a picture")
 		case img != nil:
 			out, scaled = append(out, wire.JSON(textBlock(text))), true
 			raw = wire.Set(wire.Set(raw, wire.JSON(img.Data), "data"), wire.JSON(img.MediaType), "mimeType")
 		}
 		out = append(out, raw)
 	}
-	return out, scaled, nil
+	return out, scaled
 }
 
 // known returns the artifact of a part of the structured content that a block repeats.

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -291,6 +292,26 @@ func TestPictureIsScaled(t *testing.T) {
 	}
 	if !bytes.Equal(original, wideImage()) {
 		t.Errorf("the original has %d bytes, want %d", len(original), len(wideImage()))
+	}
+}
+
+// fullStore is a store that stores nothing.
+type fullStore struct{ offload.Store }
+
+func (fullStore) Put(context.Context, offload.Record, io.Reader, func(*offload.Record, offload.Content) error) (offload.Record, error) {
+	return offload.Record{}, syscall.ENOSPC
+}
+
+// A large picture stays if its original cannot be stored: the tool has run.
+func TestPictureStaysIfTheStoreFails(t *testing.T) {
+	t.Parallel()
+	s := wrapServer(t, "sdk", func(cfg *Config) { cfg.Store = fullStore{cfg.Store} })
+	res := s.call(t, "picture", nil)
+	if len(res.Content) != 2 {
+		t.Fatalf("%d blocks: %s", len(res.Content), texts(res))
+	}
+	if img, ok := res.Content[1].(*mcp.ImageContent); !ok || !bytes.Equal(img.Data, wideImage()) {
+		t.Errorf("%+v", res.Content[1])
 	}
 }
 
