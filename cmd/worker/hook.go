@@ -33,7 +33,7 @@ PostToolUse (AfterTool of Gemini CLI): a long output of the host's shell is stor
 run" does, and the model sees how to read it.
 
 SessionStart of Claude Code, which lets no hook replace the output of a command that failed: the
-shell of each command calls this hook with --failed before it exits with a status from 1 to 125.
+shell of each command calls this hook with --failed before it exits with a status from 1 to 128.
 A long output is stored, and replaced in the file to which Claude Code lets the shell write. This
 works on Linux.
 

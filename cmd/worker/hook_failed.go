@@ -22,7 +22,7 @@ func (o *hookOptions) watchFailures() {
 	if err != nil || file == "" || o.host != "claude-code" || runtime.GOOS != "linux" { // /dev/stdout is open for writing only elsewhere
 		return
 	}
-	line := fmt.Sprintf(`trap 'c=$?; if [ $c -gt 0 ] && [ $c -lt 126 ]; then %s hook claude-code --failed "${BASH_EXECUTION_STRING:-$ZSH_EXECUTION_STRING}"%s --threshold %d 2>/dev/null; fi; exit $c' EXIT`+"\n",
+	line := fmt.Sprintf(`trap 'c=$?; if [ $c -gt 0 ] && [ $c -lt 129 ]; then %s hook claude-code --failed "${BASH_EXECUTION_STRING:-$ZSH_EXECUTION_STRING}"%s --threshold %d 2>/dev/null; fi' EXIT`+"\n",
 		quoteTwice(cli.ShellWord(self)), quoteTwice(o.place()), o.threshold)
 	_ = durable.AppendFile(file, []byte(line), 0o600) // without it, outputs are shown as they are
 }
