@@ -3,7 +3,16 @@
 // reads, hashes and indexes a content in one pass.
 //
 // The package is public because an offload.Store outside of this module needs all
-// of it to pass the conformance suite in offload/storetest.
+// of it to pass the conformance suite in offload/storetest. A store of entries and blobs does this:
+//
+//   - Put: CheckKey; Ingest, whose sink writes the blob; Lifecycle.Complete; summarize with
+//     NewContent of the blob; CheckQuota; Lifecycle.Put with the stored entry, if there is one. Then
+//     the blob, its index and the entry become durable, in this order.
+//   - Get: CheckLookup, Lifecycle.Check and Refresh; store the entry if Refresh says so.
+//   - Open: Lifecycle.Check, and NewContent of the blob and its index.
+//   - List: the entries that are not Lifecycle.Expired, sorted by OldestFirst.
+//   - Sweep: an expired entry becomes a tombstone (MakeTombstone), a Forgotten one is removed, and
+//     so are blobs that no entry names and whose Lifecycle.Age is at least grace.
 package record
 
 import (
