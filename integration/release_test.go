@@ -277,15 +277,16 @@ func testNPM(t *testing.T, dir string) {
 	if _, err := exec.LookPath("npx"); err != nil {
 		t.Skip("npx is not installed")
 	}
-	cmd := npx(t, dir, "@stevedore-bus/stevedore", "run", "-c", "two words")
+	cmd := npx(t, dir, "", "@stevedore-bus/stevedore", "run", "-c", "two words")
 	text, err := cmd.Output()
 	if string(text) != "got run -c two words\n" || cmd.ProcessState.ExitCode() != 7 {
 		t.Errorf("npx printed %q and ended with %v", text, err)
 	}
 }
 
-// npx returns "npx -y ARGS" with an empty home, and a registry with the packages of a release.
-func npx(t *testing.T, dir string, args ...string) *exec.Cmd {
+// npx returns "npx -y ARGS" with an empty home, and a registry with the packages of a release. Those
+// that it lacks are upstream, if that is not empty.
+func npx(t *testing.T, dir, upstream string, args ...string) *exec.Cmd {
 	t.Helper()
 	packages := map[string]map[string]any{} // their documents, by name
 	files := http.FileServer(http.Dir(dir))
@@ -293,6 +294,10 @@ func npx(t *testing.T, dir string, args ...string) *exec.Cmd {
 		name := strings.TrimPrefix(r.URL.Path, "/")
 		if document, ok := packages[name]; ok {
 			_ = json.NewEncoder(w).Encode(document)
+			return
+		}
+		if _, err := os.Stat(filepath.Join(dir, name)); err != nil && upstream != "" {
+			http.Redirect(w, r, upstream+name, http.StatusFound)
 			return
 		}
 		files.ServeHTTP(w, r)
