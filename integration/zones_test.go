@@ -39,7 +39,9 @@ func startRegions(t *testing.T, names ...string) map[string]string {
 		servers = append(servers, s)
 	}
 	bustest.WaitUntil(t, "the regions to have a leader", func() bool {
-		return slices.ContainsFunc(servers, func(s *server.Server) bool { return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == len(names) })
+		return slices.ContainsFunc(servers, func(s *server.Server) bool {
+			return s.JetStreamIsLeader() && len(s.JetStreamClusterPeers()) == len(names)
+		})
 	})
 	for i, s := range servers {
 		urls[names[i]] = s.ClientURL()
