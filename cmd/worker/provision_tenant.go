@@ -79,7 +79,7 @@ func (o *serverConfigOptions) reload(ctx context.Context, c bus.Config, tenants 
 	}
 	defer nc.Close()
 	for range 2 { // the imports of accounts that a first reload adds work after the second one (nats-server 2.15)
-		servers, err := askServers(ctx, nc)
+		servers, err := askServers(ctx, nc, c.Timeout)
 		if err != nil {
 			return err
 		}
@@ -94,7 +94,7 @@ func (o *serverConfigOptions) reload(ctx context.Context, c bus.Config, tenants 
 			}
 		}
 	}
-	servers, err := askServers(ctx, nc)
+	servers, err := askServers(ctx, nc, c.Timeout)
 	for _, s := range servers {
 		for _, t := range tenants {
 			if !slices.Contains(s.Data.Accounts, t.Name) {
@@ -112,16 +112,20 @@ type serverAccounts struct {
 }
 
 // nextServer is how long the answer of a further server may take.
-const nextServer = 500 * time.Millisecond
+const nextServer = time.Second
 
-// askServers returns the accounts of each server of the cluster.
-func askServers(ctx context.Context, nc *nats.Conn) (all []serverAccounts, err error) {
-	err = task.CollectReplies(ctx, nc, "$SYS.REQ.SERVER.PING.ACCOUNTZ", nil, nextServer, func(body []byte) time.Duration {
+// askServers returns the accounts of each server of the cluster. The first answer may take timeout.
+func askServers(ctx context.Context, nc *nats.Conn, timeout time.Duration) (all []serverAccounts, err error) {
+	next := nextServer
+	if nc.ConnectedClusterName() == "" { // it is alone
+		next = 0
+	}
+	err = task.CollectReplies(ctx, nc, "$SYS.REQ.SERVER.PING.ACCOUNTZ", nil, timeout, func(body []byte) time.Duration {
 		var s serverAccounts
 		if json.Unmarshal(body, &s) == nil {
 			all = append(all, s)
 		}
-		return nextServer
+		return next
 	})
 	if err == nil && len(all) == 0 {
 		err = errors.New("no server tells its accounts")
