@@ -53,8 +53,10 @@ func (p *proxy) toBackground(ctx context.Context, r *request) {
 	p.cfg.jobs.Store(p.jobKey(j.id), j)
 	p.startLocked(func() {
 		p.offerReading(ctx)
-		p.toClient(wire.Response(r.ID, r.toolResult(tools.NewToolResult(p.text(fmt.Sprintf(
-			"%s has run for %s and goes on. Its result will be the artifact '%s': get_knowledge_by_id(artifact_id) waits for it. With the argument cancel=true, it ends the call.", r.name(), p.cfg.BackgroundAfter, j.id))))))
+		m := wire.Response(r.ID, r.toolResult(tools.NewToolResult(p.text(fmt.Sprintf(
+			"%s has run for %s and goes on. Its result will be the artifact '%s': get_knowledge_by_id(artifact_id) waits for it. With the argument cancel=true, it ends the call.", r.name(), p.cfg.BackgroundAfter, j.id)))))
+		p.toClient(m)
+		p.count(r, nil, m.Result)
 	})
 	p.mu.Unlock()
 }

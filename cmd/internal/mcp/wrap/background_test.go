@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,7 +41,14 @@ func goOn(t *testing.T, s *session) {
 // and reads it.
 func TestCallInBackground(t *testing.T) {
 	t.Parallel()
-	s := wrapServer(t, "sdk", func(cfg *Config) { cfg.BackgroundAfter = 20 * time.Millisecond })
+	var whole, shown, read atomic.Int64
+	s := wrapServer(t, "sdk", func(cfg *Config) {
+		cfg.BackgroundAfter, cfg.Count = 20*time.Millisecond, func(c Count) {
+			whole.Add(c.Whole)
+			shown.Add(c.Shown)
+			read.Add(c.Read)
+		}
+	})
 	small := s.inBackground(t, "slow", map[string]any{"lines": 3})
 	big := s.inBackground(t, "slow", map[string]any{"lines": 5000})
 	failed := s.inBackground(t, "slow", map[string]any{"lines": 2, "fail": true})
@@ -57,6 +65,12 @@ func TestCallInBackground(t *testing.T) {
 	checkContains(t, eventually(map[string]any{"id": big, "grep": "line\" 4321$"}), "Found 1 match(es)")
 	checkContains(t, eventually(map[string]any{"id": failed}), "slow failed:", "\"line\" 1")
 	checkContains(t, s.read(t, map[string]any{"id": small, "cancel": true}), "\"line\" 2") // too late
+
+	// The results are counted, and what the model got of them as answers and as pages.
+	s.await(t, "the counts", func() bool { return whole.Load() > 100_000 && shown.Load() > 300 && read.Load() > 200 })
+	if shown.Load() > 1000 {
+		t.Errorf("the three answers have %d characters", shown.Load())
+	}
 }
 
 // A call that is short enough is answered as without the flag.

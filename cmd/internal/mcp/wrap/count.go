@@ -3,7 +3,6 @@ package wrap
 import (
 	"cmp"
 	"encoding/json"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
@@ -21,9 +20,7 @@ type Count struct {
 
 // count reports the answer to a request whose result is whole.
 func (p *proxy) count(r *request, whole, shown json.RawMessage) {
-	if c := (Count{Tool: r.tool, Whole: textChars(whole), Shown: textChars(shown)}); c.Whole > 0 {
-		p.report(r, c)
-	}
+	p.report(r, Count{Tool: r.tool, Whole: textChars(whole), Shown: textChars(shown)})
 }
 
 // countRead reports the answer of a reading tool.
@@ -34,13 +31,11 @@ func (p *proxy) countRead(r *request, shown json.RawMessage) {
 	}
 	id, _ := wire.Text(wire.Get(args, "id"))
 	artifact, _ := wire.Text(wire.Get(args, "artifact_id"))
-	if c := (Count{Tool: artifacts.ToolOf(cmp.Or(id, artifact)), Read: textChars(shown)}); c.Read > 0 {
-		p.report(r, c)
-	}
+	p.report(r, Count{Tool: artifacts.ToolOf(cmp.Or(id, artifact)), Read: textChars(shown)})
 }
 
 func (p *proxy) report(r *request, c Count) {
-	if p.cfg.Count == nil || !strings.HasPrefix(r.Method, "tools/call") && r.Method != "resources/read" && r.Method != "tasks/result" {
+	if p.cfg.Count == nil || c.Whole+c.Shown+c.Read == 0 || r.Method != "tools/call" && r.Method != "resources/read" && r.Method != "tasks/result" {
 		return
 	}
 	p.mu.Lock()
