@@ -118,6 +118,9 @@ func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr
 	if err != nil {
 		return err
 	}
+	if guard != nil {
+		limitMemory() // the SDK allocates 270 KB for each request, and little of it stays
+	}
 	parts := []func(context.Context) error{}
 	var address atomic.Value
 	ctx, cancel := context.WithCancel(ctx)
