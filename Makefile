@@ -58,11 +58,12 @@ screenshots:
 	mkdir -p docs/screenshots
 	STEVEDORE_SCREENSHOTS=$(CURDIR)/docs/screenshots go test -run TestViews -count=1 ./cmd/internal/console/
 
-# Each benchmark prints its ratio against the raw bus or the raw disk, from
-# interleaved rounds of one run. It takes some minutes; close other programs.
+# Each benchmark prints its ratio against the raw bus or the raw disk, from interleaved rounds of
+# one run. The second one measures "stevedore up" as a process of its own, and its CPU time per
+# call. It takes some minutes; close other programs.
 bench:
 	go test -run '^$$' -bench 'Pipeline|Latency' -benchtime 1x ./bus/worker
-	go test -run '^$$' -bench Ways -benchtime 1x -timeout 30m ./bus/worker
+	cd integration/peers && for clients in 1 64 500; do go run . -bare -clients $$clients || exit 1; done
 	go test -run '^$$' -bench Publish -benchtime 1x ./bus
 	go test -run '^$$' -bench List -benchtime 3x ./bus/task
 	go test -run '^$$' -bench 'Index|Put|Read|Grep|Offload' -benchtime 15x -timeout 30m ./offload

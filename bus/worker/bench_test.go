@@ -3,7 +3,6 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -177,10 +176,6 @@ func (p *pipeline) serveProduct(b *testing.B) {
 // bareCalls is the subject of the calls of serveBare, and the name of their stream.
 const bareCalls = "bare"
 
-// serveBare runs the same pipeline with nats.go only: its calls are in a work queue, as most
-// programs on JetStream have them.
-func (p *pipeline) serveBare(b *testing.B) { p.serveBareWith(b, jsonResult) }
-
 // jsonResult decodes a call and encodes its result.
 func jsonResult(data []byte) (id string, result []byte, err error) {
 	started := time.Now().UTC()
@@ -199,16 +194,9 @@ func jsonResult(data []byte) (id string, result []byte, err error) {
 	return call.ID, result, err
 }
 
-// sameBytes returns the bytes of a call as its result; its id comes first in them.
-func sameBytes(data []byte) (id string, result []byte, err error) {
-	id, _, ok := strings.Cut(strings.TrimPrefix(string(data), `{"id":"`), `"`)
-	if !ok {
-		err = errors.New("no id")
-	}
-	return id, data, err
-}
-
-func (p *pipeline) serveBareWith(b *testing.B, run func(data []byte) (id string, result []byte, err error)) {
+// serveBare runs the same pipeline with nats.go only: its calls are in a work queue, as most
+// programs on JetStream have them.
+func (p *pipeline) serveBare(b *testing.B) {
 	c := p.connect(b)
 	js := c.JetStream()
 	p.call = func(string) string { return bareCalls }
@@ -242,7 +230,7 @@ func (p *pipeline) serveBareWith(b *testing.B, run func(data []byte) (id string,
 		}
 	}()
 	cc, err := cons.Consume(func(msg jetstream.Msg) {
-		id, body, err := run(msg.Data())
+		id, body, err := jsonResult(msg.Data())
 		if err != nil {
 			b.Error(err)
 			return

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
 )
 
 // system is a job system that runs.
@@ -33,12 +35,17 @@ func main() {
 	clients := flag.Int("clients", 64, "the number of clients that submit one job at a time")
 	jobs := flag.Int("jobs", 2000, "jobs of each round")
 	rounds := flag.Int("rounds", 3, "measured rounds")
+	onlyBare := flag.Bool("bare", false, "compare only with the bare pipeline")
 	flag.Parse()
-	fmt.Printf("%d clients, %d rounds of %d jobs, 256 B; median jobs/s\n\n", *clients, *rounds, *jobs)
+	starts := []func(bool) (system, error){stevedoreSubmit, stevedoreCall, stevedorePublished, barePipeline, asyncJobs, watermillNATS, riverQueue, redisQueue}
+	if *onlyBare {
+		starts = starts[:4]
+	}
+	fmt.Printf("%d clients, %d rounds of %d jobs, 256 B; nats-server %s; median jobs/s\n\n", *clients, *rounds, *jobs, natsserver.VERSION)
 	fmt.Println("| system | sync | jobs/s | range | CPU per job | Stevedore is faster by |\n|---|---|---|---|---|---|")
 	for _, sync := range []bool{true, false} {
 		var systems []system
-		for _, start := range []func(bool) (system, error){stevedoreSubmit, stevedoreCall, stevedorePublished, barePipeline, asyncJobs, watermillNATS, riverQueue, redisQueue} {
+		for _, start := range starts {
 			s, err := start(sync)
 			if err != nil {
 				fmt.Fprintln(os.Stderr, "skipped:", err)
