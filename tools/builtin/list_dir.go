@@ -49,9 +49,11 @@ func (ws *workspace) openDir(path string) (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	info, err := ws.root.Stat(rel)
-	if err == nil && !info.IsDir() {
-		err = tools.Errorf(tools.CodeToolFailed, "failed to read directory %q: it is not a directory; to read a file, use read_file", path)
+	if rel != "." { // opening a named pipe would wait for its writer
+		var info fs.FileInfo
+		if info, err = ws.root.Stat(rel); err == nil && !info.IsDir() {
+			err = tools.Errorf(tools.CodeToolFailed, "failed to read directory %q: it is not a directory; to read a file, use read_file", path)
+		}
 	}
 	var dir *os.Root
 	if err == nil {
