@@ -97,6 +97,7 @@ func newProvisionCommand() *cobra.Command {
 	o.Connection.AddFlags(cmd.Flags())
 	o.Logging.AddFlags(cmd.Flags())
 	server.addFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&o.Connection.OnDemand, "on-demand", false, "on a server without these streams, create only those that every call needs; workers create the others at their first use, if their user may")
 	cmd.Flags().BoolVar(&update, "update", false, "change the settings that differ")
 	cli.MaxBytesFlag(cmd.Flags(), &o.Connection.Config, "")
 	cmd.Flags().DurationVar(&o.Connection.ResultsTTL, "results-ttl", 0, "`TIME` that results are kept, or until their stream needs the space; default 168h (7 days)")
