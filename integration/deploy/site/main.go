@@ -63,16 +63,18 @@ func run(out string) error {
 	index := []section{}
 	layout := template.Must(template.New("page").Parse(layout))
 	for _, p := range s.order {
-		var html bytes.Buffer
-		body, err := s.render(p)
-		if err == nil {
-			err = layout.Execute(&html, map[string]any{"Page": p, "Pages": s.order, "Body": body, "Root": strings.Repeat("../", strings.Count(p.Path, "/"))})
-		}
+		sections, err := s.render(p)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
+		index = append(index, sections...)
+	}
+	for _, p := range s.order { // now all titles are known
+		var html bytes.Buffer
+		if err := layout.Execute(&html, map[string]any{"Page": p, "Pages": s.order, "Root": strings.Repeat("../", strings.Count(p.Path, "/"))}); err != nil {
+			return err
+		}
 		files[p.Path] = html.Bytes()
-		index = append(index, p.sections()...)
 	}
 	for name := range s.files { // the pictures
 		if files[name], err = os.ReadFile(name); err != nil {

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
+	"html"
 	"html/template"
 	"os"
 	"path"
@@ -20,6 +20,7 @@ import (
 // page is a Markdown file and its place in the site.
 type page struct {
 	name, Path, Title string
+	Body              template.HTML
 	source            []byte
 	tree              ast.Node
 	ids               map[string]bool // of its headings
@@ -40,58 +41,74 @@ type site struct {
 }
 
 var (
-	markdown = goldmark.New(goldmark.WithExtensions(extension.GFM))
+	markdown = goldmark.New(goldmark.WithExtensions(extension.GFM), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
 	notInID  = regexp.MustCompile(`[^\w -]`)
+	heading  = regexp.MustCompile(`<h\d id="([^"]*)">(.*)</h\d>`)
+	tag      = regexp.MustCompile(`<[^>]*>`)
 )
 
-// read parses a file and gives its headings the ids that GitHub gives them.
-func (s *site) read(name string) error {
-	source, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	p := &page{name: name, Path: strings.TrimSuffix(name, ".md") + ".html", source: source, ids: map[string]bool{}}
+// read parses a file.
+func (s *site) read(name string) (err error) {
+	p := &page{name: name, Path: strings.TrimSuffix(name, ".md") + ".html", ids: map[string]bool{}}
 	if name == "README.md" {
 		p.Path = "index.html"
 	}
-	p.tree = markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext()))
-	for n := p.tree.FirstChild(); n != nil; n = n.NextSibling() {
-		if _, ok := n.(*ast.Heading); ok {
-			title := plain(n, source)
-			p.Title = cmp.Or(p.Title, title)
-			base := strings.ReplaceAll(notInID.ReplaceAllString(strings.ToLower(title), ""), " ", "-")
-			id := base
-			for i := 1; p.ids[id]; i++ {
-				id = fmt.Sprintf("%s-%d", base, i)
-			}
-			p.ids[id] = true
-			n.SetAttributeString("id", []byte(id))
-		}
-	}
+	p.source, err = os.ReadFile(name)
+	p.tree = markdown.Parser().Parse(text.NewReader(p.source), parser.WithContext(parser.NewContext(parser.WithIDs(p))))
 	s.pages[name] = p
 	s.order = append(s.order, p)
-	return nil
+	return err
 }
 
-// render returns the HTML of a page, with the links of the site.
-func (s *site) render(p *page) (template.HTML, error) {
+// Generate gives a heading the id that GitHub gives it.
+func (p *page) Generate(title []byte, _ ast.NodeKind) []byte {
+	base := strings.ReplaceAll(notInID.ReplaceAllString(strings.ToLower(string(title)), ""), " ", "-")
+	id := base
+	for i := 1; p.ids[id]; i++ {
+		id = fmt.Sprintf("%s-%d", base, i)
+	}
+	p.ids[id] = true
+	return []byte(id)
+}
+
+// Put would reserve an id; Markdown has none.
+func (p *page) Put([]byte) {}
+
+// render makes the HTML of a page, with the links of the site, and divides it at its headings.
+func (s *site) render(p *page) ([]section, error) {
 	err := ast.Walk(p.tree, func(n ast.Node, entering bool) (_ ast.WalkStatus, err error) {
 		if entering {
 			switch n := n.(type) {
 			case *ast.Link:
 				n.Destination, err = s.link(p, string(n.Destination))
 			case *ast.Image:
-				name := path.Join(path.Dir(p.name), string(n.Destination))
-				s.files[name] = true // a file that does not exist fails later
+				s.files[path.Join(path.Dir(p.name), string(n.Destination))] = true // one that does not exist fails later
 			}
 		}
 		return ast.WalkContinue, err
 	})
-	var html bytes.Buffer
+	var b strings.Builder
 	if err == nil {
-		err = markdown.Renderer().Render(&html, p.source, p.tree)
+		err = markdown.Renderer().Render(&b, p.source, p.tree)
 	}
-	return template.HTML(html.String()), err // the pages are ours
+	p.Body = template.HTML(b.String()) // the pages are ours
+	var all []section
+	marks := heading.FindAllStringSubmatchIndex(b.String(), -1)
+	for i, m := range marks {
+		end := b.Len()
+		if i+1 < len(marks) {
+			end = marks[i+1][0]
+		}
+		title := plain(b.String()[m[4]:m[5]])
+		p.Title = cmp.Or(p.Title, title)
+		all = append(all, section{p.Path + "#" + b.String()[m[2]:m[3]], p.Title, title, plain(b.String()[m[1]:end])})
+	}
+	return all, err
+}
+
+// plain returns the text of HTML.
+func plain(text string) string {
+	return strings.Join(strings.Fields(html.UnescapeString(tag.ReplaceAllString(text, " "))), " ")
 }
 
 // link returns the target of a link of a page.
@@ -119,42 +136,4 @@ func (s *site) link(p *page, to string) ([]byte, error) {
 		return []byte(id), nil
 	}
 	return []byte(strings.Repeat("../", strings.Count(p.Path, "/")) + target.Path + id), nil
-}
-
-// sections divides a page at its headings.
-func (p *page) sections() (all []section) {
-	for n := p.tree.FirstChild(); n != nil; n = n.NextSibling() {
-		if id, ok := n.AttributeString("id"); ok {
-			all = append(all, section{URL: fmt.Sprintf("%s#%s", p.Path, id), Page: p.Title, Title: plain(n, p.source)})
-		} else if len(all) > 0 {
-			all[len(all)-1].Text += plain(n, p.source) + " "
-		}
-	}
-	return all
-}
-
-// plain returns the text of a node without its marks.
-func plain(n ast.Node, source []byte) string {
-	var b strings.Builder
-	_ = ast.Walk(n, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // the function returns no error
-		switch n := n.(type) {
-		case *ast.Text:
-			if entering {
-				b.Write(n.Value(source))
-				if n.SoftLineBreak() {
-					b.WriteByte(' ')
-				}
-			}
-		case *ast.FencedCodeBlock:
-			if entering {
-				b.Write(n.Lines().Value(source))
-			}
-		default:
-			if !entering && n.Type() == ast.TypeBlock {
-				b.WriteByte(' ')
-			}
-		}
-		return ast.WalkContinue, nil
-	})
-	return strings.TrimSpace(b.String())
 }
