@@ -54,7 +54,7 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 // removeQueued removes the message of a cancelled call that no worker has. A worker would drop
 // it, but a queue may have none, and the call would seem to wait.
 func removeQueued(ctx context.Context, b *bus.Bus, session, id string) error {
-	queued, _, err := unsettled(ctx, b, session, id)
+	queued, err := unsettled(ctx, b, session, id)
 	if err != nil || len(queued) == 0 || queued[0].delivered {
 		return err
 	}

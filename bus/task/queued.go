@@ -50,8 +50,8 @@ type unsettledCall struct {
 }
 
 // unsettled returns the calls of a session, or the one with an id, that no worker has
-// settled, oldest first, and whether these are all.
-func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []unsettledCall, all bool, err error) {
+// settled, oldest first.
+func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []unsettledCall, err error) {
 	anyID := id
 	if id == "" {
 		anyID = "*"
@@ -60,7 +60,7 @@ func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []uns
 	read, size := 0, 0
 	for m, err := range b.Read(ctx, bus.Calls, bus.Query{Subject: b.Call("*", "*", session, anyID)}) {
 		if err != nil {
-			return calls, false, err
+			return calls, err
 		}
 		c, ok := u.take(ctx, m)
 		if ok {
@@ -68,10 +68,10 @@ func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []uns
 		}
 		read, size = read+1, size+len(m.Body)
 		if ok && id != "" || read >= maxWaiting || size >= maxWaitingBytes {
-			return calls, false, nil
+			break
 		}
 	}
-	return calls, true, nil
+	return calls, nil
 }
 
 // unsettledReader selects the unsettled ones of the stored calls.

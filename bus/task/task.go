@@ -103,7 +103,7 @@ func notFound(session, id string) error {
 
 // get reads the task once; moved is true if only its record exists.
 func get(ctx context.Context, b *bus.Bus, session, id string) (_ Task, moved bool, err error) {
-	queued, _, err := unsettled(ctx, b, session, id)
+	queued, err := unsettled(ctx, b, session, id)
 	if err != nil {
 		return Task{}, false, err
 	}

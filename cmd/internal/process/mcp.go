@@ -88,7 +88,7 @@ func eachSetting(flag string, settings []string, configs []servers.Config, set f
 // is.
 func ReadSecret(source string) (string, error) {
 	kind, name, _ := strings.Cut(source, ":")
-	value := source
+	var value string
 	switch kind {
 	case "file":
 		data, err := os.ReadFile(name)

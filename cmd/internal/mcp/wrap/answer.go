@@ -29,7 +29,7 @@ func (p *proxy) receive(ctx context.Context, c *connection) error {
 			continue
 		}
 		if failed, ok := errors.AsType[*RequestError](err); ok {
-			p.requestFailed(c, failed)
+			p.requestFailed(failed)
 			continue
 		}
 		if err != nil {
@@ -97,7 +97,7 @@ func (e *RequestError) Unwrap() error { return e.Err }
 
 // requestFailed sends a request again, or answers it with an error. The other requests
 // go on.
-func (p *proxy) requestFailed(c *connection, e *RequestError) {
+func (p *proxy) requestFailed(e *RequestError) {
 	text := tools.Excerpt(tools.OneLine(e.Error()), 600)
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -145,12 +145,11 @@ func (p *proxy) run(ctx context.Context) error {
 }
 
 // startLocked runs f in the background. After run has begun to wait for the work, it does
-// nothing and returns false.
-func (p *proxy) startLocked(f func()) bool {
+// nothing.
+func (p *proxy) startLocked(f func()) {
 	if !p.ended {
 		p.work.Go(f)
 	}
-	return !p.ended
 }
 
 // After the client has closed its side, the server has drainTime to answer open
