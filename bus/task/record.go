@@ -108,10 +108,8 @@ func changeRecord(ctx context.Context, b *bus.Bus, k tools.CallKey, change func(
 		if !errors.Is(err, bus.ErrConflict) || conflicts == maxConflicts {
 			return r, err
 		}
-		select {
-		case <-ctx.Done():
-			return Record{}, ctx.Err()
-		case <-time.After(time.Duration(conflicts) * 5 * time.Millisecond):
+		if err := tools.Sleep(ctx, time.Duration(conflicts)*5*time.Millisecond); err != nil {
+			return Record{}, err
 		}
 	}
 }

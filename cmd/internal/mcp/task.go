@@ -234,10 +234,8 @@ func (c *client) taskResult(ctx context.Context, r *mcp.CallToolRequest, id stri
 		case fields.result != nil:
 			return fields.result
 		}
-		select {
-		case <-wait.Done():
+		if tools.Sleep(wait, pause) != nil {
 			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf("The call %s is still running (%s). Ask again later.", id, fields.StatusMessage)}}}
-		case <-time.After(pause):
 		}
 	}
 }
