@@ -60,6 +60,9 @@ func newUsageCommand() *cobra.Command {
 		case by != byHost:
 			return ofAgents(cmd, args)
 		}
+		if err := o.Connection.CheckData(); err != nil {
+			return err
+		}
 		sums, err := savings.Read(o.Connection.Data, time.Now().Add(-last))
 		if err != nil {
 			return err

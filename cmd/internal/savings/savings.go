@@ -36,8 +36,12 @@ type Line struct {
 // keep is how long the lines of a day are kept.
 const keep = 90 * 24 * time.Hour
 
-// Add appends a line. The first line of a day removes the days that are too old.
+// Add appends a line. The first line of a day removes the days that are too old. A user without a
+// home has no data directory: then Add returns an error.
 func Add(data string, l Line) error {
+	if data == "" {
+		return errors.New("there is no data directory")
+	}
 	dir, now := filepath.Join(data, "savings"), time.Now()
 	l.Host, l.Tool = tools.Excerpt(cmp.Or(l.Host, "unknown"), 64), tools.Excerpt(cmp.Or(l.Tool, "unknown"), 64)
 	text, err := json.Marshal(l)

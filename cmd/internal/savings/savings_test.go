@@ -33,6 +33,17 @@ func add(t *testing.T, data string, lines ...Line) {
 	}
 }
 
+// Without a data directory, nothing is written to the current one.
+func TestNoDataDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := Add("", Line{Whole: 1}); err == nil {
+		t.Error("added")
+	}
+	if found, err := os.ReadDir("."); err != nil || len(found) > 0 {
+		t.Errorf("%v, %v", found, err)
+	}
+}
+
 func TestSums(t *testing.T) {
 	data := t.TempDir()
 	add(t, data,
