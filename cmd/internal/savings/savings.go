@@ -139,10 +139,12 @@ type limits struct {
 	shell, tip int64
 }
 
+// hosts are the clients that cmd/internal/mcp/wrap/host.go names, and pi.
 var hosts = []limits{
 	{"claude-code", 62_500, 1_300, 30_000, 2_200},
 	{"codex", 10_000, 10_000, 10_000, 10_000},
 	{"copilot", 10_000, 10_000, 10_000, 10_000},
+	{"github-copilot", 10_000, 10_000, 10_000, 10_000},
 	{"gemini-cli", 40_000, 40_000, 40_000, 40_000},
 	{"opencode", 48_000, 48_000, 50_000, 50_000},
 	{"pi", 0, 0, 50_000, 50_000},

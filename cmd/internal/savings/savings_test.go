@@ -50,6 +50,7 @@ func TestSums(t *testing.T) {
 		Line{Host: "codex-mcp-client", Tool: "get", Whole: 500, Shown: 500},
 		Line{Host: "codex-mcp-client", Tool: "get", Whole: 90_000, Shown: 700},
 		Line{Host: "codex-mcp-client", Tool: "get", Read: 2_000},
+		Line{Host: "github-copilot-developer", Tool: "get", Whole: 90_000, Shown: 700},
 		Line{Host: "claude-code", Tool: Shell, Whole: 120_000, Shown: 300}, // which shows 2,200 alone
 		Line{Host: "claude-code", Tool: "get", Whole: 2_000_000, Shown: 700},
 		Line{Host: "claude-code", Tool: "get", Read: 5_000},
@@ -59,6 +60,7 @@ func TestSums(t *testing.T) {
 		{"claude-code", "get", 1, 2_000_000, 1_300, 700, 5_000, -4_400},
 		{"claude-code", Shell, 1, 120_000, 2_200, 300, 0, 1_900},
 		{"codex", "get", 2, 90_500, 10_500, 1_200, 2_000, 7_300},
+		{"github-copilot", "get", 1, 90_000, 10_000, 700, 0, 9_300},
 		{"pioneer", Shell, 1, 70_000, 70_000, 300, 0, 69_700},
 		{"unknown", "unknown", 1, 5, 5, 5, 0, 0},
 	}
