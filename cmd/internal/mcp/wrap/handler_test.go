@@ -268,6 +268,7 @@ func TestBackgroundOverHTTP(t *testing.T) {
 	id, waiting, ended := first.inBackground(t, "slow", map[string]any{"lines": 3}), first.inBackground(t, "wait", nil), first.inBackground(t, "wait", nil)
 	checkContains(t, second.read(t, map[string]any{"id": id}), "The call still runs (")
 	checkContains(t, dial("mallory").read(t, map[string]any{"id": waiting, "cancel": true}), "there is no artifact")
+	checkContains(t, second.read(t, map[string]any{"id": waiting}), "The call still runs (")
 	checkContains(t, second.read(t, map[string]any{"id": waiting, "cancel": true}), "wait was cancelled")
 	goOn(t, first)
 	second.await(t, "the result", func() bool { return strings.Contains(second.read(t, map[string]any{"id": id}), "\"line\" 2") })
