@@ -166,6 +166,10 @@ func (o *hookOptions) shortened(ctx context.Context, event claudeEvent) map[stri
 		}
 		output, closeOutput = file, file.Close
 	}
+	stderr := res.Stderr
+	if int64(len(stderr)) > o.threshold {
+		output, stderr = io.MultiReader(output, strings.NewReader("\n"+stderr)), ""
+	}
 	var shown bytes.Buffer
 	held := newHeldOutput(&shown, o.threshold)
 	defer held.Close()
@@ -177,7 +181,7 @@ func (o *hookOptions) shortened(ctx context.Context, event claudeEvent) map[stri
 		return map[string]any{"decision": "deny", "reason": "no, the command has run, and its output is shortened:\n" + shown.String()}
 	}
 	return map[string]any{"updatedToolOutput": map[string]any{
-		"stdout": strings.TrimSuffix(shown.String(), "\n"), "stderr": tools.Excerpt(res.Stderr, int(o.threshold)), "interrupted": res.Interrupted, "isImage": false,
+		"stdout": strings.TrimSuffix(shown.String(), "\n"), "stderr": stderr, "interrupted": res.Interrupted, "isImage": false,
 	}}
 }
 

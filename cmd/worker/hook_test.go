@@ -61,6 +61,10 @@ func TestHookOfClaudeCode(t *testing.T) {
 			t.Errorf("%s: %+v", name, answer)
 		}
 	}
+	stderr := hook(event("PostToolUse", "Bash", map[string]any{"stdout": "hi", "stderr": long}))
+	if !strings.Contains(stderr, "[2003 lines, ") || !strings.Contains(stderr, `"stderr":""`) {
+		t.Errorf("a long standard error: %.300s", stderr)
+	}
 	for name, input := range map[string]string{
 		"short": event("PostToolUse", "Bash", map[string]any{"stdout": "hi"}), "another event": event("PreToolUse", "Bash", nil), "another tool": event("PostToolUse", "Read", map[string]any{"stdout": long}),
 		"an image": event("PostToolUse", "Bash", map[string]any{"stdout": long, "isImage": true}), "no text": event("PostToolUse", "Bash", map[string]any{"output": long}),
@@ -71,8 +75,8 @@ func TestHookOfClaudeCode(t *testing.T) {
 			t.Errorf("%s: the hook says %.200s", name, got)
 		}
 	}
-	// The three outputs of the shell are counted, and the page when it is read.
-	if sums, err := savings.Read(filepath.Join(dir, "data"), time.Now()); err != nil || len(sums) != 1 || sums[0].Host != "claude-code" || sums[0].Results != 3 || sums[0].Alone != 2*2200+2 {
+	// The four outputs of the shell are counted, and the page when it is read.
+	if sums, err := savings.Read(filepath.Join(dir, "data"), time.Now()); err != nil || len(sums) != 1 || sums[0].Host != "claude-code" || sums[0].Results != 4 || sums[0].Alone != 3*2200+2 {
 		t.Errorf("counted: %v %+v", err, sums)
 	}
 	if got := hook(event("PostToolUse", "Bash", map[string]any{"stdout": long}), "--data", filepath.Join(whole, "none")); got != "" {
