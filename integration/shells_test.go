@@ -173,7 +173,7 @@ func TestAdaptersOfShells(t *testing.T) {
 		}
 	}
 	long := strings.Repeat("a line of output\n", 1000)
-	whole := filepath.Join(home, "whole.txt")
+	whole := filepath.Join(home, "pi-bash-0123456789abcdef.log")
 	writeAll(t, whole, long)
 	for _, script := range []string{
 		// As opencode 1.18 and Pi 0.73 call them.
@@ -192,6 +192,11 @@ func TestAdaptersOfShells(t *testing.T) {
 		const answer = await handler({ toolName: TOOL, input: { command: "make" }, content, isError: true });
 		console.log((answer ?? { content }).content[0].text);
 		if (answer && !answer.content[0].text.endsWith("\nCommand exited with code 7")) throw new Error("no exit code");`,
+		`import extension from "HOSTS/pi/stevedore.js";
+		let handler; extension({ on: (event, f) => { if (event === "tool_result") handler = f; } });
+		const content = [{ type: "text", text: OUTPUT.slice(0, -17) + "Full output: /a]\n" }]; // not of Pi
+		const answer = await handler({ toolName: TOOL, input: { command: "make" }, content });
+		console.log((answer ?? { content }).content[0].text);`,
 	} {
 		for _, c := range []struct {
 			bin, tool string

@@ -6,7 +6,8 @@ export default function (pi) {
   pi.on("tool_result", async (event) => {
     if (event.toolName !== "bash") return undefined;
     const output = event.content.map((part) => part.text ?? "").join("");
-    const [, cut] = output.match(/Full output: (\/[^\]\n]+)\]/) ?? []; // also of a command that failed
+    // Of a command that failed, there is only the text, in which other programs may name other files.
+    const [, cut] = output.match(/Full output: (\/[^\]\n]*\/pi-bash-[0-9a-f]+\.log)\]/) ?? [];
     const status = event.isError ? output.slice(output.lastIndexOf("\n")) : "";
     const text = await shorten({
       hook_event_name: "PostToolUse",
