@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,8 +22,13 @@ import (
 // Shell is the tool of outputs of commands, as "stevedore run" stores them.
 const Shell = "run"
 
+// version is that of the lines.
+const version = 1
+
 // Line is what one result or one page cost, in characters.
 type Line struct {
+	// Version is set by Add.
+	Version int `json:"v"`
 	// Host is the host, or the name that the MCP client gives itself.
 	Host string `json:"host"`
 	Tool string `json:"tool"`
@@ -44,6 +50,7 @@ func Add(data string, l Line) error {
 	}
 	dir, now := filepath.Join(data, "savings"), time.Now()
 	l.Host, l.Tool = tools.Excerpt(cmp.Or(l.Host, "unknown"), 64), tools.Excerpt(cmp.Or(l.Tool, "unknown"), 64)
+	l.Version = version
 	text, err := json.Marshal(l)
 	if err == nil {
 		err = os.MkdirAll(dir, 0o700)
@@ -101,7 +108,7 @@ func (s *Sum) Add(o Sum) {
 }
 
 // Read returns the sums of the days since a time, by host and tool. It skips lines that are
-// damaged.
+// damaged. A line of another version is an error.
 func Read(data string, since time.Time) ([]Sum, error) {
 	dir, sums := filepath.Join(data, "savings"), []Sum{}
 	for _, name := range days(dir) {
@@ -116,6 +123,9 @@ func Read(data string, since time.Time) ([]Sum, error) {
 			var l Line
 			if json.Unmarshal(line, &l) != nil {
 				continue
+			}
+			if l.Version != version {
+				return nil, fmt.Errorf("%s has lines of format %d, and this program reads format %d; use the program that wrote them, or remove the file", filepath.Join(dir, name), l.Version, version)
 			}
 			h := limitsOf(l.Host)
 			host := cmp.Or(h.host, l.Host)

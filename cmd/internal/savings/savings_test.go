@@ -77,7 +77,7 @@ func TestDays(t *testing.T) {
 	if err := os.Mkdir(filepath.Dir(old), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	line := `{"host":"pi","tool":"run","whole":7,"shown":7}` + "\n"
+	line := `{"v":1,"host":"pi","tool":"run","whole":7,"shown":7}` + "\n"
 	for _, path := range []string{old, earlier} {
 		if err := os.WriteFile(path, []byte(line+"{\"host\":\n\x00\xff\n"+line+line[:20]), 0o600); err != nil {
 			t.Fatal(err)
@@ -91,6 +91,12 @@ func TestDays(t *testing.T) {
 		if got, err := Read(data, time.Now().Add(-last)); err != nil || len(got) != 1 || got[0].Whole != want {
 			t.Errorf("the last %s: %v %+v, want %d characters", last, err, got, want)
 		}
+	}
+	if err := os.WriteFile(earlier, []byte(line+strings.Replace(line, `"v":1`, `"v":2`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Read(data, now.Add(-100*time.Hour)); err == nil || !strings.Contains(err.Error(), "format 2") {
+		t.Errorf("with a line of another format: %v %v", got, err)
 	}
 	if got, err := Read(t.TempDir(), now); err != nil || len(got) > 0 {
 		t.Errorf("of nothing: %v %v", got, err)
