@@ -48,7 +48,7 @@ type Bus struct {
 	space    *Space
 	denials  denials
 	watches  watches
-	together *together
+	together together
 }
 
 // Connect connects and returns after the server has answered. If the connection is
@@ -59,7 +59,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{}), kinds: streamKinds(subjects), together: newTogether()}
+	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{}), kinds: streamKinds(subjects), together: together{next: map[string]*jointRead{}, busy: make(chan struct{}, 1)}}
 	b.space = newSpace(b)
 	if b.nc, err = dial(b); err != nil {
 		return nil, err

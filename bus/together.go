@@ -27,10 +27,6 @@ type jointRead struct {
 // maxJoint limits the subjects of one request. The server allows 1,024.
 const maxJoint = 256
 
-func newTogether() *together {
-	return &together{next: map[string]*jointRead{}, busy: make(chan struct{}, 1)}
-}
-
 // last returns the last message on a subject, or ErrMsgNotFound.
 func (t *together) last(ctx context.Context, api jsapi.API, stream, subject string) (jsapi.Message, error) {
 	joint, first := t.join(stream, subject)

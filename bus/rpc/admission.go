@@ -25,7 +25,7 @@ type admission struct {
 	// several times during a call.
 	idle   chan func()
 	idling atomic.Int32
-	closed chan struct{}
+	stop   <-chan struct{} // ends idle goroutines
 }
 
 type client struct {
@@ -54,12 +54,9 @@ const CodeBusy = "busy"
 
 var errBusy = tools.Errorf(CodeBusy, "too many requests wait for an answer; send this one again later, or fewer at once")
 
-func newAdmission(slots int) *admission {
-	return &admission{slots: slots, clients: map[string]*client{}, idle: make(chan func()), closed: make(chan struct{})}
+func newAdmission(slots int, stop <-chan struct{}) *admission {
+	return &admission{slots: slots, clients: map[string]*client{}, idle: make(chan func()), stop: stop}
 }
-
-// close ends the idle goroutines.
-func (a *admission) close() { close(a.closed) }
 
 // admit calls start now or later, in another goroutine, or returns errBusy. Each start
 // must be followed by release.
@@ -115,7 +112,7 @@ func (a *admission) next() (start func()) {
 	}
 	select {
 	case start = <-a.idle:
-	case <-a.closed:
+	case <-a.stop:
 	}
 	return start
 }

@@ -15,8 +15,7 @@ import (
 // of its requests is answered or refused.
 func TestFloodStarvesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, end := newAdmission(16), make(chan struct{})
-		defer a.close()
+		a, end := newAdmission(16, t.Context().Done()), make(chan struct{})
 		var flood, others, released atomic.Int32
 		refused := 0
 		const maxWaiting = maxWaitingBytes / minRequestBytes
@@ -90,7 +89,8 @@ func TestClientOf(t *testing.T) {
 // Goroutines of requests are reused, but a burst leaves few of them, and the end of the service none.
 func TestFewIdleGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, end := newAdmission(4*maxIdle), make(chan struct{})
+		stop, end := make(chan struct{}), make(chan struct{})
+		a := newAdmission(4*maxIdle, stop)
 		start := func() {
 			if err := a.admit("client", 1, func() { <-end; a.release("client") }); err != nil {
 				t.Error(err)
@@ -114,7 +114,7 @@ func TestFewIdleGoroutines(t *testing.T) {
 		idle(maxIdle - 1)
 		close(end)
 		idle(maxIdle)
-		a.close()
+		close(stop)
 		idle(0)
 	})
 }

@@ -85,8 +85,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 	for _, e := range s.endpoints() {
 		// Each endpoint has its own slots: waiting calls must not block reads.
-		slots := newAdmission(slotsPerEndpoint)
-		defer slots.close()
+		slots := newAdmission(slotsPerEndpoint, ctx.Done())
 		err := svc.AddEndpoint(e.name, micro.HandlerFunc(func(req micro.Request) { s.serve(ctx, slots, req, e.timeout, e.answer) }), e.options(s.bus)...)
 		if err != nil {
 			return errors.Join(fmt.Errorf("start service: endpoint %s: %w", e.name, err), svc.Stop())

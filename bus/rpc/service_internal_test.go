@@ -26,7 +26,7 @@ func TestRequestAfterStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers := bustest.Subscribe(t, b, "_INBOX.late")
-	service.serve(t.Context(), newAdmission(1), late{}, readTimeout, func(context.Context, micro.Request) (any, error) {
+	service.serve(t.Context(), newAdmission(1, t.Context().Done()), late{}, readTimeout, func(context.Context, micro.Request) (any, error) {
 		t.Error("the request was handled")
 		return struct{}{}, nil
 	})
