@@ -134,12 +134,12 @@ func (k *consumption) settle(d *Delivery, verdict error) {
 		log.Info().AnErr("reason", verdict).Msg("interrupted by the stop; requeued")
 		err = k.requeue(d)
 	case errors.As(verdict, &rejected):
-		log.Error().Err(rejected.err).Str("code", rejected.code).Msg("rejected; stored as a dead letter")
+		log.Error().Err(rejected.err).Str("code", rejected.code).Msg("rejected; it becomes a dead letter")
 		err = k.giveUp(d, rejected)
 	case errors.As(verdict, &postponed) && postponed.err == nil: // no attempt failed
 		err = d.nak(postponed.delay)
 	case d.Final:
-		log.Error().Err(verdict).Msg("the last attempt failed; stored as a dead letter")
+		log.Error().Err(verdict).Msg("the last attempt failed; the message becomes a dead letter")
 		err = k.giveUp(d, &rejection{code: CodeExhausted, err: verdict})
 	case postponed != nil:
 		log.Warn().Err(postponed.err).Stringer("retry_in", postponed.delay.Round(time.Millisecond)).Msg("handling failed")

@@ -172,6 +172,11 @@ func (p publication) once(ctx context.Context) (Ack, error) {
 		return Ack{}, backoff.Permanent(ctx.Err())
 	}
 	err := classify(rejection)
+	if errors.Is(err, jetstream.ErrNoStreamResponse) { // if somebody deleted the stream, prepare creates it again
+		if stream, ok := p.b.streamOf(p.Subject); ok {
+			p.b.handles.Delete(p.b.StreamName(stream))
+		}
+	}
 	if errors.Is(err, ErrSubjectExists) {
 		err = p.checkRejection(ctx)
 	}

@@ -129,6 +129,24 @@ func TestFirstUseCreatesStreams(t *testing.T) {
 	}
 }
 
+// A process that has used such a stream creates it again after somebody deleted it.
+func TestUsedStreamIsCreatedAgain(t *testing.T) {
+	t.Parallel()
+	b := onDemand(t, bustest.Server(t))
+	for range 2 {
+		ack, err := b.Publish(t.Context(), bus.Message{Subject: b.Dead(bus.DeadCall, "x"), Body: []byte("{}")})
+		if err != nil || ack.Sequence != 1 {
+			t.Fatalf("%+v, %v", ack, err)
+		}
+		if _, err := b.Stream(t.Context(), bus.Dead); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.JetStream().DeleteStream(t.Context(), b.StreamName(bus.Dead)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A stream that is missing for another reason is not taken for an empty one.
 func TestDeletedStreamIsAnError(t *testing.T) {
 	t.Parallel()
