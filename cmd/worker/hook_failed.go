@@ -15,14 +15,15 @@ import (
 // watchFailures lets the shell of each later command of a session of Claude Code call
 // shortenFailed when the command has failed. Claude Code runs the lines of this file before each
 // command, after it has checked the permission of the command alone. A command that sets its own
-// trap, or replaces its shell, is shown as without the hook; so is one that a signal ended.
+// trap, or replaces its shell, is shown as without the hook; so is one that a signal ended. A
+// descriptor keeps the file of the host, because a command can open one of its own as standard output.
 func (o *hookOptions) watchFailures() {
 	self, err := os.Executable()
 	file := os.Getenv("CLAUDE_ENV_FILE")
 	if err != nil || file == "" || o.host != "claude-code" || runtime.GOOS != "linux" { // /dev/stdout is open for writing only elsewhere
 		return
 	}
-	line := fmt.Sprintf(`trap 'c=$?; if [ $c -gt 0 ] && [ $c -lt 129 ]; then %s hook claude-code --failed "${BASH_EXECUTION_STRING:-$ZSH_EXECUTION_STRING}"%s --threshold %d 2>/dev/null; fi' EXIT`+"\n",
+	line := fmt.Sprintf(`if [ -f /dev/fd/1 ] && [ "$BASH_VERSION$ZSH_VERSION" ]; then exec {STEVEDORE_OUT}>&1; trap 'c=$?; if [ $c -gt 0 ] && [ $c -lt 129 ]; then %s hook claude-code --failed "${BASH_EXECUTION_STRING:-$ZSH_EXECUTION_STRING}"%s --threshold %d 2>/dev/null >&$STEVEDORE_OUT; fi' EXIT; fi`+"\n",
 		quoteTwice(cli.ShellWord(self)), quoteTwice(o.place()), o.threshold)
 	_ = durable.AppendFile(file, []byte(line), 0o600) // without it, outputs are shown as they are
 }
