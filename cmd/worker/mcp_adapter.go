@@ -25,7 +25,7 @@ type adapterFile struct {
 	home string // the directory of the host
 	path string
 	text []byte // that it shall have
-	own  bool   // no other program has a file of this path
+	own  bool   // no other program has a file of this path, but a person may
 }
 
 // adapterState is what a file of an adapter is; for all files together, the largest one counts.
@@ -99,7 +99,7 @@ func (f adapterFile) state() (adapterState, error) {
 	switch {
 	case slices.EqualFunc(slices.Collect(bytes.Lines(text)), slices.Collect(bytes.Lines(f.text)), same):
 		return adapterSimilar, nil
-	case f.own:
+	case f.own && bytes.Contains(text, []byte("stevedore")):
 		return adapterOutdated, nil
 	}
 	return adapterForeign, nil
@@ -152,6 +152,8 @@ func changeAdapter(files []adapterFile, install, dryRun bool) (line changedServe
 		return line, err
 	}
 	switch {
+	case state == adapterForeign && files[0].own:
+		line.Reason = "one of its files is not of Stevedore; move it away"
 	case state == adapterForeign && install:
 		line.Reason = "the file has other content; let a hook for PreToolUse of Bash run: stevedore hook codex || exit 0" // the only file with the name of another's
 	case state == adapterForeign:
