@@ -43,12 +43,12 @@ type Bus struct {
 	closed chan struct{}
 	key    *nkey.Key // nil without Config.NKey
 
-	handles  sync.Map          // by name: jetstream.Stream or jetstream.KeyValue
-	kinds    map[string]string // the streams, by the first token of their subjects
-	space    *Space
-	denials  denials
-	watches  watches
-	together together
+	handles sync.Map          // by name: jetstream.Stream or jetstream.KeyValue
+	kinds   map[string]string // the streams, by the first token of their subjects
+	space   *Space
+	denials denials
+	watches watches
+	reads   jointReads
 }
 
 // Connect connects and returns after the server has answered. If the connection is
@@ -59,7 +59,7 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{}), kinds: streamKinds(subjects), together: together{next: map[string]*jointRead{}, busy: make(chan struct{}, 1)}}
+	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{}), kinds: streamKinds(subjects), reads: jointReads{next: map[string]*jointRead{}, busy: make(chan struct{}, 1)}}
 	b.space = newSpace(b)
 	if b.nc, err = dial(b); err != nil {
 		return nil, err

@@ -54,8 +54,8 @@ func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.Con
 }
 
 // Consumer returns the durable consumer, and creates it if it does not exist, with its stream if
-// that was never used. It updates one that an earlier version created with another MaxPending or Lease. A
-// process without the permission to do that works with the consumer as it is.
+// that was never used. It updates one that an earlier version created with another MaxPending or
+// Lease. A process without the permission to do that works with the consumer as it is.
 func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, error) {
 	cons, err := b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
 	if b.IsUnused(ctx, b.StreamName(c.Stream), err) {

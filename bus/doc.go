@@ -7,7 +7,9 @@
 //	denied            reports permission errors to the caller
 //	subjects          Subjects: all names with the prefix
 //	topology          the streams, buckets and consumers; package admin creates them
+//	ondemand          creates the streams that few tenants use, at their first use
 //	publish           Publish, the only place that repeats a message; internal/publisher sends
 //	consume           Consume: pull, lease, handler, verdict, requeue; package dead stores what is given up
+//	turns             lets sessions take turns if calls wait for long
 //	read              Read and Last: stored messages, without a consumer
 package bus

@@ -15,15 +15,15 @@ const MaxJoint = maxJoint
 
 // HoldReads holds the requests of Last until release is called.
 func HoldReads(b *Bus) (release func()) {
-	b.together.busy <- struct{}{}
-	return func() { <-b.together.busy }
+	b.reads.busy <- struct{}{}
+	return func() { <-b.reads.busy }
 }
 
 // JoinedReads returns how many reads of a stream have joined the next request.
 func JoinedReads(b *Bus, stream string) int {
-	b.together.mu.Lock()
-	defer b.together.mu.Unlock()
-	if joint := b.together.next[b.StreamName(stream)]; joint != nil {
+	b.reads.mu.Lock()
+	defer b.reads.mu.Unlock()
+	if joint := b.reads.next[b.StreamName(stream)]; joint != nil {
 		return len(joint.subjects)
 	}
 	return 0

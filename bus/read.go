@@ -126,7 +126,7 @@ func (b *Bus) Last(ctx context.Context, stream, subject string) (Stored, error) 
 	}
 	var m jsapi.Message
 	if s.CachedInfo().Config.Replicas <= 1 { // no other replica knows more
-		m, err = b.together.last(ctx, b.api, b.StreamName(stream), subject)
+		m, err = b.reads.last(ctx, b.api, b.StreamName(stream), subject)
 	} else {
 		m, err = b.api.GetMessage(ctx, b.StreamName(stream), jsapi.Get{LastBySubject: subject})
 	}

@@ -31,8 +31,8 @@ func (e *SharedAccountError) Error() string {
 // NewAccounts returns an Accounts in which no tenant has an account.
 func NewAccounts() *Accounts { return &Accounts{id: nuid.Next()} }
 
-// Claim returns a SharedAccountError if another tenant has the account of b. Otherwise name has it until leave
-// is called, or b is closed.
+// Claim returns a SharedAccountError if another tenant has the account of b. Otherwise name has it
+// until leave is called, or b is closed.
 func (a *Accounts) Claim(ctx context.Context, b *bus.Bus, name string) (leave func(), err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

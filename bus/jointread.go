@@ -9,10 +9,10 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
-// together joins the reads of the last messages of a stream that wait at the same time. Workers
+// jointReads joins the reads of the last messages of a stream that wait at the same time. Workers
 // and clients look for earlier results of new calls, so nearly all reads find none, and one
 // request tells so for all of them. Alone, such a read costs a tenth of a short call.
-type together struct {
+type jointReads struct {
 	mu   sync.Mutex
 	next map[string]*jointRead // by stream; others may join it
 	busy chan struct{}         // has an element while a request is on its way
@@ -28,15 +28,15 @@ type jointRead struct {
 const maxJoint = 256
 
 // last returns the last message on a subject, or ErrMsgNotFound.
-func (t *together) last(ctx context.Context, api jsapi.API, stream, subject string) (jsapi.Message, error) {
-	joint, first := t.join(stream, subject)
+func (r *jointReads) last(ctx context.Context, api jsapi.API, stream, subject string) (jsapi.Message, error) {
+	joint, first := r.join(stream, subject)
 	if first {
 		select {
-		case t.busy <- struct{}{}:
-			defer func() { <-t.busy }()
+		case r.busy <- struct{}{}:
+			defer func() { <-r.busy }()
 		case <-ctx.Done(): // each of the others reads alone
 		}
-		if t.close(stream, joint); len(joint.subjects) > 1 {
+		if r.close(stream, joint); len(joint.subjects) > 1 {
 			joint.none = api.NoneStored(ctx, stream, joint.subjects)
 		}
 		close(joint.done)
@@ -53,22 +53,22 @@ func (t *together) last(ctx context.Context, api jsapi.API, stream, subject stri
 }
 
 // join adds a subject to the next request for a stream. first is true if the caller sends it.
-func (t *together) join(stream, subject string) (joint *jointRead, first bool) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if joint = t.next[stream]; joint == nil || len(joint.subjects) == maxJoint {
+func (r *jointReads) join(stream, subject string) (joint *jointRead, first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if joint = r.next[stream]; joint == nil || len(joint.subjects) == maxJoint {
 		joint, first = &jointRead{done: make(chan struct{})}, true
-		t.next[stream] = joint
+		r.next[stream] = joint
 	}
 	joint.subjects = append(joint.subjects, subject)
 	return joint, first
 }
 
 // close lets nobody else join.
-func (t *together) close(stream string, joint *jointRead) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.next[stream] == joint {
-		delete(t.next, stream)
+func (r *jointReads) close(stream string, joint *jointRead) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.next[stream] == joint {
+		delete(r.next, stream)
 	}
 }
