@@ -216,10 +216,10 @@ func (d *doctor) examineVersions(s status.Status) {
 	}
 }
 
-// examineSettings compares the streams with what this version wants. If one is missing, the status
-// says it, and Provision would create it.
+// examineSettings compares the streams with what this version wants. Provision would create one that
+// is missing, so it is not called if the status says that, or could not find out.
 func (d *doctor) examineSettings(ctx context.Context, b *bus.Bus, s status.Status) {
-	if slices.ContainsFunc(s.Problems, func(p status.Problem) bool { return p.Code == status.StreamMissing || isLeaderless(p) }) {
+	if len(s.Errors) > 0 || slices.ContainsFunc(s.Problems, func(p status.Problem) bool { return p.Code == status.StreamMissing || isLeaderless(p) }) {
 		return
 	}
 	got, err := admin.Provision(ctx, b, admin.Nothing)

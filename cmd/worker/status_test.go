@@ -2,9 +2,14 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 )
@@ -54,5 +59,15 @@ func TestDoctorComparesVersions(t *testing.T) {
 		if len(d.findings) != want {
 			t.Errorf("worker of version %s: %+v", other, d.findings)
 		}
+	}
+}
+
+// The doctor creates no stream, also if the status does not know which ones are missing.
+func TestDoctorChangesNothing(t *testing.T) {
+	b := bustest.Dial(t, bustest.Server(t), bus.Config{})
+	d := doctor{}
+	d.examineSettings(t.Context(), b, status.Status{Errors: []string{"streams: permissions violation"}})
+	if _, err := b.Stream(t.Context(), bus.Calls); !errors.Is(err, jetstream.ErrStreamNotFound) {
+		t.Errorf("the stream of calls: %v", err)
 	}
 }
