@@ -12,8 +12,9 @@ import (
 
 // Each stream costs its server memory, and a cluster a Raft group. So an installation for many
 // tenants creates the streams that few of them use when something is stored there for the first
-// time. The metadata of the stream of calls says so. Only then is a missing stream an empty one.
-// Otherwise somebody deleted it, or the prefix is wrong, and reading it is an error.
+// time, and the bucket of the state when it is first read. The metadata of the stream of calls says
+// so. Only then is a missing stream an empty one. Otherwise somebody deleted it, or the prefix is
+// wrong, and reading it is an error.
 
 // onDemandKey is the key in the metadata of the stream of calls.
 const onDemandKey = "stevedore.on_demand"
