@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
@@ -30,8 +32,8 @@ func credential(dir string) (string, error) {
 		return "", fmt.Errorf("read credential: %w", err)
 	}
 	password := strings.TrimSpace(string(data))
-	if password == "" {
-		return "", fmt.Errorf("the credential in %q is empty; remove the file to get a new one", name)
+	if password == "" || strings.ContainsFunc(password, func(r rune) bool { return r == utf8.RuneError || unicode.IsControl(r) }) {
+		return "", fmt.Errorf("the credential in %q is empty or damaged; remove the file to get a new one", name)
 	}
 	return password, nil
 }

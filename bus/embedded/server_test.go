@@ -135,11 +135,16 @@ func TestServerDirectory(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(empty, "credential"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	damaged := t.TempDir()
+	if err := os.WriteFile(filepath.Join(damaged, "credential"), make([]byte, 27), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for dir, want := range map[string]string{
 		"":                         "no data directory",
 		file:                       "not a directory",
 		filepath.Join(file, "sub"): "not a directory",
 		empty:                      "remove the file",
+		damaged:                    "remove the file",
 	} {
 		s, err := embedded.Start(embedded.Config{Dir: dir, NoSync: true})
 		if err == nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
 const doctorHelp = `Examine this host and the bus with the settings of a worker, and say what to do about
@@ -162,9 +163,16 @@ func (d *doctor) examineDisk() {
 			_, err = f.Write(make([]byte, 1<<20))
 			err = errors.Join(err, f.Close(), os.Remove(f.Name()))
 		}
-		if err != nil {
+		var other *durable.FormatError
+		if err == nil && name == "data" {
+			_, err = process.CheckData(dir)
+		}
+		switch {
+		case errors.As(err, &other):
+			d.fail(name, other.Advice, "%s %s", dir, other.Problem)
+		case err != nil:
 			d.fail(name, "free disk space, or correct the permissions of the directory or --"+name, "%v", err)
-		} else {
+		default:
 			d.ok(name, "%s is writable", dir)
 		}
 	}

@@ -12,18 +12,27 @@ import (
 // credential, and the state file.
 var dataFormat = durable.Format{Name: "data directory", Version: 1}
 
-// openData checks the format of a data directory, which the caller has locked, and marks
-// a new one. It refuses streams without a format version: a mark would claim that this
-// version can read them.
-func openData(dir string) error {
-	marked, err := dataFormat.Check(dir)
+// CheckData returns an error if a data directory has another format. It refuses streams without a
+// format version: a mark would claim that this version can read them. marked is false if the
+// directory is new.
+func CheckData(dir string) (marked bool, err error) {
+	marked, err = dataFormat.Check(dir)
 	if err != nil || marked {
-		return err
+		return marked, err
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "jetstream")); err == nil {
-		return &durable.FormatError{Dir: dir,
+		return false, &durable.FormatError{Dir: dir,
 			Problem: fmt.Sprintf("has streams but no format version: the file %s was lost, or an unreleased version of Stevedore wrote the directory", durable.FormatFile),
 			Advice:  "use another directory, or restore the file from a backup; " + dataFormat.Repair()}
+	}
+	return false, nil
+}
+
+// openData checks the format of a data directory, which the caller has locked, and marks a new one.
+func openData(dir string) error {
+	marked, err := CheckData(dir)
+	if err != nil || marked {
+		return err
 	}
 	return dataFormat.Mark(dir)
 }
