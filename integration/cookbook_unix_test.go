@@ -30,7 +30,8 @@ func TestCookbook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	recipes := strings.Split(string(text), "\n## ")[1:]
+	parts := strings.Split(string(text), "\n## ")
+	start, recipes := parts[0], parts[1:]
 	if len(recipes) < 10 {
 		t.Errorf("%d recipes", len(recipes))
 	}
@@ -38,7 +39,7 @@ func TestCookbook(t *testing.T) {
 		title, _, _ := strings.Cut(recipe, "\n")
 		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			followPage(t, recipe)
+			followPage(t, start+"\n"+recipe)
 		})
 	}
 }
@@ -93,7 +94,7 @@ func followPage(t *testing.T, page string) {
 	home := t.TempDir()
 	cmd.Env = []string{
 		"PATH=" + filepath.Dir(workerProgram) + ":" + os.Getenv("PATH"), "HOME=" + home, "XDG_DATA_HOME=" + filepath.Join(home, "data"), "TMPDIR=" + home,
-		"STEVEDORE_LISTEN=127.0.0.1:0", "STEVEDORE_CONSOLE=off", "STEVEDORE_NO_SYNC=true",
+		"STEVEDORE_CONSOLE=off", "STEVEDORE_NO_SYNC=true",
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

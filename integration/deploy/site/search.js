@@ -6,13 +6,15 @@ query.hidden = false; // without JavaScript, there is no search
 // On a wide screen, the list of pages is always open.
 document.querySelector("nav details").open = matchMedia("(min-width: 900px)").matches;
 
-// find returns the sections that contain all words, those with the words in their headings first.
+// find returns the sections that contain all words, those with the words in their headings or one
+// after the other first.
 function find(words) {
   const found = [];
+  const phrase = words.join(" ");
   for (const section of sections) {
     const title = (section.page + " " + section.title).toLowerCase();
     const text = section.text.toLowerCase();
-    let score = 0;
+    let score = title.includes(phrase) || text.includes(phrase) ? 20 * words.length : 0;
     const all = words.every((word) => {
       const inTitle = title.includes(word);
       score += (inTitle ? 20 : 0) + Math.min(text.split(word).length - 1, 5);
@@ -23,9 +25,10 @@ function find(words) {
   return found.sort((a, b) => b.score - a.score).slice(0, 20).map((f) => f.section);
 }
 
-// excerpt returns the text around the first word, with the words marked.
+// excerpt returns the text around the words, or else the first of them, with the words marked.
 function excerpt(text, words) {
-  const at = Math.max(0, text.toLowerCase().indexOf(words.find((word) => text.toLowerCase().includes(word)) ?? "") - 60);
+  const lower = text.toLowerCase();
+  const at = Math.max(0, lower.indexOf([words.join(" "), ...words].find((each) => lower.includes(each)) ?? "") - 60);
   const line = document.createElement("small");
   const escaped = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
   for (const part of text.slice(at, at + 200).split(new RegExp(`(${escaped.join("|")})`, "i"))) {
