@@ -14,7 +14,8 @@ const demoHelp = `Show the main features on the files of --workspace, with a NAT
 this process: the worker offloads a big tool result, the model sees a reference and reads
 parts of the result back, an async call notifies the user, and an agent does all of
 this itself. The demo needs no network and no key: its model is a script, unless --model
-names another one. The demo deletes its data.`
+names another one. The demo deletes its data. If the current directory has few files, the
+demo makes a sample log.`
 
 func newDemoCommand() *cobra.Command {
 	var o process.Options

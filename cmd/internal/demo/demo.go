@@ -38,6 +38,9 @@ func Run(ctx context.Context, o process.Options, stdout, stderr io.Writer) (err 
 	if err := chooseModel(&o.Agents, dir); err != nil {
 		return err
 	}
+	if o.Workspace, err = chooseWorkspace(o.Workspace, dir); err != nil {
+		return err
+	}
 	o.Offload.Threshold, o.Offload.InlineChars = 500, 2_000 // low, for small directories
 	o.Connection.Data = filepath.Join(dir, "data")
 	server, closeServer, err := process.Embed(embedded.Config{Dir: o.Connection.Data, NoSync: true, Log: log})
@@ -115,10 +118,13 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	a := big.Artifact
 	if a.Chars < minChars {
-		return cli.Exit(cli.ExitUsage, "the directory %s is too small for the demo; run it in a source tree or add --workspace DIR", directory)
+		return cli.Exit(cli.ExitUsage, "the directory %s is too small for the demo; name a larger one with --workspace DIR", directory)
 	}
 	d.print("Stevedore demo: a NATS server, a worker and the notifier run in this process.\n")
 
+	if strings.HasPrefix(directory, d.dir) {
+		directory = "a sample log, because this directory has few files"
+	}
 	d.print("1. A client calls grep for all lines of %s:", directory)
 	d.print("   %s %s", d.bus.RPC("call", bus.DefaultQueue, "grep"), grepArgs)
 	d.print("   The worker offloads the result: %s characters became %s.", thousands(a.Chars), thousands(chars(big.ForLLM)))
