@@ -48,7 +48,7 @@ type Bus struct {
 	space   *Space
 	denials denials
 	watches watches
-	reads   jointReads
+	reads   *jointReads
 }
 
 // Connect connects and returns after the server has answered. If the connection is
@@ -59,7 +59,8 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{}), kinds: streamKinds(subjects), reads: jointReads{next: map[string]*jointRead{}, busy: make(chan struct{}, 1)}}
+	b := &Bus{Subjects: subjects, cfg: cfg, log: cfg.Log, closed: make(chan struct{}), kinds: streamKinds(subjects)}
+	b.reads = newJointReads()
 	b.space = newSpace(b)
 	if b.nc, err = dial(b); err != nil {
 		return nil, err

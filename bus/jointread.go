@@ -18,6 +18,10 @@ type jointReads struct {
 	busy chan struct{}         // has an element while a request is on its way
 }
 
+func newJointReads() *jointReads {
+	return &jointReads{next: map[string]*jointRead{}, busy: make(chan struct{}, 1)}
+}
+
 type jointRead struct {
 	subjects []string
 	done     chan struct{}

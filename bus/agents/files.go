@@ -30,6 +30,7 @@ func fileName(rec offload.Record) string {
 	if name := rec.Metadata["action_name"]; rec.Metadata["tool_name"] == offload.ToolUpload && name != "" {
 		return name
 	}
+	// A type that is malformed has no ending.
 	if endings, _ := mime.ExtensionsByType(rec.MediaType); rec.Type == "BINARY" && len(endings) > 0 {
 		return rec.ID + endings[0]
 	}

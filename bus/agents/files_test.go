@@ -3,7 +3,6 @@ package agents
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -95,7 +94,7 @@ func TestMessagesSendFiles(t *testing.T) {
 			if got != want {
 				t.Errorf("%s: the user got %q, want %q", what, got, want)
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(bustest.Timeout):
 			t.Fatalf("%s: nothing came", what)
 		}
 	}
@@ -146,11 +145,10 @@ func TestMessagesSendFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var line []byte
-	for deadline := time.Now().Add(30 * time.Second); len(line) == 0 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if line, err = os.ReadFile(plain); err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Fatal(err)
-		}
-	}
+	bustest.WaitUntil(t, "the notification", func() bool {
+		line, err = os.ReadFile(plain)
+		return len(line) > 0
+	})
 	var shown channel.Notification
 	if err := json.Unmarshal(line, &shown); err != nil || shown.Note != "file again.txt, 7 bytes: get s again" || shown.Artifact == nil || shown.Artifact.ID != "again" {
 		t.Errorf("the file has %s: %v", line, err)

@@ -38,7 +38,7 @@ func Each(letters []Stored, atOnce int, do func(Stored) error, done func(Stored,
 		}
 		body := []byte(l.Body)
 		if l.Gzip != nil {
-			body, _ = l.decompress()
+			body, _ = l.decompress() // a damaged one has no chat
 		}
 		_ = json.Unmarshal(body, &notification) // one without a chat has the empty one
 		chat := l.Name + "." + notification.ChatID

@@ -97,7 +97,8 @@ func (a *admission) start(c *client, start func()) {
 	}
 }
 
-// work calls start, and what is passed to it while it is idle.
+// work calls start. Then it waits for another function to call, until there are enough idle
+// goroutines or stop is closed.
 func (a *admission) work(start func()) {
 	for start != nil {
 		start()

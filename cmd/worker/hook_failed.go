@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/state/durable"
@@ -24,14 +25,12 @@ func (o *hookOptions) watchFailures() {
 		return
 	}
 	line := fmt.Sprintf(`if [ -f /dev/fd/1 ] && [ "$BASH_VERSION$ZSH_VERSION" ]; then exec {STEVEDORE_OUT}>&1; trap 'c=$?; if [ $c -gt 0 ] && [ $c -lt 129 ]; then %s hook claude-code --failed "${BASH_EXECUTION_STRING:-$ZSH_EXECUTION_STRING}"%s --threshold %d 2>/dev/null >&$STEVEDORE_OUT; fi' EXIT; fi`+"\n",
-		quoteTwice(cli.ShellWord(self)), quoteTwice(o.place()), o.threshold)
+		withinQuotes(cli.ShellWord(self)), withinQuotes(o.place()), o.threshold)
 	_ = durable.AppendFile(file, []byte(line), 0o600) // without it, outputs are shown as they are
 }
 
-// quoteTwice returns a text for a place within single quotes of a shell.
-func quoteTwice(text string) string {
-	return string(bytes.ReplaceAll([]byte(text), []byte("'"), []byte(`'\''`)))
-}
+// withinQuotes returns a text for a place within single quotes of a shell.
+func withinQuotes(text string) string { return strings.ReplaceAll(text, "'", `'\''`) }
 
 // shortenFailed replaces a long output in the file that standard output leads to. The output is
 // stored before, and the summary is written before the rest of it is cut off, so that nothing is

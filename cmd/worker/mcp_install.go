@@ -190,7 +190,7 @@ func changeHost(ctx context.Context, host *hosts.Host, o mcpInstallOptions, c ho
 	if o.shell && o.scope == hosts.User && len(c.Names) == 0 {
 		program, flags := "", []string(nil)
 		if c.Prefix != nil {
-			program, flags = c.Prefix[0], c.Prefix[3:len(c.Prefix)-1]
+			program, flags = c.Prefix[0], c.Prefix[3:len(c.Prefix)-1] // it is PROGRAM mcp wrap FLAGS --
 		}
 		if adapter, err = adapterFiles(host, machine, program, flags...); err != nil {
 			return err

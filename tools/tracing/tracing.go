@@ -84,8 +84,7 @@ func End(span trace.Span, code string) {
 type stepsKey struct{}
 
 // OnStep returns a context in which a worker or a run of an agent calls f before each of its
-// steps. Tests crash the process in f. A package for tests could not do this without a hook
-// in the configuration of both.
+// steps. It is for tests, which crash the process in f.
 func OnStep(ctx context.Context, f func(step string)) context.Context {
 	return context.WithValue(ctx, stepsKey{}, f)
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/stevedore-bus/stevedore/bus"
 )
@@ -86,9 +87,13 @@ func (c *imapClient) unseen(from []string) (all []uint32, err error) {
 	return all, err
 }
 
-// searchFrom returns a search key. OR takes two keys, of which the second may be an OR again.
+// searchFrom returns a search key, or "" for all mails if an address is not ASCII: a quoted string
+// must be. OR takes two keys, of which the second may be an OR again.
 func searchFrom(addresses []string) (key string) {
 	for i, address := range addresses {
+		if strings.ContainsFunc(address, func(r rune) bool { return r > unicode.MaxASCII }) {
+			return ""
+		}
 		if i < len(addresses)-1 {
 			key += " OR"
 		}

@@ -96,6 +96,7 @@ func TestSearchFrom(t *testing.T) {
 		` FROM "a@x"`: {"a@x"},
 		` OR FROM "a@x" OR FROM "b@x" FROM "c@x"`: {"a@x", "b@x", "c@x"},
 		` FROM "\"a\\\\b\"@x"`:                    {`"a\\b"@x`},
+		"":                                        {"a@x", "jörg@x"},
 	} {
 		if got := searchFrom(addresses); got != want {
 			t.Errorf("%q: %s, want %s", addresses, got, want)

@@ -56,7 +56,8 @@ func pluginOf(cmd *cobra.Command) pluginModel {
 		v := pluginValue{Name: f.Name, Hidden: f.Hidden || topicOf(f) != "", Cumulative: list}
 		v.PlaceHolder, v.Help = pflag.UnquoteUsage(f)
 		v.Boolean = f.Value.Type() == "bool" && f.DefValue == "false" // nats cannot pass --flag=false of a boolean
-		for _, v.Short = range f.Shorthand {
+		if f.Shorthand != "" {
+			v.Short = rune(f.Shorthand[0]) // pflag allows one ASCII character
 		}
 		m.Flags = append(m.Flags, v)
 	}

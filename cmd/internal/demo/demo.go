@@ -122,7 +122,7 @@ func (d *demo) play(ctx context.Context) error {
 	}
 	d.print("Stevedore demo: a NATS server, a worker and the notifier run in this process.\n")
 
-	if strings.HasPrefix(directory, d.dir) {
+	if strings.HasPrefix(d.workspace, d.dir) {
 		directory = "a sample log, because this directory has few files"
 	}
 	d.print("1. A client calls grep for all lines of %s:", directory)

@@ -31,7 +31,7 @@ func chooseWorkspace(workspace, dir string) (string, error) {
 	return workspace, os.WriteFile(filepath.Join(workspace, "server.log"), log.Bytes(), 0o600)
 }
 
-// isSmall reports whether the files of a directory have less than a prompt can take.
+// isSmall reports whether the files of a directory are too small for the demo.
 func isSmall(dir string) bool {
 	var size int64
 	_ = filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error { // what cannot be read does not count

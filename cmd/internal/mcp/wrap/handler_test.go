@@ -253,7 +253,8 @@ func TestRequestAfterTheEndOfASession(t *testing.T) {
 }
 
 // A client that comes back in another session waits for its call in the background, and ends it.
-// Nobody else knows of the call. If its session ends, the client is told so.
+// A client with another identity does not find the call. If the session of the call has ended, the
+// proxy tells the client so.
 func TestBackgroundOverHTTP(t *testing.T) {
 	t.Parallel()
 	h, dir := newHandler(t, "sdk", func(cfg *Config) { cfg.BackgroundAfter = 20 * time.Millisecond })
