@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func (e *LockedError) Error() string {
 type DirLock struct{ file *os.File }
 
 // LockDir locks dir for this process until Unlock or the end of the process. It
-// creates a missing dir. A *LockedError names the process that holds the lock. The
+// creates a missing dir, and waits for some time for the end of another process. A *LockedError names the process that holds the lock. The
 // lock excludes other callers of LockDir only.
 func LockDir(dir string) (*DirLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -55,15 +56,10 @@ func LockDir(dir string) (*DirLock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock data directory %q: %w", dir, explainReadOnly(err, name))
 	}
-	ok, err := TryLock(f)
-	for range 3 {
-		if ok || err != nil {
-			break
-		}
-		time.Sleep(testTime)
-		ok, err = TryLock(f)
-	}
-	if err == nil && !ok {
+	limited, cancel := context.WithTimeout(context.Background(), dirLockTimeout)
+	defer cancel()
+	err = Lock(limited, f)
+	if errors.Is(err, context.DeadlineExceeded) {
 		err = &LockedError{Dir: dir, Holder: readHolder(f)}
 		f.Close()
 		return nil, err
@@ -78,9 +74,9 @@ func LockDir(dir string) (*DirLock, error) {
 	return &DirLock{f}, nil
 }
 
-// testTime is far longer than DirLocked holds the lock, so that LockDir does not
-// take such a test for a worker.
-const testTime = 5 * time.Millisecond
+// dirLockTimeout is how long LockDir waits: a process that was killed may hold the lock until the
+// system has ended it, and DirLocked holds it for a moment.
+const dirLockTimeout = 2 * time.Second
 
 // DirLocked reports whether a process holds the lock of dir. If none does, the
 // files that such a process left in dir are out of date.

@@ -26,6 +26,18 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
+// A process that was killed holds the lock until the system has ended it.
+func TestLockDirWaitsForTheEndOfTheHolder(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	held, err := LockDir(dir)
+	must(t, err)
+	time.AfterFunc(dirLockTimeout/8, func() { _ = held.Unlock() })
+	next, err := LockDir(dir)
+	must(t, err)
+	must(t, next.Unlock())
+}
+
 func TestLockDirNamesTheHolder(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--token", "secret")
