@@ -39,6 +39,9 @@ type Note struct {
 	// Session is where the note was made; empty if an operator wrote it.
 	Session string    `json:"session,omitempty"`
 	At      time.Time `json:"at"`
+	// Unreadable is true if this version of the program does not know the format of the note. Its
+	// text says so then.
+	Unreadable bool `json:"unreadable,omitempty"`
 }
 
 // stored is a note in the bucket.
@@ -115,24 +118,21 @@ func (s *Store) List(ctx context.Context, owner string) (notes []Note, err error
 				}
 				return notes, nil
 			}
-			n, err := decode(entry)
-			if err != nil {
-				return nil, err
-			}
-			notes = append(notes, n)
+			notes = append(notes, decode(entry))
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 }
 
-func decode(entry jetstream.KeyValueEntry) (Note, error) {
-	var n stored
+func decode(entry jetstream.KeyValueEntry) Note {
 	name := strings.Split(entry.Key(), ".")
-	if err := json.Unmarshal(entry.Value(), &n); err != nil || n.Version != version || len(name) != 3 {
-		return Note{}, fmt.Errorf("the note %s has a format that this version of the program does not know; use the version that wrote it", entry.Key())
+	var n stored
+	if err := json.Unmarshal(entry.Value(), &n); err != nil || n.Version != version {
+		text := fmt.Sprintf("(This version of the program cannot read this note, %s. Use the version that wrote it.)", entry.Key())
+		return Note{ID: name[2], Owner: name[1], Text: text, At: entry.Created(), Unreadable: true}
 	}
-	return Note{ID: name[2], Owner: name[1], Text: n.Text, Session: n.Session, At: n.At}, nil
+	return Note{ID: name[2], Owner: name[1], Text: n.Text, Session: n.Session, At: n.At}
 }
 
 // Visible returns the notes that an owner sees: its own and the shared ones, newest first.
@@ -145,8 +145,8 @@ func (s *Store) Visible(ctx context.Context, owner string) ([]Note, error) {
 	return append(own, shared...), err
 }
 
-// Search returns the notes with any of the words of query, those with the most of them first.
-// Without words, it returns all notes.
+// Search returns the notes with any of the words of query, those with the most of them first, and
+// those that cannot be read. Without words, it returns all notes.
 func Search(notes []Note, query string) []Note {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 {
@@ -156,12 +156,15 @@ func Search(notes []Note, query string) []Note {
 	found := []Note{}
 	for _, n := range notes {
 		text := strings.ToLower(n.Text)
+		if n.Unreadable {
+			text = "" // it is not that of the note
+		}
 		for _, word := range words {
 			if strings.Contains(text, word) {
 				hits[n.ID]++
 			}
 		}
-		if hits[n.ID] > 0 {
+		if hits[n.ID] > 0 || n.Unreadable {
 			found = append(found, n)
 		}
 	}

@@ -83,7 +83,7 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// Notes are bounded, and a note of another format is an error and not an empty list.
+// Notes are bounded.
 func TestNotesHaveLimits(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
@@ -113,10 +113,56 @@ func TestNotesHaveLimits(t *testing.T) {
 	if res := call("s", "c", memory.ToolRecall, map[string]any{"query": "word"}); res.IsError || len(res.ForLLM) > 15_000 || !strings.Contains(res.ForLLM, "more notes match") {
 		t.Errorf("recall of 500 notes: %d characters, %.300s", len(res.ForLLM), res.ForLLM)
 	}
-	if _, err := kv.PutString(t.Context(), "memory.s.n1", `{"v":2,"text":"x"}`); err != nil {
+}
+
+// A note of another format is named, and stays. The tools go on with the other notes.
+func TestUnreadableNote(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	call := newTools(t, b)
+	kv, err := b.Bucket(t.Context(), bus.StateBucket)
+	if err != nil {
 		t.Fatal(err)
 	}
-	if res := call("s", "c", memory.ToolRecall, map[string]any{}); !res.IsError || !strings.Contains(res.ForLLM, "format") {
-		t.Errorf("a note of another format: %s", res.ForLLM)
+	unreadable := map[string]string{"memory.s.next": `{"v":2,"text":"tea"}`, "memory.s.torn": `{"v":1,"te`, "memory.s.empty": "", "memory.shared.x": "null"}
+	for key, body := range unreadable {
+		if _, err := kv.PutString(t.Context(), key, body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, text := range []string{"Ann drinks tea.", "Ann has a cat."} {
+		if res := call("s", text, memory.ToolRemember, map[string]any{"text": text}); res.IsError {
+			t.Errorf("remember: %s", res.ForLLM)
+		}
+	}
+	for query, want := range map[string]string{"": "cat", "tea": "drinks", "version program": "memory.s"} {
+		res := call("s", "c", memory.ToolRecall, map[string]any{"query": query})
+		if res.IsError || !strings.Contains(res.ForLLM, want) || query == "tea" && !strings.Contains(res.ForLLM[:strings.Index(res.ForLLM, "\n")], "drinks tea") {
+			t.Errorf("recall of %q: %s", query, res.ForLLM)
+		}
+		for key := range unreadable {
+			if !strings.Contains(res.ForLLM, "cannot read this note, "+key+".") {
+				t.Errorf("recall of %q does not name %s: %s", query, key, res.ForLLM)
+			}
+		}
+	}
+	notes, err := memory.New(b).List(t.Context(), "s")
+	if err != nil || len(notes) != 5 {
+		t.Fatalf("%+v, %v", notes, err)
+	}
+	for _, n := range notes {
+		if n.Unreadable == strings.Contains(n.Text, "Ann") || n.At.IsZero() {
+			t.Errorf("%+v", n)
+		}
+		if strings.Contains(n.Text, "cat") {
+			if res := call("s", "f", memory.ToolForget, map[string]any{"id": n.ID}); res.IsError {
+				t.Errorf("forget: %s", res.ForLLM)
+			}
+		}
+	}
+	for key, body := range unreadable {
+		if entry, err := kv.Get(t.Context(), key); err != nil || string(entry.Value()) != body {
+			t.Errorf("%s is %v now, %v", key, entry, err)
+		}
 	}
 }

@@ -89,7 +89,10 @@ func recalled(found []Note, all int) string {
 
 func (n Note) line() string {
 	where := "session " + n.Session
-	if n.Session == "" {
+	switch {
+	case n.Unreadable:
+		where = "of an unknown format"
+	case n.Session == "":
 		where = "by the operator"
 	}
 	if n.Owner == Shared {
