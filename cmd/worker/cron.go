@@ -105,9 +105,9 @@ func (o *cronOptions) command(action, use, short string) *cobra.Command {
 				if err := o.print(cmd.OutOrStdout(), answer); err != nil {
 					return err
 				}
-				for _, missing := range []string{o.missingWorker(ctx, b), o.missingChannel(ctx, b)} {
-					if missing != "" {
-						fmt.Fprintf(cmd.ErrOrStderr(), "stevedore: %s\n", missing)
+				for _, warning := range []string{o.checkTool(ctx, b, answer.Job), o.missingChannel(ctx, b)} {
+					if warning != "" {
+						fmt.Fprintf(cmd.ErrOrStderr(), "stevedore: %s\n", warning)
 					}
 				}
 				return nil
@@ -116,11 +116,12 @@ func (o *cronOptions) command(action, use, short string) *cobra.Command {
 	}
 }
 
-func (o *cronOptions) missingWorker(ctx context.Context, b *bus.Bus) string {
-	if o.request.Action != cron.ActionAdd {
+// checkTool returns a warning if the calls of a job that was added or changed cannot run now.
+func (o *cronOptions) checkTool(ctx context.Context, b *bus.Bus, job *cron.Entry) string {
+	if o.request.Tool == "" || job == nil {
 		return ""
 	}
-	return client.MissingWorker(ctx, b, cmp.Or(o.request.Queue, bus.DefaultQueue), o.request.Tool)
+	return client.CheckTool(ctx, b, cmp.Or(job.Queue, bus.DefaultQueue), tools.Call{Tool: job.Tool, Args: job.Args})
 }
 
 // missingChannel returns a warning if no worker delivers to the job's channel, whose

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -50,27 +52,60 @@ func IsQueued(ctx context.Context, b *bus.Bus, call tools.Call) bool {
 	}
 }
 
-// MissingWorker returns a warning if no worker can run the calls of a tool on a
-// queue now. It returns "" otherwise, or if it cannot find out.
-func MissingWorker(ctx context.Context, b *bus.Bus, queue, tool string) string {
+// CheckTool returns a warning if no worker can run the calls of a tool on a queue now, or if the
+// tool does not accept the arguments. It returns "" otherwise, or if it cannot find out.
+func CheckTool(ctx context.Context, b *bus.Bus, queue string, call tools.Call) string {
 	var (
-		offered, consumed bool
-		errs              [2]error
-		both              sync.WaitGroup // a negative answer takes a second
+		offered  rpc.ToolList
+		consumed bool
+		errs     [2]error
+		both     sync.WaitGroup // a negative answer takes a second
 	)
-	both.Go(func() { offered, errs[0] = rpc.HasWorker(ctx, b, queue, tool) })
+	both.Go(func() { offered, errs[0] = rpc.ListTools(ctx, b, tools.OfferQuery{Queue: queue, Tool: call.Tool}) })
 	both.Go(func() { consumed, errs[1] = rpc.HasWorker(ctx, b, queue, "") })
 	both.Wait()
 	switch {
-	case offered || errors.Join(errs[:]...) != nil:
+	case errors.Join(errs[:]...) != nil:
 		return ""
+	case len(offered.Tools) > 0:
+		return checkArgs(offered.Tools, call)
 	case consumed:
 		var known []string
 		list, _ := rpc.ListTools(ctx, b, tools.OfferQuery{Queue: queue}) // only for the hint
 		for _, t := range list.Tools {
 			known = append(known, t.Name)
 		}
-		return fmt.Sprintf("no worker of queue %q offers the tool %q now%s; see stevedore tools ls", queue, tool, cli.DidYouMean(tool, known))
+		return fmt.Sprintf("no worker of queue %q offers the tool %q now%s; see stevedore tools ls", queue, call.Tool, cli.DidYouMean(call.Tool, known))
 	}
 	return fmt.Sprintf("no worker is consuming queue %q now; its calls stay queued until you start one: \"%s\"", queue, StartCommand(queue))
+}
+
+// offeredTool is a tool of other processes: only its definition.
+type offeredTool struct {
+	tools.Tool
+	definition tools.Definition
+}
+
+func (t offeredTool) Definition() tools.Definition { return t.definition }
+
+// checkArgs returns a warning if none of the definitions of a tool accepts the arguments of a call.
+// A tool may take a value of another type for the one that it wants, so a difference of types counts
+// only if it cannot be converted.
+func checkArgs(definitions []rpc.ToolInfo, call tools.Call) (warning string) {
+	for _, t := range definitions {
+		if t.Parameters == nil {
+			return "" // the offer had no room for it
+		}
+		call.Args, _ = tools.Coerce(t.Parameters, nil, call.Args)
+		registry := tools.NewRegistry(zerolog.Nop())
+		if err := registry.Register(offeredTool{definition: tools.Definition{Name: t.Name, Parameters: t.Parameters}}); err != nil {
+			return ""
+		}
+		err := registry.Check(call)
+		if err == nil {
+			return ""
+		}
+		warning = fmt.Sprintf("each run will fail: %v; see stevedore tools show %s", err, t.Name)
+	}
+	return warning
 }
