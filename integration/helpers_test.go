@@ -82,14 +82,14 @@ func parseURL(t *testing.T, text string) *url.URL {
 	return u
 }
 
-// limitedServer starts a NATS server whose user "limited" may only receive answers, and
-// returns its URL.
+// limitedServer starts a NATS server whose user "limited" may only receive answers, and whose user
+// "worker" may do everything. It returns its URL.
 func limitedServer(t *testing.T) string {
 	t.Helper()
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoLog: true, NoSigs: true, Users: []*server.User{{
 		Username: "limited", Password: "limited",
 		Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"other"}}, Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.>"}}},
-	}}})
+	}, {Username: "worker", Password: "worker"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func TestHelpers(t *testing.T) {
 		language func(*testing.T) language
 		file     string
 		steps    int
-	}{"node": {nodeJS, "helper.mjs", 7}, "python": {python, "helper.py", 8}} {
+	}{"node": {nodeJS, "helper.mjs", 8}, "python": {python, "helper.py", 9}} {
 		t.Run(name, func(t *testing.T) {
 			l := tt.language(t)
 			script := filepath.Join(t.TempDir(), "script.jsonl")

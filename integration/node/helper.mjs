@@ -68,6 +68,15 @@ const steps = {
     assert.ok(Date.now() - began < 10_000);
     await limited.nc.close();
   },
+  async "a worker dies with the request, and another one answers the next"() {
+    const [worker, client] = await Promise.all([1, 2].map(() => connect(process.env.LIMITED_URL, { user: "worker", password: "worker" })));
+    const seen = [];
+    worker.nc.subscribe("stevedore.rpc.call.>", { callback: (_, msg) => seen.push(msg.json().id) > 1 && msg.respond('{"for_llm":"done"}') });
+    await worker.nc.flush();
+    assert.equal((await client.call("shell", { command: "true" }, { timeout: 50_000 })).for_llm, "done");
+    assert.ok(seen.length === 2 && seen[0] === seen[1], String(seen));
+    await Promise.all([worker.nc.close(), client.nc.close()]);
+  },
   async "serve a tool"() {
     await bus.serve("acme.shout", { description: "Shout.", parameters: { type: "object", properties: { text: { type: "string" } } }, effect: "idempotent" }, ({ text }) => {
       if (text === "") throw new StevedoreError("invalid_arguments", "there is nothing to shout");

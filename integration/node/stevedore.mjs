@@ -36,10 +36,11 @@ export async function connect(url = process.env.NATS_URL ?? "nats://127.0.0.1:42
   const reconnects = new Set(); // functions to call after each reconnect
   (async () => { for await (const { type } of nc.status()) if (type === "reconnect") reconnects.forEach((f) => f(null)); })();
 
-  // ask repeats a request that may be lost. A call has an id, so a repetition does not run it again.
+  // ask repeats a request that may be lost, as with the worker that has it: soon at first, and then each
+  // minute. A call has an id, so a repetition does not run it again.
   async function ask(subject, body, timeout = 60_000) {
-    for (const start = Date.now(); ;) {
-      const left = Math.max(1, Math.min(60_000, start + timeout - Date.now()));
+    for (let start = Date.now(), wait = 10_000; ; wait = Math.min(60_000, 2 * wait)) {
+      const left = Math.max(1, Math.min(wait, start + timeout - Date.now()));
       const answer = nc.request(`${prefix}.rpc.${subject}`, JSON.stringify(body), { timeout: left }).catch((err) => err);
       let again;
       const msg = await Promise.race([answer, new Promise((f) => reconnects.add(again = f))]);

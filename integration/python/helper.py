@@ -1,7 +1,7 @@
 """Uses every function of stevedore_bus.py. It prints "cut" when the test should cut its
 connection, and ends with status 0 only if every answer is as expected."""
 
-import os, re, sys, time, traceback
+import json, os, re, sys, time, traceback
 from concurrent.futures import ThreadPoolExecutor
 
 from stevedore_bus import StevedoreError, connect
@@ -91,6 +91,25 @@ def what_the_server_does_not_permit():
     limited.close()
 
 
+def a_worker_dies_with_the_request():
+    """Another worker answers the next request. The result of a call is stored under its id."""
+    worker = connect(os.environ["LIMITED_URL"], user="worker", password="worker")
+    client = connect(os.environ["LIMITED_URL"], user="worker", password="worker")
+    seen = []
+
+    def answer(msg):
+        seen.append(json.loads(msg.data)["id"])
+        if len(seen) > 1:
+            worker.nc.publish(msg.reply, b'{"for_llm":"done"}')
+
+    worker.nc.subscribe("stevedore.rpc.call.>", answer)
+    worker.nc.flush()
+    assert client.call("shell", {"command": "true"}, timeout=50)["for_llm"] == "done"
+    assert len(seen) == 2 and seen[0] == seen[1], seen
+    worker.close()
+    client.close()
+
+
 def answers_that_are_cut():
     """The server ends within a message, sends what makes no sense, and then works."""
     import socket, threading
@@ -134,7 +153,7 @@ def serve_a_tool():
 
 
 failed = False
-for step in (tools_as_the_lists_of_two_apis, read_a_big_result_back, failures, the_connection_is_cut_while_a_call_runs, completions_live_and_missed, serve_a_tool, what_the_server_does_not_permit, answers_that_are_cut):
+for step in (tools_as_the_lists_of_two_apis, read_a_big_result_back, failures, the_connection_is_cut_while_a_call_runs, completions_live_and_missed, serve_a_tool, what_the_server_does_not_permit, a_worker_dies_with_the_request, answers_that_are_cut):
     try:
         step()
         print("ok:", step.__name__, flush=True)

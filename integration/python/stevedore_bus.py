@@ -36,11 +36,13 @@ class Stevedore:
         self.nc, self.session, self.queue, self.prefix = nc, session, queue, prefix
 
     def ask(self, subject: str, body: dict[str, Any], timeout: float = 60) -> dict[str, Any]:
-        """Repeats a request that may be lost. A call has an id, so a repetition does not run it again."""
-        deadline = time.monotonic() + timeout
+        """Repeats a request that may be lost, as with the worker that has it: soon at first, and then each
+        minute. A call has an id, so a repetition does not run it again."""
+        deadline, wait = time.monotonic() + timeout, 5
         while True:
+            wait = min(60, 2 * wait)
             try:
-                msg = self.nc.request(f"{self.prefix}.rpc.{subject}", json.dumps(body).encode(), max(0.001, min(60, deadline - time.monotonic())))
+                msg = self.nc.request(f"{self.prefix}.rpc.{subject}", json.dumps(body).encode(), max(0.001, min(wait, deadline - time.monotonic())))
             except PermissionError as err:
                 raise StevedoreError("permission_denied", f"{subject}: {err}") from err
             code = msg.headers.get("Nats-Service-Error-Code", "") if msg else ""
