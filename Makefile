@@ -63,16 +63,16 @@ screenshots:
 # call. It takes some minutes; close other programs.
 bench:
 	go test -run '^$$' -bench 'Pipeline|Latency' -benchtime 1x ./bus/worker
-	cd integration/peers && for clients in 1 64 500; do go run . -bare -clients $$clients || exit 1; done
+	for clients in 1 64 500; do go test -C integration/peers -count=1 -timeout 30m -v . -bare -clients $$clients || exit 1; done
 	go test -run '^$$' -bench Publish -benchtime 1x ./bus
 	go test -run '^$$' -bench List -benchtime 3x ./bus/task
-	go test -run '^$$' -bench 'Index|Put|Read|Grep|Offload' -benchtime 15x -timeout 30m ./offload
+	go test -run '^$$' -bench 'Index|Put|Read|Grep|Offload' -benchtime 15x -timeout 60m ./offload/...
 	go test -run '^$$' -bench 'Saves' -benchtime 5x ./state
 
 # Durable jobs per second against other job systems, in one table. asynq needs redis-server,
 # River needs PostgreSQL.
 bench-peers:
-	cd integration/peers && go run . $(PEERS)
+	go test -C integration/peers -count=1 -timeout 60m -v . $(PEERS)
 
 # Every fuzz target for 30 s.
 FUZZTIME ?= 30s

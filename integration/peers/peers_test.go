@@ -1,8 +1,8 @@
-// Command peers compares durable jobs per second, from their submission to their stored
+// Package peers compares durable jobs per second, from their submission to their stored
 // result, with other job systems: the same machine, the same number of clients, a job that
 // does nothing, rounds in random order. It prints one table. A module of its own keeps the
 // dependencies of the other systems out of the main module.
-package main
+package peers
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
@@ -31,12 +32,14 @@ type system struct {
 	close   func()
 }
 
-func main() {
-	clients := flag.Int("clients", 64, "the number of clients that submit one job at a time")
-	jobs := flag.Int("jobs", 2000, "jobs of each round")
-	rounds := flag.Int("rounds", 3, "measured rounds")
-	onlyBare := flag.Bool("bare", false, "compare only with the bare pipeline")
-	flag.Parse()
+var (
+	clients  = flag.Int("clients", 64, "the number of clients that submit one job at a time")
+	jobs     = flag.Int("jobs", 2000, "jobs of each round")
+	rounds   = flag.Int("rounds", 3, "measured rounds")
+	onlyBare = flag.Bool("bare", false, "compare only with the bare pipeline")
+)
+
+func TestPeers(t *testing.T) {
 	starts := []func(bool) (system, error){stevedoreSubmit, stevedoreCall, stevedorePublished, barePipeline, asyncJobs, watermillNATS, riverQueue, redisQueue}
 	if *onlyBare {
 		starts = starts[:4]
@@ -48,7 +51,7 @@ func main() {
 		for _, start := range starts {
 			s, err := start(sync)
 			if err != nil {
-				fmt.Fprintln(os.Stderr, "skipped:", err)
+				t.Log("skipped:", err)
 				continue
 			}
 			systems = append(systems, s)
@@ -63,8 +66,7 @@ func main() {
 				}
 				rate, err := s.measure(*clients, *jobs)
 				if err != nil {
-					fmt.Fprintln(os.Stderr, s.name+":", err)
-					os.Exit(1)
+					t.Fatal(s.name+":", err)
 				}
 				if round > 0 { // the first one warms up
 					rates[s.name] = append(rates[s.name], rate)
