@@ -56,10 +56,12 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	}
 	b := &blob{}
 	in, err := record.Ingest(ctx, src, func(block []byte) error {
-		if size := int64(len(b.data) + len(block)); s.life.Quota > 0 && size > s.life.Quota {
-			return s.life.CheckQuota(s.used(), size)
+		// The content may be stored already, unless it alone exceeds the quota.
+		if b.data = append(b.data, block...); s.life.CheckQuota(0, int64(len(b.data))) != nil {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.life.CheckQuota(s.usedLocked(), int64(len(b.data)))
 		}
-		b.data = append(b.data, block...)
 		return nil
 	})
 	if err != nil {
@@ -68,9 +70,6 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	in.Release()
 	b.index = in.Index
 	s.life.Complete(&rec, in.Index, in.Digest)
-	if err := s.addBlob(rec.Digest, b); err != nil {
-		return rec, err
-	}
 	if summarize != nil {
 		if err := summarize(&rec, b.content()); err != nil {
 			return rec, fmt.Errorf("summarize: %w", err)
@@ -78,6 +77,11 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if old := s.blobs[rec.Digest]; old != nil {
+		b = old
+	} else if err := s.life.CheckQuota(s.usedLocked(), rec.Size); err != nil {
+		return rec, err
+	}
 	k := key{rec.Session, rec.ID}
 	e, write, err := s.life.Put(s.entries[k], rec)
 	if err != nil {
@@ -86,32 +90,9 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	if write {
 		s.entries[k] = &e
 	}
-	if s.blobs[rec.Digest] == nil { // a sweep removed it
-		s.blobs[rec.Digest] = b
-	}
-	return e.Record, nil
-}
-
-// addBlob stores a blob. If it is already stored, addBlob marks it as young again.
-func (s *Store) addBlob(digest string, b *blob) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	b.put = s.life.Now()
-	if old, ok := s.blobs[digest]; ok {
-		old.put = b.put
-		return nil
-	}
-	if err := s.life.CheckQuota(s.usedLocked(), b.index.Size()); err != nil {
-		return err
-	}
-	s.blobs[digest] = b
-	return nil
-}
-
-func (s *Store) used() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.usedLocked()
+	s.blobs[rec.Digest] = b
+	return e.Record, nil
 }
 
 func (s *Store) usedLocked() (n int64) {
