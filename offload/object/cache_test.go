@@ -91,29 +91,16 @@ func TestOpenedContentThatIsPutAgain(t *testing.T) {
 	}
 }
 
-// TestCacheIsBounded: the cache holds the contents that were used last.
-func TestCacheIsBounded(t *testing.T) {
-	var o blobCache
-	blobs := make([]*cachedBlob, cachedBlobs+3)
-	for i := range blobs {
-		blobs[i] = &cachedBlob{digest: fmt.Sprint(i), blob: &blob{index: &index.Index{}}}
-		o.add(blobs[i])
-		if o.get("0") != blobs[0] { // used in every round
-			t.Fatalf("the first was forgotten after %d", i)
+// TestHugeIndexIsNotCached: the cache is bounded in bytes, too.
+func TestHugeIndexIsNotCached(t *testing.T) {
+	var s Store
+	for _, blocks := range []int{maxCachedIndex, maxCachedIndex + 1} {
+		if _, err := s.addToCache(fmt.Sprint(blocks), &blob{index: zeros(t, blocks)}, nil); err != nil {
+			t.Fatal(err)
 		}
-	}
-	for i, b := range blobs {
-		want := b
-		if 0 < i && i < len(blobs)-cachedBlobs+1 {
-			want = nil
+		if _, cached := s.cache.Get(fmt.Sprint(blocks)); cached != (blocks == maxCachedIndex) {
+			t.Errorf("the index of %d blocks is cached: %v", blocks, cached)
 		}
-		if got := o.get(b.digest); got != want {
-			t.Errorf("content %d is remembered: %v, want %v", i, got != nil, want != nil)
-		}
-	}
-	huge := &cachedBlob{digest: "huge", blob: &blob{index: zeros(t, maxCachedIndex+1)}}
-	if o.add(huge); o.get("huge") != nil || len(o.list) != cachedBlobs {
-		t.Errorf("a huge index is kept, or %d contents", len(o.list))
 	}
 }
 

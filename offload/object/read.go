@@ -32,27 +32,26 @@ func (s *Store) Open(ctx context.Context, rec offload.Record) (offload.Content, 
 	return c, nil
 }
 
-// openDigest opens the bytes with a digest, if their index has indexDigest. A record of an
-// earlier version names none.
+// openDigest opens the bytes with a digest, if their index has indexDigest.
 func (s *Store) openDigest(ctx context.Context, digest, indexDigest string) (*content, error) {
 	digest, ok := strings.CutPrefix(digest, offload.DigestPrefix)
 	if !ok || digest == "" {
 		return nil, jetstream.ErrMsgNotFound
 	}
-	b := s.cache.get(digest)
-	if b == nil || indexDigest != "" && b.indexDigest != indexDigest { // perhaps it was repaired
+	b, ok := s.cache.Get(digest)
+	if !ok || b.indexDigest != indexDigest { // perhaps it was repaired
 		found, err := s.blob(ctx, digest)
 		if b, err = s.addToCache(digest, found, err); err != nil {
 			return nil, err
 		}
 	}
-	if indexDigest != "" && b.indexDigest != indexDigest {
+	if b.indexDigest != indexDigest {
 		return nil, fmt.Errorf("another client changed the description of its bytes; put the artifact again: %w", offload.ErrCorrupt)
 	}
 	c := &content{s: s, ctx: ctx, idle: make(chan *prefetcher, 1)}
 	c.b.Store(b)
 	c.idle <- &prefetcher{s: s}
-	c.Reader = blocks.NewReader(b.index, b.recent, c.loadBlock)
+	c.Reader = blocks.NewReader(b.index, &b.recent, c.loadBlock)
 	return c, nil
 }
 
@@ -67,8 +66,10 @@ func (s *Store) addToCache(digest string, found *blob, err error) (*cachedBlob, 
 		return nil, fmt.Errorf("another client replaced the object; put the artifact again: %w", offload.ErrCorrupt)
 	}
 	found.data, found.Metadata = nil, nil // decoded, so the cache needs no copy
-	b := &cachedBlob{digest: digest, blob: found, recent: &blocks.Cache{}}
-	s.cache.add(b)
+	b := &cachedBlob{digest: digest, blob: found}
+	if b.index.Blocks() <= maxCachedIndex {
+		s.cache.Add(digest, b)
+	}
 	return b, nil
 }
 
@@ -84,7 +85,7 @@ func (s *Store) newPutContent(ctx context.Context, in *record.Ingested) *putCont
 		return s.openDigest(ctx, offload.DigestPrefix+in.Digest, indexDigest(in))
 	})
 	c := &putContent{}
-	c.Reader = blocks.NewReader(in.Index, &blocks.Cache{}, func(i int, buf []byte) ([]byte, error) {
+	c.Reader = blocks.NewReader(in.Index, &blocks.Cache[int, []byte]{}, func(i int, buf []byte) ([]byte, error) {
 		if block, ok := in.Block(i); ok {
 			return bytes.Clone(block), nil
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
 	"github.com/stevedore-bus/stevedore/offload/internal/benchtest"
+	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
 	"github.com/stevedore-bus/stevedore/offload/storetest"
 )
 
@@ -62,7 +63,7 @@ func BenchmarkReadObject(b *testing.B) {
 	b.Run("20-lines", func(b *testing.B) {
 		benchtest.Race(b, []string{"lines", "lines-new", "download-scan"},
 			func(n int) { linesOfLog(b, r, n) },
-			func(n int) { store.cache = blobCache{}; linesOfLog(b, r, n+1000) },
+			func(n int) { store.cache = blocks.Cache[string, *cachedBlob]{}; linesOfLog(b, r, n+1000) },
 			func(n int) { scan(nil, lineOfLog(n), lineOfLog(n)+19) })
 	})
 }

@@ -28,6 +28,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
@@ -71,9 +72,9 @@ type Store struct {
 	publisher jetstream.JetStream // with a timeout for acknowledgements
 	blobs     jetstream.Stream
 	records   records
-	uploads   atomic.Int64 // running now
-	cache     blobCache
-	reads     atomic.Int64 // chunks
+	uploads   atomic.Int64                      // running now
+	cache     blocks.Cache[string, *cachedBlob] // by digest
+	reads     atomic.Int64                      // chunks
 	// noPurge is set if the server denied a purge or did not answer. An account
 	// that may only add leaves its failed uploads to the sweeper.
 	noPurge     atomic.Bool

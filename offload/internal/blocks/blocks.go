@@ -5,7 +5,6 @@ package blocks
 import (
 	"fmt"
 	"io"
-	"sync"
 
 	"github.com/stevedore-bus/stevedore/offload/index"
 )
@@ -15,7 +14,7 @@ import (
 type Reader struct {
 	index *index.Index
 	load  LoadFunc
-	cache *Cache
+	cache *Cache[int, []byte]
 }
 
 // LoadFunc returns the bytes of block i. It may use buf, which is nil or has the
@@ -24,7 +23,7 @@ type LoadFunc func(i int, buf []byte) ([]byte, error)
 
 // NewReader returns a Reader of the content that x describes. Readers of the same
 // content may share a cache.
-func NewReader(x *index.Index, cache *Cache, load LoadFunc) *Reader {
+func NewReader(x *index.Index, cache *Cache[int, []byte], load LoadFunc) *Reader {
 	return &Reader{index: x, load: load, cache: cache}
 }
 
@@ -62,7 +61,7 @@ func (r *Reader) ReadAt(p []byte, off int64) (n int, err error) {
 
 // readInto reads a whole block into p.
 func (r *Reader) readInto(i int, p []byte) (int, error) {
-	if data, ok := r.cache.get(i); ok {
+	if data, ok := r.cache.Get(i); ok {
 		return copy(p, data), nil
 	}
 	data, err := r.loadChecked(i, p)
@@ -74,12 +73,12 @@ func (r *Reader) readInto(i int, p []byte) (int, error) {
 
 // Block implements index.BlockReader.
 func (r *Reader) Block(i int) ([]byte, error) {
-	if data, ok := r.cache.get(i); ok {
+	if data, ok := r.cache.Get(i); ok {
 		return data, nil
 	}
 	data, err := r.loadChecked(i, nil)
 	if err == nil {
-		r.cache.add(i, data)
+		r.cache.Add(i, data)
 	}
 	return data, err
 }
@@ -122,40 +121,5 @@ func NewContent(src io.ReaderAt, x *index.Index) *Content {
 		}
 		return buf[:n], err
 	}
-	return &Content{NewReader(x, &Cache{}, load), src}
-}
-
-// Cache holds the blocks of one content that were read last.
-type Cache struct {
-	mu   sync.Mutex
-	list []cachedBlock // the newest last
-}
-
-// CacheSize is how many blocks a Cache holds.
-const CacheSize = 8
-
-type cachedBlock struct {
-	i    int
-	data []byte
-}
-
-func (c *Cache) get(i int) ([]byte, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, b := range c.list {
-		if b.i == i {
-			return b.data, true
-		}
-	}
-	return nil, false
-}
-
-func (c *Cache) add(i int, data []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.list) == CacheSize {
-		copy(c.list, c.list[1:])
-		c.list = c.list[:CacheSize-1]
-	}
-	c.list = append(c.list, cachedBlock{i, data})
+	return &Content{NewReader(x, &Cache[int, []byte]{}, load), src}
 }
