@@ -647,3 +647,14 @@ func TestFullStoreKeepsWhatFits(t *testing.T) {
 		}
 	}
 }
+
+// A result event may have few bytes, as on a server with a small max_payload.
+func TestTinyLimit(t *testing.T) {
+	o := NewOffloader(newFakeStore(StoreConfig{}), Config{MaxResult: 500})
+	res := tools.NewToolResult("short")
+	res.ForUser = strings.Repeat("long ", 1000)
+	out, err := o.Result(t.Context(), tools.Call{ID: "a", Session: "s", Tool: "t"}, tools.Definition{}, res)
+	if err != nil || !strings.Contains(out.ForUser, "all of it is in the artifact a_user") {
+		t.Errorf("%v, %+v", err, out)
+	}
+}

@@ -50,7 +50,7 @@ func (o *Offloader) left(call tools.Call, res *tools.Result) int {
 func fitText(s string, limit int) string {
 	n := len(s)
 	for size := jsonLen(s); size > limit && n > 0; size = jsonLen(s[:n]) {
-		n = n * limit / (size + 1)
+		n = n * max(limit, 0) / (size + 1)
 	}
 	for n < len(s) && n > 0 && !utf8.RuneStart(s[n]) {
 		n--

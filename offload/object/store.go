@@ -28,6 +28,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
@@ -105,6 +106,9 @@ func open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, erro
 	s := &Store{
 		life: record.NewLifecycle(cfg.StoreConfig), bucket: cfg.Bucket, api: jsapi.New(js),
 		tidyTimeout: 2 * time.Second,
+	}
+	if limit := js.Conn().MaxPayload(); 0 < limit && limit < index.BlockSize {
+		return nil, fmt.Errorf("the server's max_payload is %d bytes; set it to %d or more, the size of a chunk", limit, index.BlockSize)
 	}
 	err := createBuckets(ctx, js, cfg)
 	if err != nil {

@@ -231,18 +231,13 @@ func (p *parts) openHeartbeat(context.Context) error {
 	return nil
 }
 
-// A result event, including its headers, must fit the server's max_payload.
-const (
-	defaultMaxResult = 512 << 10 // of offload.Config
-	payloadMargin    = 64 << 10
-)
+// maxResult returns the largest result event that fits the server's max_payload with its headers.
+func maxResult(maxPayload int64) int { return int(min(512<<10, maxPayload*3/4)) }
 
 func (p *parts) openWorker(context.Context) (err error) {
 	offloading := p.Offload
 	offloading.Log = p.log
-	if limit := int(p.bus.Conn().MaxPayload()) - payloadMargin; limit < defaultMaxResult {
-		offloading.MaxResult = limit
-	}
+	offloading.MaxResult = maxResult(p.bus.Conn().MaxPayload())
 	cfg := p.Worker
 	cfg.Queues = slices.Concat(cfg.Queues, p.Agents.queues())
 	cfg.Log, cfg.State, cfg.Ticks, cfg.OwnServer = p.log, p.state, !p.NoTicks, p.OwnServer != nil
