@@ -1,9 +1,9 @@
 package disk
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"os"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/offload"
@@ -32,16 +32,15 @@ func blobPath(digest string) (name string, ok bool) {
 	return blobDir + "/" + sum, ok && !strings.Contains(sum, "/")
 }
 
-// caseInsensitive tests whether the file system treats "a" and "A" as the same name.
+// caseInsensitive tests whether the file system treats "a" and "A" as the same name. It writes
+// nothing, so that a store on a read-only disk can be read.
 func (d *dir) caseInsensitive() (bool, error) {
-	name := rand.Text() // in upper case
-	f, err := d.Root.Create(tempDir + "/" + name)
+	lower, err := d.Root.Stat(blobDir)
 	if err != nil {
 		return false, err
 	}
-	f.Close()
-	_, err = d.Root.Lstat(tempDir + "/" + strings.ToLower(name))
-	return err == nil, d.Root.Remove(tempDir + "/" + name)
+	upper, err := d.Root.Stat(strings.ToUpper(blobDir))
+	return err == nil && os.SameFile(lower, upper), nil
 }
 
 // fileName returns the file name of a token. On a case-insensitive file system, a token
