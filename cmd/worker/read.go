@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -63,6 +64,9 @@ func newReadCommand() *cobra.Command {
 }
 
 func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer) (err error) {
+	if in.ID == "" && in != (readArgs{}) {
+		return cli.Exit(cli.ExitUsage, "name the ID of an output; \"stevedore read\" lists them")
+	}
 	store, closeStore, err := o.Store.OpenDisk(&o.Connection)
 	if err != nil {
 		return err
@@ -78,16 +82,20 @@ func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer)
 		return err
 	}
 	res := reading.Call(ctx, tools.TokenOf(o.session), artifacts.ReadResult, args)
-	text := reading.Text(res.ForLLM, func(string) string { return "stevedore read" })
-	switch {
-	case !res.IsError:
-		if rec, err := reader.Record(ctx, tools.TokenOf(o.session), in.ID); err == nil {
-			_ = savings.Add(o.Connection.Data, savings.Line{Host: rec.Metadata["agent_id"], Tool: rec.Metadata["tool_name"], Read: int64(utf8.RuneCountInString(text))}) // the page is worth more
+	if res.IsError {
+		code, text := cli.ExitUsage, reading.Text(res.ForLLM, func(string) string { return "stevedore read" })
+		if of := tools.CodeOf(res.Err); of == tools.CodeNotFound || of == tools.CodeExpired {
+			code = cli.ExitNotFound
 		}
-		_, err = fmt.Fprintln(stdout, text)
-		return err
-	case tools.CodeOf(res.Err) == tools.CodeNotFound, tools.CodeOf(res.Err) == tools.CodeExpired:
-		return cli.Exit(cli.ExitNotFound, "%s", text)
+		return cli.Exit(code, "%s", text)
 	}
-	return cli.Exit(cli.ExitUsage, "%s", text)
+	text := res.ForLLM
+	for _, repeated := range []string{" (knowledge_id: " + in.ID + ")", " in knowledge#" + in.ID} { // the caller has just written it
+		text = strings.Replace(text, repeated, "", 1)
+	}
+	if rec, err := reader.Record(ctx, tools.TokenOf(o.session), in.ID); err == nil {
+		_ = savings.Add(o.Connection.Data, savings.Line{Host: rec.Metadata["agent_id"], Tool: rec.Metadata["tool_name"], Read: int64(utf8.RuneCountInString(text))}) // the page is worth more
+	}
+	_, err = fmt.Fprintln(stdout, text)
+	return err
 }
