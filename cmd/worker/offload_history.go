@@ -29,10 +29,11 @@ tool_result of 100 characters or more to DIR/tool-result-TOOL_USE_ID.md, and pri
 object with four fields:
 
   messages        the messages; an offloaded content is
-                  "[Content offloaded to: ./tool-result-TOOL_USE_ID.md]"
+                  "[Content offloaded to: ./tool-result-TOOL_USE_ID.md]", whose
+                  path is relative to DIR: let the model read there
   offloadedCount  the number of offloaded results
   freedChars      the sum of their lengths, in UTF-16 code units
-  files           the paths of their files
+  files           the absolute paths of their files
 
 A string is written unchanged, blocks as indented JSON. Existing files are never
 replaced: the command appends -1, -2, ... to the name. It skips contents that are already
