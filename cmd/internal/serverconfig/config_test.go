@@ -84,7 +84,7 @@ func TestWriteAgain(t *testing.T) {
 		}
 		isNew := map[string]bool{}
 		for _, w := range written {
-			isNew[w.User.Name] = w.New
+			isNew[strings.TrimSuffix(filepath.Base(w.Seed), ".nk")] = w.New
 		}
 		opts, err := server.ProcessConfigFile(filepath.Join(dir, File))
 		if err != nil {
@@ -119,5 +119,36 @@ func TestWriteAgain(t *testing.T) {
 	}
 	if _, err := Write(dir, config(t, Tenant{Name: "red"})); err == nil || !strings.Contains(err.Error(), "another directory") {
 		t.Errorf("a file of somebody else: %v", err)
+	}
+}
+
+// The settings have a version. Those of the first files have none.
+func TestReadSettings(t *testing.T) {
+	dir := t.TempDir()
+	want := config(t, Tenant{Name: "red", Queues: []string{"q"}})
+	if _, err := Write(dir, want); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, settingsFile)
+	written, err := os.ReadFile(path)
+	if err != nil || !strings.Contains(string(written), `"v": 1`) {
+		t.Fatalf("settings: %s, %v", written, err)
+	}
+	for text, problem := range map[string]string{
+		string(written): "",
+		strings.Replace(string(written), `"v": 1,`, "", 1):      "",
+		strings.Replace(string(written), `"v": 1`, `"v": 2`, 1): "has version 2, and this program reads version 1",
+		`{"v": 1`: "is damaged",
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got, ok, err := Read(dir)
+		if !ok || problem == "" && (err != nil || len(got.Tenants) != 1 || got.Tenants[0].Queues[0] != "q" || got.Listen != want.Listen) {
+			t.Errorf("%s: %+v, %v", text, got, err)
+		}
+		if problem != "" && (err == nil || !strings.Contains(err.Error(), path+" "+problem)) {
+			t.Errorf("%s: %v, want %q", text, err, problem)
+		}
 	}
 }

@@ -17,8 +17,14 @@ import (
 // File is the name of the configuration.
 const File = "nats-server.conf"
 
-// settingsFile has the Config of the last Write, in JSON.
+// settingsFile has the settings of the last Write, in JSON.
 const settingsFile = "settings.json"
+
+// settings is the content of settingsFile.
+type settings struct {
+	Version int `json:"v"` // 1; the first files have none
+	Config
+}
 
 // Read returns the Config that Write was given for a directory; ok is false if the directory has no
 // configuration.
@@ -31,17 +37,21 @@ func Read(dir string) (c Config, ok bool, err error) {
 		}
 		return c, false, nil
 	}
-	if err == nil {
-		if err = json.Unmarshal(data, &c); err != nil {
-			err = fmt.Errorf("%s is damaged: %w", path, err)
-		}
+	if err != nil {
+		return c, true, err
 	}
-	return c, true, err
+	var stored settings
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return c, true, fmt.Errorf("%s is damaged: %w", path, err)
+	}
+	if stored.Version > 1 {
+		return c, true, fmt.Errorf("%s has version %d, and this program reads version 1; use the program that wrote it", path, stored.Version)
+	}
+	return stored.Config, true, nil
 }
 
 // Written is a file that Write made or found.
 type Written struct {
-	User User
 	// Seed is the file of the user's secret key (bus.Config.NKey).
 	Seed string
 	// New reports that the key was made now.
@@ -71,15 +81,15 @@ func Write(dir string, c Config) ([]Written, error) {
 	keys := map[string]string{}
 	var all []Written
 	for _, u := range c.Users() {
-		w := Written{User: u, Seed: filepath.Join(dir, u.Name+".nk")}
+		w := Written{Seed: filepath.Join(dir, u.Name+".nk")}
 		if keys[u.Name], w.New, err = key(w.Seed); err != nil {
 			return all, fmt.Errorf("key of %s: %w", u.Name, err)
 		}
 		all = append(all, w)
 	}
-	settings, err := json.MarshalIndent(c, "", "  ")
+	data, err := json.MarshalIndent(settings{1, c}, "", "  ")
 	if err == nil {
-		err = durable.WriteFile(filepath.Join(dir, settingsFile), settings, 0o600)
+		err = durable.WriteFile(filepath.Join(dir, settingsFile), data, 0o600)
 	}
 	if err == nil { // a crash before loses nothing: the next Write reads the settings
 		err = durable.WriteFile(path, []byte(c.Text(keys)), 0o600)
