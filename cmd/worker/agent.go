@@ -200,7 +200,7 @@ func (o promptOptions) submit(ctx context.Context, b *bus.Bus, show func(tools.P
 			}
 			return
 		}
-		fmt.Fprintf(stderr, "stevedore: no worker with a model is running; the prompt stays queued until you start one: %s\n", startModel)
+		fmt.Fprintf(stderr, "stevedore: no worker with a model is running, and the prompt stays queued: %s\n", o.startModel())
 	})
 	stopWatching, err := rpc.WatchProgress(b, o.call, show)
 	if err != nil {
@@ -214,8 +214,8 @@ func (o promptOptions) submit(ctx context.Context, b *bus.Bus, show func(tools.P
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() != nil:
 		return event, cli.Exit(cli.ExitPending, "interrupted; the run continues; to wait for its answer: stevedore agent --resume --session %s", cli.ShellWord(o.call.Session))
 	case noWorker && errors.Is(err, context.Canceled) && ctx.Err() == nil:
-		return event, cli.Exit(cli.ExitPending, "no worker with a model is running; the prompt stays queued: start one with %s, then send the same prompt again with --session %s --id %s to get the answer",
-			startModel, cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
+		return event, cli.Exit(cli.ExitPending, "no worker with a model is running; the prompt stays queued: %s, then send the same prompt again with --session %s --id %s to get the answer",
+			o.startModel(), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case err != nil && ctx.Err() == nil && client.Outage(connected, b) != nil:
 		return event, fmt.Errorf("%w; a run that has started continues: when the bus is back, send the same prompt again with --session %s --id %s to wait for it", client.Outage(connected, b), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() == nil:
@@ -278,8 +278,14 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 	return err
 }
 
-// startModel says how to start a worker with a model.
-const startModel = `"stevedore serve --model SPEC" (see "stevedore help models")`
+// startModel says how to start a worker with a model. Beside "stevedore up", a second worker would
+// also take calls of tools, in a workspace of its own.
+func (o *promptOptions) startModel() string {
+	if o.Connection.External() {
+		return `start one with "stevedore serve --model SPEC" (see "stevedore help models")`
+	}
+	return `restart "stevedore up" with --model SPEC (see "stevedore help models")`
+}
 
 // upload makes the files artifacts of the session. Their ids follow from that of the call, so
 // the same command is the same call.
@@ -288,7 +294,7 @@ func (o *promptOptions) upload(ctx context.Context, b *bus.Bus) (ids []string, e
 		return nil, nil
 	}
 	if running, err := rpc.HasWorker(ctx, b, bus.AgentQueue, agent.AgentTool); err != nil || !running && !o.waitForWorker {
-		return nil, cmp.Or(err, cli.Exit(cli.ExitPending, "no worker with a model is running, and only a worker can take the files; start one with %s, then send the prompt again", startModel))
+		return nil, cmp.Or(err, cli.Exit(cli.ExitPending, "no worker with a model is running, and only a worker can take the files: %s, then send the prompt again", o.startModel()))
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.wait)
 	defer cancel()
