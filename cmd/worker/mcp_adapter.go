@@ -22,7 +22,7 @@ const shellServer = "(shell)"
 
 // adapterFile is a file of the adapter for the shell of a host.
 type adapterFile struct {
-	home string // the directory of the host
+	top  string // the directory that stays although it is empty
 	path string
 	text []byte // that it shall have
 	own  bool   // no other program has a file of this path, but a person may
@@ -55,6 +55,11 @@ func adapterFiles(host *hosts.Host, m hosts.Machine, program string, flags ...st
 	if dir == "" {
 		return nil, nil
 	}
+	top := home
+	usual := hosts.Machine{OS: m.OS, Home: m.Home, Getenv: func(string) string { return "" }}
+	if dir, _ := host.Adapter(usual); dir == home { // otherwise a variable leads to it, and some hosts want it to exist
+		top = m.Home
+	}
 	argv := append([]string{program, "hook", host.Name}, flags...)
 	err = fs.WalkDir(adapters.Files, host.Name, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -62,7 +67,7 @@ func adapterFiles(host *hosts.Host, m hosts.Machine, program string, flags ...st
 		}
 		text, err := adapters.Files.ReadFile(name)
 		path := filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(name, host.Name+"/")))
-		files = append(files, adapterFile{home, path, hookCall.ReplaceAllFunc(text, func(call []byte) []byte { return callOf(argv, call[0] == '"') }), strings.Contains(path[len(home):], "stevedore")})
+		files = append(files, adapterFile{top, path, hookCall.ReplaceAllFunc(text, func(call []byte) []byte { return callOf(argv, call[0] == '"') }), strings.Contains(path[len(home):], "stevedore")})
 		return err
 	})
 	return files, err
@@ -135,7 +140,7 @@ func (f adapterFile) change(install bool) error {
 	}
 	err := os.Remove(f.path)
 	_ = hosts.RemoveTemps(f.path) // the directory may be missing
-	for dir := filepath.Dir(f.path); dir != f.home && os.Remove(dir) == nil; {
+	for dir := filepath.Dir(f.path); dir != f.top && os.Remove(dir) == nil; {
 		dir = filepath.Dir(dir)
 	}
 	if errors.Is(err, fs.ErrNotExist) {

@@ -36,17 +36,30 @@ func Lock(ctx context.Context, f *os.File) error {
 }
 
 // LockFile opens the file at path, which it creates if necessary, and waits for
-// its lock until ctx ends. unlock closes the file, which releases the lock.
+// its lock until ctx ends. unlock closes the file, which releases the lock. The holder of
+// the lock may remove the file: who waits for the lock then locks a new file.
 func LockFile(ctx context.Context, path string) (unlock func(), err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, explainReadOnly(err, path)
-	}
-	if err := Lock(ctx, f); err != nil {
+	for {
+		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, explainReadOnly(err, path)
+		}
+		err = Lock(ctx, f)
+		if err == nil && isAt(f, path) {
+			return func() { f.Close() }, nil
+		}
 		f.Close()
-		return nil, err
+		if err != nil {
+			return nil, err
+		}
 	}
-	return func() { f.Close() }, nil
+}
+
+// isAt reports whether path leads to an open file.
+func isAt(f *os.File, path string) bool {
+	have, err := f.Stat()
+	now, nowErr := os.Stat(path)
+	return err == nil && nowErr == nil && os.SameFile(have, now)
 }
 
 // explainReadOnly adds advice to the error of a process that may not write to the

@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -132,6 +135,9 @@ func TestTemporaryFilesAreRemoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{path, backups.path(path)} {
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
 		left := filepath.Join(filepath.Dir(name), "."+filepath.Base(name)+".X.stevedore-tmp")
 		if err := os.WriteFile(left, []byte("secret"), 0o600); err != nil {
 			t.Fatal(err)
@@ -153,6 +159,9 @@ func TestRecordOfAProcessThatDied(t *testing.T) {
 	}
 	rec := read(t, backups.path(path))
 	apply(t, l, Change{})
+	if err := os.MkdirAll(string(backups), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(backups.path(path), rec, 0o600); err != nil { // as if it had died before the removal
 		t.Fatal(err)
 	}
@@ -170,5 +179,34 @@ func TestUnwrapByHand(t *testing.T) {
 	apply(t, l, Change{Names: []string{"a"}})
 	if got, want := string(read(t, l.Path)), `{"mcpServers": {"a": {"command": "npx", "args": ["x"]}}}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// Processes that change configurations at the same time take turns, although each of them removes
+// what only its lock needed.
+func TestLockOfRecords(t *testing.T) {
+	backups := records(filepath.Join(t.TempDir(), "backups"))
+	var holders atomic.Int32
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for range 10 {
+				unlock, err := backups.lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := holders.Add(1); n > 1 {
+					t.Errorf("%d hold the lock", n)
+				}
+				runtime.Gosched()
+				holders.Add(-1)
+				unlock()
+			}
+		})
+	}
+	group.Wait()
+	if _, err := os.Stat(string(backups)); runtime.GOOS != "windows" && !os.IsNotExist(err) {
+		t.Errorf("the directory without a record stays: %v", err)
 	}
 }
