@@ -25,7 +25,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/clitest": {},
 	"cmd/internal/client":  {"bus", "bus/rpc", "bus/session", "bus/status", "bus/task", "cmd/internal/cli", "offload", "tools", "tools/agent"},
 	"cmd/internal/demo":    {"*"},
-	"cmd/internal/savings": {"tools"},
+	"cmd/internal/savings": {"cmd/internal/mcp/hosts", "tools"},
 
 	// bus/worker combines calls, tools, offloading and state.
 	"bus/agents":                 {"bus", "bus/cron", "bus/notify", "bus/notify/channel", "bus/rpc", "bus/schedule", "bus/session", "bus/task", "offload", "state", "tools", "tools/agent", "tools/builtin"},
@@ -102,7 +102,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/mcp/command":   {"tools", "tools/sandbox"},
 	"cmd/internal/mcp/hosts":     {"state/durable", "tools/jsonform"},
 	"cmd/internal/mcp/artifacts": {"offload", "tools"},
-	"cmd/internal/mcp/wrap":      {"offload", "tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/command", "cmd/internal/mcp/wire"},
+	"cmd/internal/mcp/wrap":      {"offload", "tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/command", "cmd/internal/mcp/hosts", "cmd/internal/mcp/wire"},
 
 	"state":         {"state/durable"},
 	"state/kv":      {"state"},

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/hosts"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -127,56 +128,18 @@ func Read(data string, since time.Time) ([]Sum, error) {
 			if l.Version != version {
 				return nil, fmt.Errorf("%s has lines of format %d, and this program reads format %d; use the program that wrote them, or remove the file", filepath.Join(dir, name), l.Version, version)
 			}
-			h := limitsOf(l.Host)
-			host := cmp.Or(h.host, l.Host)
+			limits, host := hosts.LimitsOf(l.Host), l.Host
+			if limits.Tool+limits.Shell > 0 {
+				host = limits.Client
+			}
 			i, found := slices.BinarySearchFunc(sums, l, func(s Sum, l Line) int {
 				return cmp.Or(cmp.Compare(s.Host, host), cmp.Compare(s.Tool, l.Tool))
 			})
 			if !found {
 				sums = slices.Insert(sums, i, Sum{Host: host, Tool: l.Tool})
 			}
-			sums[i].Add(Sum{Results: min(1, int(l.Whole)), Whole: l.Whole, Alone: h.alone(l), Shown: l.Shown, Read: l.Read})
+			sums[i].Add(Sum{Results: min(1, int(l.Whole)), Whole: l.Whole, Alone: limits.Shown(l.Whole, l.Tool == Shell), Shown: l.Shown, Read: l.Read})
 		}
 	}
 	return sums, nil
-}
-
-// limits are what a host shows of a long result: of one that is longer than the first number, the
-// second one. All are characters, measured as docs/mcp.md says; 0 means that the host cuts nothing.
-type limits struct {
-	host       string // the beginning of the client's name
-	tool, show int64
-	shell, tip int64
-}
-
-// hosts are the clients that cmd/internal/mcp/wrap/host.go names, and pi.
-var hosts = []limits{
-	{"claude-code", 62_500, 1_300, 30_000, 2_200},
-	{"codex", 10_000, 10_000, 10_000, 10_000},
-	{"copilot", 10_000, 10_000, 10_000, 10_000},
-	{"github-copilot", 10_000, 10_000, 10_000, 10_000},
-	{"gemini-cli", 40_000, 40_000, 40_000, 40_000},
-	{"opencode", 48_000, 48_000, 50_000, 50_000},
-	{"pi", 0, 0, 50_000, 50_000},
-	{"qwen", 25_000, 25_000, 25_000, 25_000},
-}
-
-func limitsOf(client string) limits {
-	for _, h := range hosts {
-		if strings.HasPrefix(strings.ToLower(client)+"-", h.host+"-") {
-			return h
-		}
-	}
-	return limits{}
-}
-
-func (h limits) alone(l Line) int64 {
-	limit, shown := h.tool, h.show
-	if l.Tool == Shell {
-		limit, shown = h.shell, h.tip
-	}
-	if limit > 0 && l.Whole > limit {
-		return shown
-	}
-	return l.Whole
 }

@@ -1,5 +1,6 @@
-// Package hosts puts the wrapping proxy before the commands of the MCP servers that a host
-// already has in its configuration, and takes it away again.
+// Package hosts knows the coding hosts: it puts the wrapping proxy before the commands of the MCP
+// servers that a host already has in its configuration, and takes it away again; limits.go says how
+// much of a result each host shows.
 //
 // A configuration file is JSON with or without comments, TOML or YAML. parse makes a tree of
 // it whose nodes know their bytes (tree.go, json.go, toml.go, yaml.go); servers.go finds the

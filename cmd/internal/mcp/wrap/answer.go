@@ -273,7 +273,7 @@ func (p *proxy) opened(r *request, m *wire.Message) *wire.Message {
 	}
 	added := wire.ObjectOf(capabilities)
 	for _, name := range []string{"tools", "resources"} {
-		if _, ok := p.capabilities[name]; !ok && (name == "tools" || !h.host.resourceTools) {
+		if _, ok := p.capabilities[name]; !ok && (name == "tools" || !h.host.ResourceTools) {
 			added = added.With(name, json.RawMessage("{}"))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/hosts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 )
 
@@ -169,7 +170,7 @@ func (p *proxy) local(r *request) func(context.Context) (fields, error) {
 	case r.Method == "resources/read" && artifacts.IsURI(r.uri):
 		return func(ctx context.Context) (fields, error) {
 			session, args := artifacts.ParseRead(r.uri)
-			if args != nil && session == p.cfg.Session && p.reads() == byResource {
+			if args != nil && session == p.cfg.Session && p.reads() == hosts.ByResource {
 				res := h.reading.Call(ctx, session, artifacts.ReadResult, args)
 				if res.IsError {
 					res.ForLLM = p.text(res.ForLLM)

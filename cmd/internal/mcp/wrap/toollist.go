@@ -161,7 +161,7 @@ func (p *proxy) readingTool(name string) (string, bool) {
 func (p *proxy) links() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, ok := p.capabilities["resources"]; !ok && p.cfg.Links != "on" && p.hosted.Load().host.resourceTools {
+	if _, ok := p.capabilities["resources"]; !ok && p.cfg.Links != "on" && p.hosted.Load().host.ResourceTools {
 		return false // the client cannot read them
 	}
 	return p.cfg.Links.For(p.clientName, cmp.Or(p.version, "0"))

@@ -11,7 +11,7 @@
 //	server     the process of the server, and its restart
 //	answer     what the server sends
 //	toollist   the server's tools, and the tools that the proxy adds
-//	host       the limits of the hosts that are known; late adds tools to their lists later
+//	host       what depends on the host of the client; late adds tools to its list later
 //	call       the result of a tool without its big parts; shrink those of resources
 //	shorten    structured content that is short and fits its schema
 //	echo       a server that returns the results which a program gives it
@@ -36,6 +36,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/command"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/hosts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/offload"
 )
@@ -128,7 +129,7 @@ func newProxy(client Link, cfg Config) (*proxy, error) {
 	if cfg.Store == nil {
 		return p, nil
 	}
-	h, err := newHosted(cfg, host{})
+	h, err := newHosted(cfg, hosts.Limits{})
 	p.hosted.Store(h)
 	return p, err
 }
