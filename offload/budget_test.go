@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strings"
 	"testing"
@@ -53,6 +54,13 @@ func TestBudget(t *testing.T) {
 	}
 	if res := mustOffload(t, o, tools.Call{ID: "t", Session: "json", Tool: "fetch"}, tools.NewToolResult(text)); res.ForLLM != text {
 		t.Errorf("after references of JSON: %.200q", res.ForLLM)
+	}
+	picture := "data:image/png;base64," + base64.StdEncoding.EncodeToString(screenshot(t, 800, 800))
+	for i := range 6 { // a text with a picture, which becomes a block, counts once
+		call := tools.Call{ID: fmt.Sprint("p", i), Session: "pictures", Tool: "fetch"}
+		if res := mustOffload(t, o, call, tools.NewToolResult(fmt.Sprint(text[:10_000], i, picture))); res.Blocks == nil || !strings.HasPrefix(res.ForLLM, text[:10_000]) {
+			t.Errorf("result %d with a picture: %.200q", i, res.ForLLM)
+		}
 	}
 	for name, cfg := range map[string]Config{"no budget": {}, "longer than the budget": {Budget: 5_000, InlineChars: 100_000}} {
 		if res, _ := offloadText(t, cfg, aCall, text); res.ForLLM != text {

@@ -76,10 +76,10 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 	switch {
 	case res.Artifact != nil: // offloaded before
 		why = keep
+	case taken && why == keep: // refer checks the budget
+		why = pictures
 	case why == keep && b.inMemory && o.exceedsBudget(call, def, characters):
 		why = tooMany
-	case taken && why == keep:
-		why = pictures
 	}
 	sameForUser := res.ForUser == res.ForLLM && res.Output == nil && res.Blocks == nil
 	if !sameForUser {
