@@ -53,7 +53,7 @@ func open(ctx context.Context, req request) (_ *database, err error) {
 			fmt.Sprintf("PRAGMA %s.cache_size = -4000", source))
 		for _, name := range t.Names {
 			if !used[strings.ToLower(name)] {
-				setup = append(setup, fmt.Sprintf("CREATE TEMP VIEW %s AS SELECT * FROM %s.data", quote(name), source))
+				setup = append(setup, fmt.Sprintf("CREATE TEMP VIEW %s AS SELECT * FROM %s.data", quote(viewName(name)), source))
 			}
 			used[strings.ToLower(name)] = true
 		}
@@ -85,6 +85,15 @@ func (d *database) close() {
 	_ = d.pool.Close()
 }
 
+// viewName returns the name of the view of an artifact, such as the result of a tool "sqlite_query":
+// SQLite reserves the names that begin with "sqlite_".
+func viewName(name string) string {
+	if strings.HasPrefix(strings.ToLower(name), "sqlite_") {
+		return "_" + name
+	}
+	return name
+}
+
 // limits are what one statement may need.
 var limits = map[int]int{
 	sqlite3.SQLITE_LIMIT_LENGTH: maxRow, sqlite3.SQLITE_LIMIT_SQL_LENGTH: maxSQL, sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
@@ -105,12 +114,12 @@ func (d *database) confine() error {
 }
 
 // authorize allows SELECT, and the functions that SQLite has without files and extensions.
-func authorize(action sqlite.AuthorizerActionCode, arg1, arg2, _, _ string) sqlite.AuthorizerReturnCode {
+func authorize(action sqlite.AuthorizerActionCode, arg1, arg2, db, _ string) sqlite.AuthorizerReturnCode {
 	switch action {
 	case sqlite.AuthSelect, sqlite.AuthRecursive:
 		return sqlite.AuthorizerOK
 	case sqlite.AuthRead:
-		if !strings.HasPrefix(strings.ToLower(arg1), "sqlite_") && arg1 != "meta" {
+		if !strings.HasPrefix(strings.ToLower(arg1), "sqlite_") && (arg1 != "meta" || db == "temp") { // an artifact may have this id
 			return sqlite.AuthorizerOK
 		}
 	case sqlite.AuthFunction:
@@ -151,7 +160,13 @@ func (d *database) query(ctx context.Context, req request) (*Result, error) {
 
 // collect adds the rows that fit, and counts the others.
 func (d *database) collect(ctx context.Context, req request, res *Result) error {
-	rows, err := d.conn.QueryContext(ctx, req.SQL)
+	query := req.SQL
+	for _, t := range req.Tables {
+		for _, name := range t.Names {
+			query = strings.ReplaceAll(query, name, viewName(name))
+		}
+	}
+	rows, err := d.conn.QueryContext(ctx, query)
 	if err != nil {
 		return err
 	}
