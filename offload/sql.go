@@ -60,8 +60,13 @@ func (r *Reader) SQL(ctx context.Context, session string, q SQLQuery) (res *SQLR
 	return res, nil
 }
 
-// inFrom matches a name behind FROM or JOIN.
-var inFrom = regexp.MustCompile("(?i)\\b(?:from|join)\\s+(?:\"([^\"]+)\"|`([^`]+)`|\\[([^\\]]+)\\]|'([^']+)'|([A-Za-z0-9_:.-]+))")
+// inFrom matches FROM or JOIN with the names behind it, and tableName one of these names.
+var (
+	inFrom    = regexp.MustCompile(`(?i)\b(?:from|join)\s+` + anyName + `(?:(?:\s+(?:as\s+)?\w+)?\s*,\s*` + anyName + `)*`)
+	tableName = regexp.MustCompile(`(?:^\w+\s|,)\s*(` + anyName + `)`)
+)
+
+const anyName = "(?:\"[^\"]+\"|`[^`]+`|\\[[^\\]]+\\]|'[^']+'|[A-Za-z0-9_:.-]+)"
 
 // tableRefs returns the artifacts that a query names.
 func (r *Reader) tableRefs(ctx context.Context, session string, q SQLQuery) (refs []tableRef, err error) {
@@ -69,8 +74,15 @@ func (r *Reader) tableRefs(ctx context.Context, session string, q SQLQuery) (ref
 		id, path := splitPath(name)
 		refs = append(refs, tableRef{[]string{fmt.Sprintf("t%d", i+1), id}, id, path})
 	}
-	for _, found := range inFrom.FindAllStringSubmatch(q.SQL, -1) {
-		name := strings.Join(found[1:], "")
+	var names [][]string
+	for _, list := range inFrom.FindAllString(q.SQL, -1) {
+		names = append(names, tableName.FindAllStringSubmatch(list, -1)...)
+	}
+	for _, found := range names {
+		name := found[1]
+		if strings.IndexByte("\"`['", name[0]) >= 0 {
+			name = name[1 : len(name)-1]
+		}
 		if slices.ContainsFunc(refs, func(ref tableRef) bool { return slices.Contains(ref.names, name) }) {
 			continue
 		}

@@ -50,6 +50,7 @@ var sqlTables = map[string]string{
 	"prose":  "This is a text.\nIt has no table.\n",
 	"scalar": `[3,1,2]`,
 	"lists":  "[\"007\",1]\n[8,2,{\"a\":1}]\n",
+	"odd":    `{"a b":{"x":[{"v":1}]},"items":[{"w":2},{"w":3}]}`,
 	"meta":   "name,n\na,1\nb,2\n",
 	// A result of a tool with this name.
 	"sqlite_query_1": "name,n\nc,3\nd,4\n",
@@ -84,6 +85,8 @@ func TestSQL(t *testing.T) {
 		{"scalar", "SELECT sum(value) FROM t1", "sum(value)\n6"},
 		{"twice", "SELECT a, a_2, \"b (x)\", c4 FROM t1 WHERE c4 IS NOT NULL", "a|A_2|b (x)|c4\n4|5|6|7"},
 		{"", "WITH w AS (SELECT 1 AS x) SELECT x FROM w", "x\n1"},
+		{"", "SELECT name, total FROM users AS u, 'orders' WHERE id = user_id AND paid ORDER BY total", "name|total\nCy, the \"third\"|4.0\nAnn|10.0"},
+		{"", `SELECT v, w FROM odd, 'odd:.["a b"].x', users WHERE users.id = w`, "v|w\n1|2\n1|3"},
 		{"", "SELECT name FROM meta WHERE n = 2", "name\nb"},
 		{"users", "WITH meta AS (SELECT max(score) AS m FROM t1) SELECT name FROM t1, meta WHERE score = m", "name\nCy, the \"third\""},
 		{"", `SELECT q.name, meta.name FROM "sqlite_query_1" q JOIN meta ON meta.n = q.n - 2 WHERE q.name = 'c'`, "name|name\nc|a"},

@@ -63,6 +63,7 @@ func (l *layout) find(t Table, src io.Reader) (err error) {
 // cleanPath returns a path as a model writes it in the form of step.
 func cleanPath(path string) string {
 	path = strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(path), "$"), "[]")
+	path = strings.ReplaceAll(path, ".[", "[") // jq writes .["a b"]
 	if path != "" && path[0] != '.' && path[0] != '[' {
 		path = "." + path
 	}
