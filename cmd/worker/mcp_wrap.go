@@ -182,7 +182,7 @@ func (o *mcpWrapOptions) server(argv []string, stderr io.Writer) (open func(cont
 			return nil, "", cli.Exit(cli.ExitUsage, "--header is for a server at a URL")
 		}
 		return func(context.Context) (wrap.Link, error) {
-			return startMCPServer(command.Config{Argv: argv, Env: mcpEnvironment(), Stderr: stderr, Grace: serverGrace})
+			return wrap.StartProgram(command.Config{Argv: argv, Env: mcpEnvironment(), Stderr: stderr, Grace: serverGrace})
 		}, command.Name(argv), nil
 	}
 	u, err := url.Parse(argv[0])
@@ -218,15 +218,4 @@ func mcpEnvironment() []string {
 		}
 	}
 	return env
-}
-
-func startMCPServer(cfg command.Config) (wrap.Link, error) {
-	p, err := command.Start(cfg)
-	if errors.Is(err, command.ErrNoProgram) {
-		return nil, fmt.Errorf("%w: %w", wrap.ErrPermanent, err)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return wrap.NewProgram(p), nil
 }

@@ -251,14 +251,11 @@ func (s *Server) link(context.Context) (wrap.Link, error) {
 		}
 		return redacting{wrap.NewHTTP(s.cfg.URL, header, s.cfg.Credential), s}, nil
 	}
-	process, err := command.Start(command.Config{Argv: s.cfg.Argv, Dir: s.cfg.Dir, Env: command.Environment(s.cfg.Env...), Sandbox: s.cfg.Sandbox})
-	if errors.Is(err, command.ErrNoProgram) {
-		return nil, fmt.Errorf("%w: %w", wrap.ErrPermanent, err)
-	}
+	program, err := wrap.StartProgram(command.Config{Argv: s.cfg.Argv, Dir: s.cfg.Dir, Env: command.Environment(s.cfg.Env...), Sandbox: s.cfg.Sandbox})
 	if err != nil {
 		return nil, err
 	}
-	return redacting{wrap.NewProgram(process), s}, nil
+	return redacting{program, s}, nil
 }
 
 // redacting is a link whose errors contain no secrets.

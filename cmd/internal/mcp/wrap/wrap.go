@@ -27,6 +27,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"sync"
 	"time"
@@ -147,11 +148,19 @@ func NewStream(in io.Reader, out io.Writer, end func()) *Stream {
 	return &Stream{in: wire.NewLines(in), out: bufio.NewWriterSize(out, 64<<10), end: end}
 }
 
-// NewProgram returns the link to a running program. Its Receive returns how the process ended.
-func NewProgram(p *command.Process) *Stream {
+// StartProgram starts a program and returns the link to it. Its Receive returns how the process
+// ended. The error wraps ErrPermanent if the program cannot be started at all.
+func StartProgram(cfg command.Config) (Link, error) {
+	p, err := command.Start(cfg)
+	if errors.Is(err, command.ErrNoProgram) {
+		return nil, fmt.Errorf("%w: %w", ErrPermanent, err)
+	}
+	if err != nil {
+		return nil, err
+	}
 	s := NewStream(p.Stdout, p.Stdin, p.Close)
 	s.ended = p.Err
-	return s
+	return s, nil
 }
 
 // Send implements Link.

@@ -119,11 +119,7 @@ func startProgram(role, dir string) func(context.Context) (Link, error) {
 		if err != nil {
 			return nil, err
 		}
-		p, err := command.Start(command.Config{Argv: []string{exe}, Dir: dir, Env: command.Environment(roleEnv + "=" + role), Stderr: os.Stderr})
-		if err != nil {
-			return nil, err
-		}
-		return NewProgram(p), nil
+		return StartProgram(command.Config{Argv: []string{exe}, Dir: dir, Env: command.Environment(roleEnv + "=" + role), Stderr: os.Stderr})
 	}
 }
 
