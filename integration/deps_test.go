@@ -56,7 +56,7 @@ var allowedImports = map[string][]string{
 	"bus/internal/fair":          {},
 	"bus/internal/nkey":          {},
 	"cmd/internal/httpauth":      {},
-	"cmd/internal/console":       {"bus", "bus/agents", "bus/dead", "bus/cron", "cmd/internal/httpauth", "bus/notify/channel", "bus/notify/markup", "bus/rpc", "bus/status", "bus/task", "offload", "tools", "tools/tracing"},
+	"cmd/internal/console":       {"bus", "bus/agents", "bus/dead", "bus/cron", "cmd/internal/httpauth", "bus/notify/channel", "bus/notify/markup", "bus/rpc", "bus/status", "bus/task", "offload", "tools", "tools/agent", "tools/tracing"},
 	"bus/status":                 {"bus", "bus/jsapi", "bus/rpc", "bus/task", "bus/worker", "tools"},
 
 	// For tests only.
@@ -96,7 +96,7 @@ var allowedImports = map[string][]string{
 	"tools/agent/provider":         {"tools/jsonform", "tools/tracing", "tools/metrics", "tools", "tools/agent", "offload"},
 
 	// Other MCP servers and MCP clients.
-	"cmd/internal/mcp":           {"bus", "cmd/internal/httpauth", "bus/rpc", "bus/task", "offload", "tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/wire", "tools/tracing"},
+	"cmd/internal/mcp":           {"bus", "bus/agents", "cmd/internal/httpauth", "bus/rpc", "bus/task", "offload", "tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/wire", "tools/tracing"},
 	"cmd/internal/mcp/servers":   {"tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/command", "cmd/internal/mcp/wire", "cmd/internal/mcp/wrap", "tools/sandbox"},
 	"cmd/internal/mcp/wire":      {"tools/jsonform"},
 	"cmd/internal/mcp/command":   {"tools", "tools/sandbox"},

@@ -21,7 +21,6 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
 	"github.com/stevedore-bus/stevedore/state/durable"
-	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
 const consoleHelp = `Serve the page of a cluster, or of a running "stevedore up": a web page that shows the
@@ -143,7 +142,7 @@ func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, server string, l
 	}
 	page, err := console.New(b, console.Config{
 		Token: token, Hosts: o.hosts, ReadOnly: o.readOnly, Version: cli.ReadVersion().Version, Server: server,
-		AgentQueue: bus.AgentQueue, AgentTool: agent.AgentTool, Advise: client.Advise, Log: log,
+		Advise: client.Advise, Log: log,
 	})
 	if err != nil {
 		return "", nil, cli.Exit(cli.ExitUsage, "--console-token-file: %w", err)

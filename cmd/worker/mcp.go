@@ -15,7 +15,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp"
@@ -142,7 +141,7 @@ func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr
 			}
 		}
 		address.Store(b.Conn().ConnectedAddr())
-		g := mcp.New(b, mcp.Config{Version: cli.ReadVersion().Version, Wait: o.wait, Links: o.links, QueueOf: agents.QueueOf, Log: log})
+		g := mcp.New(b, mcp.Config{Version: cli.ReadVersion().Version, Wait: o.wait, Links: o.links, Log: log})
 		defer g.Close()
 		return process.Together(ctx, g.Run, func(ctx context.Context) error {
 			defer cancel()
@@ -154,9 +153,8 @@ func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr
 					return nil
 				}, g.Close, log, stderr)
 			}
-			in := &endNoter{Reader: stdin, ended: g.Close}
-			// Each call is answered after --wait, so all are when the limit is over.
-			link := wrap.Draining(wrap.NewStream(in, stdout, nil), o.wait+10*time.Second)
+			// Each call is answered after --wait, so all are when the limit is over. They go on.
+			link := wrap.Draining(wrap.NewStream(stdin, stdout, nil), o.wait+10*time.Second, g.Close)
 			err := g.Stdio(ctx, tools.Token(o.session), wrap.Transport{Link: link})
 			if ctx.Err() != nil || errors.Is(err, io.EOF) {
 				return nil
@@ -165,20 +163,6 @@ func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr
 		})
 	})
 	return process.Together(ctx, parts...)
-}
-
-// endNoter notes that the client has closed its side. Its calls go on.
-type endNoter struct {
-	io.Reader
-	ended func()
-}
-
-func (r *endNoter) Read(p []byte) (int, error) {
-	n, err := r.Reader.Read(p)
-	if err != nil {
-		r.ended()
-	}
-	return n, err
 }
 
 // startTimeout is how long the server and the worker of this process may take to start.

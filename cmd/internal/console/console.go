@@ -24,8 +24,6 @@ type Config struct {
 	Hosts []string
 	// ReadOnly rejects every request that changes something.
 	ReadOnly bool
-	// AgentQueue and AgentTool are where prompts go. Default "agent".
-	AgentQueue, AgentTool string
 	// Version of the program and Server, the address of the bus, are for people. Server
 	// has no credential. Default: the address of the connection.
 	Version, Server string
@@ -52,7 +50,6 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 
 // New returns the handler of the page and its API.
 func New(b *bus.Bus, cfg Config) (http.Handler, error) {
-	cfg.AgentQueue, cfg.AgentTool = cmp.Or(cfg.AgentQueue, bus.AgentQueue), cmp.Or(cfg.AgentTool, "agent")
 	cfg.Server = cmp.Or(cfg.Server, b.Conn().ConnectedUrlRedacted())
 	c := &Console{bus: b, cfg: cfg, day: &day{bus: b}}
 	c.hub = newHub(b, cfg.ReadOnly, cfg.Log)

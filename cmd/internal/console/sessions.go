@@ -12,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/markup"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
 const sessionsPerPage = 60
@@ -131,12 +132,12 @@ func (c *Console) sendMessage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	served, err := rpc.HasWorker(r.Context(), c.bus, c.cfg.AgentQueue, c.cfg.AgentTool)
+	served, err := rpc.HasWorker(r.Context(), c.bus, bus.AgentQueue, agent.AgentTool)
 	if err != nil {
 		return nil, err
 	}
-	call := tools.Call{ID: "page-" + nuid.Next(), Session: r.PathValue("session"), Tool: c.cfg.AgentTool, Args: args}
-	if _, err := rpc.Enqueue(r.Context(), c.bus, c.cfg.AgentQueue, call); err != nil {
+	call := tools.Call{ID: "page-" + nuid.Next(), Session: r.PathValue("session"), Tool: agent.AgentTool, Args: args}
+	if _, err := rpc.Enqueue(r.Context(), c.bus, bus.AgentQueue, call); err != nil {
 		return nil, err
 	}
 	answer := map[string]any{"session": call.SessionToken(), "id": call.IDToken()}

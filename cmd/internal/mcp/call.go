@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
@@ -64,7 +65,7 @@ func (c *client) call(ctx context.Context, r *mcp.CallToolRequest) (res mcp.Resu
 		return failed("The bus cannot be reached: %v. Nothing was run; try again.", err), nil
 	}
 	defer stop()
-	return c.await(ctx, r, call, g.cfg.QueueOf(name, info.Queues))
+	return c.await(ctx, r, call, agents.QueueOf(name, info.Queues))
 }
 
 // await submits a call and waits for its result. A call that takes long becomes a task

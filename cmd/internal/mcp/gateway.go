@@ -47,9 +47,6 @@ type Config struct {
 	// Refresh is the time between two requests for the tools of the workers. Default
 	// 10 seconds.
 	Refresh time.Duration
-	// QueueOf returns the queue for the calls of a tool that workers offer on several
-	// queues. Default: the default queue, otherwise the first one.
-	QueueOf func(tool string, queues []string) string
 	// Links says whether clients get links to artifacts.
 	Links artifacts.Links
 	Log   zerolog.Logger
@@ -82,14 +79,6 @@ const maxServers = 1000
 func New(b *bus.Bus, cfg Config) *Gateway {
 	cfg.TaskAfter, cfg.Wait = cmp.Or(cfg.TaskAfter, 3*time.Second), cmp.Or(cfg.Wait, 50*time.Second)
 	cfg.Refresh = cmp.Or(cfg.Refresh, 10*time.Second)
-	if cfg.QueueOf == nil {
-		cfg.QueueOf = func(_ string, queues []string) string {
-			if len(queues) == 0 || slices.Contains(queues, bus.DefaultQueue) {
-				return bus.DefaultQueue
-			}
-			return queues[0]
-		}
-	}
 	return &Gateway{bus: b, cfg: cfg, servers: map[string]*server{}}
 }
 

@@ -11,9 +11,9 @@ import (
 // Draining returns a link that reports the end of the client's side only after each request
 // that came before it was answered or cancelled, and at the latest after limit. The SDK
 // cancels all requests when a link ends; a client that closes its side after its last request
-// would get no answers.
-func Draining(link Link, limit time.Duration) Link {
-	d := &draining{Link: link, limit: limit, open: map[any]bool{}, changed: make(chan struct{}, 1), closed: make(chan struct{})}
+// would get no answers. ended is called when the client's side ends.
+func Draining(link Link, limit time.Duration, ended func()) Link {
+	d := &draining{Link: link, limit: limit, ended: ended, open: map[any]bool{}, changed: make(chan struct{}, 1), closed: make(chan struct{})}
 	d.end = sync.OnceFunc(func() { close(d.closed) })
 	return d
 }
@@ -21,6 +21,7 @@ func Draining(link Link, limit time.Duration) Link {
 type draining struct {
 	Link
 	limit   time.Duration
+	ended   func()
 	changed chan struct{} // has an element if open changed
 	closed  chan struct{}
 	end     func()
@@ -34,6 +35,7 @@ func (d *draining) Receive() (*wire.Message, error) {
 	m, err := d.Link.Receive()
 	switch {
 	case err != nil && !wire.IsOfOneMessage(err):
+		d.ended()
 		d.wait()
 	case err != nil:
 	case m.IsRequest() && m.Method != "subscriptions/listen": // which has no answer before the end

@@ -41,7 +41,8 @@ func TestDraining(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				link := Draining(NewStream(strings.NewReader(c.in), io.Discard, nil), time.Minute)
+				sides := 0
+				link := Draining(NewStream(strings.NewReader(c.in), io.Discard, nil), time.Minute, func() { sides++ })
 				ended := make(chan error, 1)
 				go func() {
 					for {
@@ -59,8 +60,8 @@ func TestDraining(t *testing.T) {
 				if c.ends != nil {
 					c.ends(link)
 				}
-				if err := <-ended; !errors.Is(err, io.EOF) {
-					t.Errorf("got %v", err)
+				if err := <-ended; !errors.Is(err, io.EOF) || sides != 1 {
+					t.Errorf("got %v; the client's side ended %d times", err, sides)
 				}
 				if limit := time.Since(began) == time.Minute; limit != c.limit {
 					t.Errorf("after %s", time.Since(began))
