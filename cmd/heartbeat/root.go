@@ -61,7 +61,7 @@ func newRoot() *cobra.Command {
 	root.Flags().SetNormalizeFunc(longNames)
 	o.connection.AddFlags(root.PersistentFlags())
 	o.logging.AddFlags(root.PersistentFlags())
-	o.heartbeat.AddFlags(root.Flags(), "", "")
+	o.heartbeat.AddFlags(root.Flags())
 	root.PersistentFlags().StringVar(&o.heartbeat.Workspace, "workspace", ".", "`DIR` of HEARTBEAT.md and memory/heartbeat.log")
 	root.Flags().BoolVar(&o.once, "once", false, "update the schedule and exit")
 	cli.AddConfigFlag(root)

@@ -5,21 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strconv"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
@@ -73,7 +70,7 @@ func newUpCommand() *cobra.Command {
 		},
 	}
 	o.AddFlags(cmd.Flags())
-	cli.Topic(cmd.Flags(), cli.TopicHeartbeat, func(flags *pflag.FlagSet) { o.Heartbeat.AddFlags(flags, "", "") })
+	cli.Topic(cmd.Flags(), cli.TopicHeartbeat, o.Heartbeat.AddFlags)
 	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:4222", "`HOST:PORT` of the embedded server; port 0 selects a free port")
 	cmd.Flags().StringVar(&o.cert, "listen-cert", "", "certificate `FILE` of the embedded server, for TLS; it is read again when it changes")
 	cmd.Flags().StringVar(&o.key, "listen-key", "", "key `FILE` of --listen-cert")
@@ -203,13 +200,10 @@ func errOwnServer(command string) error {
 // checkListen returns an error if the address is invalid, or if other hosts can reach it
 // and the connection is not encrypted: anyone who sees the credential can run tools.
 func (o *upOptions) checkListen(log zerolog.Logger) error {
-	host, port, err := net.SplitHostPort(o.listen)
-	if _, numErr := strconv.ParseUint(port, 10, 16); err != nil || numErr != nil {
-		return cli.Exit(cli.ExitUsage, "--listen %q: want HOST:PORT, such as 127.0.0.1:4222", o.listen)
-	}
-	addr, err := netip.ParseAddr(host)
-	local := host == "" || host == "localhost" || err == nil && addr.IsLoopback()
+	_, local, err := httpauth.CheckAddress(o.listen)
 	switch {
+	case err != nil:
+		return cli.Exit(cli.ExitUsage, "--listen: %w", err)
 	case (o.cert == "") != (o.key == ""):
 		return cli.Exit(cli.ExitUsage, "--listen-cert and --listen-key belong together")
 	case local || o.cert != "":

@@ -15,15 +15,14 @@ type Heartbeat struct {
 	Args    string
 }
 
-// AddFlags adds the flags. tool and promptArg are the defaults of --heartbeat-tool
-// and --heartbeat-prompt-arg.
-func (h *Heartbeat) AddFlags(flags *pflag.FlagSet, tool, promptArg string) {
+// AddFlags adds the flags.
+func (h *Heartbeat) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&h.Enabled, "heartbeat-enabled", true, "schedule the heartbeat; false removes its schedule")
 	flags.DurationVar(&h.Every, "heartbeat-every", heartbeat.DefaultEvery, "`TIME` between heartbeats, at least 5m")
 	flags.BoolVar(&h.AllowShort, "heartbeat-allow-short", false, "allow less than 5m between heartbeats, down to 1s")
-	flags.StringVar(&h.Tool, "heartbeat-tool", tool, "`TOOL` that a heartbeat calls; without a tool, an existing schedule is unchanged")
+	flags.StringVar(&h.Tool, "heartbeat-tool", "", "`TOOL` that a heartbeat calls; without a tool, an existing schedule is unchanged")
 	flags.StringVar(&h.Args, "heartbeat-args", "{}", "`JSON` object of its arguments")
-	flags.StringVar(&h.PromptArg, "heartbeat-prompt-arg", promptArg, "`NAME` of the argument that receives the text of HEARTBEAT.md")
+	flags.StringVar(&h.PromptArg, "heartbeat-prompt-arg", "", "`NAME` of the argument that receives the text of HEARTBEAT.md")
 	flags.StringVar(&h.Channel, "heartbeat-channel", "last", "`CHANNEL` of the notifications; \"last\" is the channel that the user last used")
 	flags.DurationVar(&h.Timeout, "heartbeat-timeout", heartbeat.DefaultTimeout, "maximum `TIME` of a run")
 }
