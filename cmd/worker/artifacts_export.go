@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -20,8 +21,19 @@ import (
 )
 
 // exportArtifact writes all bytes of an artifact to a file. The file appears when it is
-// complete and has the digest of the artifact; an existing file is replaced then.
+// complete and has the digest of the artifact; an existing file is replaced then, and keeps its mode.
+// What is no file, such as a device, is never replaced.
 func exportArtifact(ctx context.Context, o *client.Options, b *bus.Bus, id, file string, stderr io.Writer) (size int64, err error) {
+	if target, err := filepath.EvalSymlinks(file); err == nil {
+		file = target
+	}
+	old, err := os.Stat(file)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return 0, err
+	case err == nil && !old.Mode().IsRegular():
+		return 0, cli.Exit(cli.ExitUsage, "--output %s: it is not a regular file; leave --output out, and let the shell write to it", file)
+	}
 	body, err := o.Ask(ctx, b, "artifact", "record", rpc.ReadRequest{ArtifactID: id})
 	if err != nil {
 		return 0, err
@@ -40,6 +52,11 @@ func exportArtifact(ctx context.Context, o *client.Options, b *bus.Bus, id, file
 			err = errors.Join(err, os.Remove(temp.Name()))
 		}
 	}()
+	if old != nil {
+		if err := temp.Chmod(old.Mode().Perm()); err != nil {
+			return 0, err
+		}
+	}
 	sha := sha256.New()
 	progress := cli.StartProgress(stderr, "Saving "+tools.Excerpt(tools.OneLine(id), 40), rec.Size)
 	err = o.Download(ctx, b, id, 0, io.MultiWriter(temp, sha, progress))

@@ -3,9 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -49,7 +52,7 @@ func TestExportChecksTheDigest(t *testing.T) {
 			bustest.Run(t, rpc.NewService(b, offload.NewReader(serve, offload.ReaderConfig{}), rpc.ServiceConfig{OnReady: func() { close(ready) }, Log: bustest.Log(t)}).Run)
 			<-ready
 			file := filepath.Join(t.TempDir(), "saved")
-			if err := os.WriteFile(file, []byte("before"), 0o600); err != nil {
+			if err := os.WriteFile(file, []byte("before"), 0o640); err != nil {
 				t.Fatal(err)
 			}
 			size, err := exportArtifact(t.Context(), &client.Options{Session: "s"}, b, "a", file, io.Discard)
@@ -64,9 +67,55 @@ func TestExportChecksTheDigest(t *testing.T) {
 			} else if err != nil || size != int64(len(content)) || !bytes.Equal(saved, content) {
 				t.Errorf("saved %d bytes, %v, and the file has %d; want %d", size, err, len(saved), len(content))
 			}
+			if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 && runtime.GOOS != "windows" {
+				t.Errorf("the mode of the file is now %v, %v", info.Mode(), err)
+			}
 			if files, err := os.ReadDir(filepath.Dir(file)); err != nil || len(files) != 1 {
 				t.Errorf("the directory has %v, %v", files, err)
 			}
 		})
+	}
+}
+
+// A link leads to the file that is written, and nothing replaces what is no file.
+func TestExportToOtherFiles(t *testing.T) {
+	store := mem.New(offload.StoreConfig{})
+	if _, err := store.Put(t.Context(), offload.Record{Session: "s", Artifact: tools.Artifact{ID: "a"}}, strings.NewReader("content"), nil); err != nil {
+		t.Fatal(err)
+	}
+	b := bustest.New(t)
+	ready := make(chan struct{})
+	bustest.Run(t, rpc.NewService(b, offload.NewReader(store, offload.ReaderConfig{}), rpc.ServiceConfig{OnReady: func() { close(ready) }, Log: bustest.Log(t)}).Run)
+	<-ready
+	export := func(file string) error {
+		_, err := exportArtifact(t.Context(), &client.Options{Session: "s"}, b, "a", file, io.Discard)
+		return err
+	}
+	dir := t.TempDir()
+	link, target := filepath.Join(dir, "link"), filepath.Join(dir, "elsewhere", "target")
+	if err := errors.Join(os.Mkdir(filepath.Dir(target), 0o700), os.WriteFile(target, []byte("before"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(target, link); err != nil {
+		t.Skip("links need a right: ", err)
+	}
+	err := export(link)
+	if text, readErr := os.ReadFile(target); err != nil || readErr != nil || string(text) != "content" {
+		t.Errorf("the target of the link has %q, %v, %v", text, err, readErr)
+	}
+	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("the link was replaced: %v, %v", info, err)
+	}
+	socket := filepath.Join(dir, "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := export(socket); err == nil || !strings.Contains(err.Error(), "not a regular file") {
+		t.Errorf("a socket: %v", err)
+	}
+	if info, err := os.Lstat(socket); err != nil || info.Mode().IsRegular() {
+		t.Errorf("the socket was replaced: %v, %v", info, err)
 	}
 }
