@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -14,12 +15,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-const (
-	// maxAttached is the largest file of a message that the inbox takes, in bytes.
-	maxAttached = 20 << 20
-	// attachTimeout is how long a file may take; other messages wait meanwhile.
-	attachTimeout = 2 * time.Minute
-)
+// attachTimeout is how long a file may take; other messages wait meanwhile.
+const attachTimeout = 2 * time.Minute
 
 // attach makes the files of a message artifacts of its session. Their ids follow from that of
 // the message, so a message that arrives again changes nothing. refused tells the agent
@@ -45,16 +42,27 @@ func (in *Inbox) attach(ctx context.Context, session string, m channel.Incoming)
 func (in *Inbox) store(ctx context.Context, call tools.Call, file channel.Attachment) (offload.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
 	defer cancel()
-	content, err := file.Open(ctx)
+	data, err := file.Read(ctx)
 	if err != nil {
 		return offload.Record{}, err
 	}
-	data, err := io.ReadAll(io.LimitReader(content, maxAttached+1))
-	switch err := errors.Join(err, content.Close()); {
-	case err != nil:
-		return offload.Record{}, fmt.Errorf("read the file %q: %w", file.Name, err)
-	case len(data) > maxAttached:
-		return offload.Record{}, bus.Reject("too_large", fmt.Errorf("it has more than %d MB", maxAttached>>20))
-	}
 	return in.files.Attach(ctx, call, io.NewSectionReader(bytes.NewReader(data), 0, int64(len(data))))
+}
+
+// hear puts the text of a voice message into m, or a sentence that says why there is none.
+func (in *Inbox) hear(ctx context.Context, m channel.Incoming) channel.Incoming {
+	ctx, cancel := context.WithTimeout(ctx, attachTimeout)
+	defer cancel()
+	var text string
+	err := errors.New("the operator has not set up a transcription")
+	if in.Transcriber != nil {
+		text, err = in.Transcriber.Text(ctx, *m.Voice)
+	}
+	if err != nil {
+		in.log.Warn().Err(err).Str("channel", in.channel).Msg("cannot transcribe a voice message")
+		m.Context = strings.TrimSpace(m.Context + fmt.Sprintf("\n\n(The user sent a voice message, which you cannot hear: %v.)", tools.Excerpt(tools.OneLine(err.Error()), 200)))
+		return m
+	}
+	m.Text = strings.TrimSpace(m.Text + "\n\n" + text)
+	return m
 }

@@ -24,7 +24,7 @@ import (
 type Inbox struct {
 	// Transcriber makes texts of voice messages. Nil means that the agent is told that it
 	// cannot hear them.
-	Transcriber *Transcriber
+	Transcriber *channel.Transcriber
 
 	bus      *bus.Bus
 	notifier *notify.Notifier

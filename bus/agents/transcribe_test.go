@@ -36,7 +36,15 @@ func TestVoiceMessages(t *testing.T) {
 		fmt.Fprint(w, body)
 	}))
 	t.Cleanup(server.Close)
-	in := &Inbox{log: bustest.Log(t), Transcriber: &Transcriber{URL: server.URL + "/v1/", Key: "key"}}
+	transcriber := func(url, key string) *channel.Transcriber {
+		transcriber, err := channel.NewTranscriber(url, key, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return transcriber
+	}
+	in := &Inbox{log: bustest.Log(t), Transcriber: transcriber(server.URL+"/v1/", "key")}
+	host := strings.TrimPrefix(server.URL, "http://")
 	voice := &channel.Attachment{Name: "voice.ogg", Open: func(context.Context) (io.ReadCloser, error) {
 		return io.NopCloser(strings.NewReader("sound")), nil
 	}}
@@ -47,10 +55,10 @@ func TestVoiceMessages(t *testing.T) {
 	}{
 		{[]string{`200 {"text":" Yes. "}`}, "Yes.", "", 1},
 		{[]string{"503 x", "429 x", `200 {"text":"again"}`}, "again", "", 3},
-		{[]string{"503 x"}, "", "which you cannot hear: the server of the transcription answers 503", 3},
-		{[]string{"401 no"}, "", "which you cannot hear: the server of the transcription answers 401", 1},
-		{[]string{"200 <html>"}, "", "the transcription has no text", 1},
-		{[]string{`200 {"text":" "}`}, "", "the transcription has no text", 1},
+		{[]string{"503 x"}, "", "which you cannot hear: transcribe: post to " + host + ": 503 Service Unavailable", 3},
+		{[]string{"401 no"}, "", "which you cannot hear: transcribe: post to " + host + ": 401 Unauthorized: no", 1},
+		{[]string{"200 <html>"}, "", "the answer of " + host + " has no text", 1},
+		{[]string{`200 {"text":" "}`}, "", "the answer of " + host + " has no text", 1},
 	} {
 		answers, asked = test.answers, 0
 		m := in.hear(t.Context(), channel.Incoming{Voice: voice})
@@ -58,7 +66,7 @@ func TestVoiceMessages(t *testing.T) {
 			t.Errorf("%q: text %q, context %q, asked %d times", test.answers, m.Text, m.Context, asked)
 		}
 	}
-	in.Transcriber.URL = "http://user:secret@127.0.0.1:1/"
+	in.Transcriber = transcriber("http://user:secret@127.0.0.1:1/", "")
 	if m := in.hear(t.Context(), channel.Incoming{Voice: voice}); !strings.Contains(m.Context, "refused") || strings.Contains(m.Context, "secret") {
 		t.Errorf("without a connection: %+v", m)
 	}

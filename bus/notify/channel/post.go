@@ -65,22 +65,39 @@ func (p *poster) post(ctx context.Context, header http.Header, body []byte) erro
 func (p *poster) do(ctx context.Context, method, url string, header http.Header, body io.Reader, length int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeoutOf(length))
 	defer cancel()
+	res, text, err := p.exchange(ctx, method, url, header, body, length)
+	if err != nil {
+		return nil, err
+	}
+	return text, p.check(res, text)
+}
+
+// exchange sends a request and returns the response, whatever its status is, with its body.
+func (p *poster) exchange(ctx context.Context, method, url string, header http.Header, body io.Reader, length int64) (*http.Response, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
-		return nil, bus.Reject("unsendable", fmt.Errorf("post to %s: cannot create the request", p.host))
+		return nil, nil, bus.Reject("unsendable", fmt.Errorf("post to %s: cannot create the request", p.host))
 	}
 	req.Header, req.ContentLength = header, length
 	req.Header.Set("User-Agent", "stevedore")
 	res, err := p.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("post to %s: %s", p.host, p.secrets.hideCause(err))
+		return nil, nil, fmt.Errorf("post to %s: %s", p.host, p.secrets.hideCause(err))
 	}
 	defer func() { _ = res.Body.Close() }() // nothing is written to it
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	if res.StatusCode/100 != 2 {
-		return nil, classify(res, fmt.Errorf("post to %s: %s", p.host, p.secrets.hide(res.Status+": "+string(text))))
+	if err != nil && res.StatusCode/100 == 2 {
+		return nil, nil, fmt.Errorf("post to %s: read the response: %s", p.host, p.secrets.hideCause(err))
 	}
-	return text, err
+	return res, text, nil
+}
+
+// check returns an error, as post does, unless the status of a response is a success.
+func (p *poster) check(res *http.Response, text []byte) error {
+	if res.StatusCode/100 == 2 {
+		return nil
+	}
+	return classify(res, fmt.Errorf("post to %s: %s", p.host, p.secrets.hide(res.Status+": "+string(text))))
 }
 
 // download opens the file at a URL. An error of bus.Rejected is final.

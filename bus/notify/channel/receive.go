@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -41,6 +42,25 @@ type Attachment struct {
 	Name string
 	// Open begins to read the file. An error of bus.Rejected is final.
 	Open func(ctx context.Context) (io.ReadCloser, error)
+}
+
+// maxAttached is the largest file that Read returns, in bytes.
+const maxAttached = 20 << 20
+
+// Read returns the content of the file. An error of bus.Rejected is final.
+func (a Attachment) Read(ctx context.Context) ([]byte, error) {
+	content, err := a.Open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(content, maxAttached+1))
+	switch err := errors.Join(err, content.Close()); {
+	case err != nil:
+		return nil, fmt.Errorf("read the file %q: %w", a.Name, err)
+	case len(data) > maxAttached:
+		return nil, bus.Reject("too_large", fmt.Errorf("it has more than %d MB", maxAttached>>20))
+	}
+	return data, nil
 }
 
 // Prompt returns the message for the agent, with a text instead of the Text.

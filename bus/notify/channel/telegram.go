@@ -4,10 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,23 +28,20 @@ const (
 // a response is lost, the message appears twice.
 type Telegram struct {
 	chats
-	api     string // URL of a method, without its name
-	client  *http.Client
-	secrets secrets
-	sent    partsSent
-	name    string // of the bot, without @; empty until Receive needs it
+	api  *poster // its URL is that of a method, without its name
+	sent partsSent
+	name string // of the bot, without @; empty until Receive needs it
 }
 
 // NewTelegram returns a channel for the bot of a token. It does not connect.
 func NewTelegram(token string, cfg BotConfig) (*Telegram, error) {
-	server := strings.TrimSuffix(cmp.Or(cfg.Server, "https://api.telegram.org"), "/")
-	if u, err := url.Parse(server); err != nil || u.Host == "" || token == "" {
-		return nil, errors.New("telegram: want a token, and a server of the form https://HOST")
+	path := "/bot" + token + "/"
+	b, err := newBot("telegram", "https://api.telegram.org", cfg, token, path+"sendMessage", path+"sendDocument")
+	if err != nil {
+		return nil, err
 	}
-	return &Telegram{
-		api: server + "/bot" + token + "/", client: &http.Client{Transport: transport}, chats: chats{"telegram", cfg.Chat, parseChats(cfg.Allow, cfg.Chat)},
-		secrets: secretsOf(nil, token, "/bot"+token+"/sendMessage", "/bot"+token+"/sendDocument"),
-	}, nil
+	b.api.url += path
+	return &Telegram{chats: b.chats, api: b.api}, nil
 }
 
 // Send sends n as one or more messages, or as a file if it is long. The text

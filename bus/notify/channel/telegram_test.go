@@ -159,7 +159,7 @@ func TestTelegramRequestsHaveATimeout(t *testing.T) {
 	api := newBotAPI(t)
 	tg := newTelegram(t, api, "42")
 	limits := map[string]time.Duration{}
-	tg.client = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+	tg.api.client = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
 		if deadline, ok := r.Context().Deadline(); ok {
 			limits[r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]] = time.Until(deadline).Round(time.Second)
 		}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -44,22 +43,14 @@ func (t *Telegram) post(ctx context.Context, method, contentType string, body io
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	fail := func(err error) error { return fmt.Errorf("telegram %s: %s", method, t.secrets.hideCause(err)) }
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, t.api+method, body)
+	res, text, err := t.api.exchange(ctx, http.MethodPost, t.api.url+method, http.Header{"Content-Type": {contentType}}, body, length)
 	if err != nil {
-		return fail(err)
+		return fmt.Errorf("telegram %s: %w", method, err)
 	}
-	req.ContentLength = length
-	req.Header.Set("Content-Type", contentType)
-	res, err := t.client.Do(req)
-	if err != nil {
-		return fail(err)
-	}
-	defer func() { _ = res.Body.Close() }() // nothing is written to it
 	var answer apiAnswer
-	if err := json.NewDecoder(io.LimitReader(res.Body, maxAnswer)).Decode(&answer); err != nil {
+	if err := json.Unmarshal(text, &answer); err != nil {
 		if res.StatusCode != http.StatusNotFound {
-			return fail(fmt.Errorf("%s: the answer is not JSON: %w", res.Status, err))
+			return fmt.Errorf("telegram %s: %s: the answer is not JSON: %w", method, t.api.secrets.hide(res.Status), err)
 		}
 		answer = apiAnswer{Code: res.StatusCode, Description: "Not Found"} // not a Bot API
 	}
@@ -69,7 +60,7 @@ func (t *Telegram) post(ctx context.Context, method, contentType string, body io
 	case answer.OK:
 		return json.Unmarshal(answer.Result, result)
 	}
-	return answer.classify(fail(fmt.Errorf("%d %s", answer.Code, strings.TrimSpace(answer.Description))))
+	return answer.classify(fmt.Errorf("telegram %s: %d %s", method, answer.Code, t.api.secrets.hide(answer.Description)))
 }
 
 // apiAnswer is an answer of the Bot API.

@@ -68,7 +68,7 @@ func (t *Telegram) file(f telegramFile, name string) Attachment {
 		if err := t.request(ctx, "getFile", object{"file_id": f.ID}, &at); err != nil {
 			return nil, err
 		}
-		root, method, _ := strings.Cut(t.api, "/bot")
-		return download(ctx, root+"/file/bot"+method+at.Path, http.Header{}, t.secrets)
+		root, method, _ := strings.Cut(t.api.url, "/bot")
+		return download(ctx, root+"/file/bot"+method+at.Path, http.Header{}, t.api.secrets)
 	}}
 }

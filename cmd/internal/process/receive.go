@@ -3,7 +3,6 @@ package process
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -33,21 +32,21 @@ func (o *ReceiveOptions) AddFlags(flags *pflag.FlagSet) {
 }
 
 // transcriber returns what makes texts of voice messages, or nil.
-func (o *ReceiveOptions) transcriber() (*agents.Transcriber, error) {
+func (o *ReceiveOptions) transcriber() (*channel.Transcriber, error) {
 	if o.transcribe == "" {
 		return nil, nil
 	}
-	address, model, _ := strings.Cut(o.transcribe, ",model=")
-	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, cli.Exit(cli.ExitUsage, "--transcribe: want a URL such as http://127.0.0.1:8000/v1")
-	}
-	t := &agents.Transcriber{URL: address, Model: model}
+	key := ""
 	if o.key != "" {
-		key, err := ReadSecret(o.key)
-		if err != nil {
+		var err error
+		if key, err = ReadSecret(o.key); err != nil {
 			return nil, cli.Exit(cli.ExitUsage, "--transcribe-key: %w", err)
 		}
-		t.Key = key
+	}
+	address, model, _ := strings.Cut(o.transcribe, ",model=")
+	t, err := channel.NewTranscriber(address, key, model)
+	if err != nil {
+		return nil, cli.Exit(cli.ExitUsage, "--transcribe: %w", err)
 	}
 	return t, nil
 }
