@@ -34,8 +34,6 @@ type Config struct {
 	MaxTokens int
 	// Temperature of the model; nil means the provider's default.
 	Temperature *float64
-	// Price of the model. If it is zero, the usage has no cost.
-	Price Price
 	// ContextTokens is how many tokens a request may have, by estimate. When a
 	// request nears it, the loop offloads the oldest tool results and, if that is not
 	// enough, replaces the oldest turns by a summary. Default 150,000.

@@ -25,10 +25,8 @@ const (
 // ToolsConfig configures the tools that run agents.
 type ToolsConfig struct {
 	// Models by name. DefaultModel is used if a call names none.
-	Models       map[string]Provider
-	DefaultModel string
-	// Prices of the models, by the same names.
-	Prices        map[string]Price
+	Models        map[string]Provider
+	DefaultModel  string
 	Runner        ToolRunner
 	Conversations Conversations
 	// Instructions of the operator follow the system prompt. Nil means none.
@@ -119,7 +117,7 @@ func (c ToolsConfig) newAgent(limits Limits, system string, toolNames []string) 
 	}
 	cfg := c.Config
 	cfg.Limits, cfg.System = limits, cmp.Or(system, cfg.System)
-	cfg.Tools, cfg.Price = nil, c.Prices[model]
+	cfg.Tools = nil
 	if c.Instructions != nil {
 		text, err := c.Instructions.Read()
 		if err != nil {

@@ -240,7 +240,6 @@ func (r *run) summarize(ctx context.Context, cut int, room, budget int64) (strin
 		return "", nil, context.Cause(ctx)
 	}
 	if summary := strings.TrimSpace(TextOf(res.Content)); err == nil && summary != "" && res.StopReason != StopRefusal {
-		res.Usage.Cost = cmp.Or(res.Usage.Cost, r.cfg.Price.Cost(res.Usage))
 		return shortenTo(summary, room), &res.Usage, nil
 	}
 	r.cfg.Log.Warn().Err(err).Str("session", r.session).Msg("the model wrote no summary; using an extract")

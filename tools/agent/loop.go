@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -115,7 +114,6 @@ func (r *run) askModel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	res.Usage.Cost = cmp.Or(res.Usage.Cost, r.cfg.Price.Cost(res.Usage))
 	res.Content = slices.DeleteFunc(slices.Clone(res.Content), Block.isBlank)
 	r.step("log_turn")
 	err = r.append(ctx, Entry{

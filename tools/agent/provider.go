@@ -96,7 +96,7 @@ type Usage struct {
 	Input       int64 `json:"input_tokens"`
 	Output      int64 `json:"output_tokens"`
 	CachedInput int64 `json:"cached_input_tokens,omitempty"`
-	// Cost is set by the loop if the model has a Price and the provider has not set it.
+	// Cost in the currency of the prices; 0 if the model has none.
 	Cost float64 `json:"cost,omitempty"`
 }
 

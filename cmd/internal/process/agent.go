@@ -99,7 +99,6 @@ func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.N
 	if err != nil {
 		return nil, err
 	}
-	setup.Prices = prices
 	setup.DefaultModel = alternatives(o.Models[0])[0]
 	for _, list := range o.Models {
 		specs := alternatives(list)
@@ -109,11 +108,12 @@ func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.N
 			if err != nil {
 				return nil, err
 			}
+			cfg.Price = prices[spec]
 			model, err := provider.Open(spec, cfg)
 			if err != nil {
 				return nil, cli.Exit(cli.ExitUsage, "--model: %w", err)
 			}
-			candidates = append(candidates, provider.Candidate{Spec: spec, Provider: model, Price: prices[spec]})
+			candidates = append(candidates, provider.Candidate{Spec: spec, Provider: model})
 		}
 		setup.Models[specs[0]] = candidates[0].Provider
 		if len(candidates) > 1 {

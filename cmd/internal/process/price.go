@@ -11,12 +11,12 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
-	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
 // parsePrices returns the prices of --price by model.
-func (o *AgentOptions) parsePrices() (map[string]agent.Price, error) {
-	prices := map[string]agent.Price{}
+func (o *AgentOptions) parsePrices() (map[string]provider.Price, error) {
+	prices := map[string]provider.Price{}
 	for _, given := range o.prices {
 		cut := strings.LastIndex(given, "=")
 		if cut < 1 {
@@ -33,7 +33,7 @@ func (o *AgentOptions) parsePrices() (map[string]agent.Price, error) {
 		if len(numbers) != 2 && len(numbers) != 3 {
 			return nil, cli.Exit(cli.ExitUsage, "--price %q: want two or three prices, and got %d", given, len(numbers))
 		}
-		price := agent.Price{Input: numbers[0], Output: numbers[1], CachedInput: numbers[0]}
+		price := provider.Price{Input: numbers[0], Output: numbers[1], CachedInput: numbers[0]}
 		if len(numbers) == 3 {
 			price.CachedInput = numbers[2]
 		}

@@ -19,7 +19,6 @@ const probeInterval = time.Minute
 type Candidate struct {
 	Spec     string
 	Provider agent.Provider
-	Price    agent.Price
 }
 
 // Fallback is a model with substitutes: while a model is down, the next one answers. A model
@@ -49,8 +48,7 @@ func NewFallback(after time.Duration, log zerolog.Logger, models ...Candidate) *
 	return f
 }
 
-// Complete implements agent.Provider. It sets the cost of the turn, because only it knows
-// which model answered.
+// Complete implements agent.Provider.
 func (f *Fallback) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
 	var failures []error
 	for i, m := range f.models {
@@ -66,7 +64,6 @@ func (f *Fallback) Complete(ctx context.Context, req agent.Request) (agent.Respo
 			if m.works() {
 				f.log.Info().Str("model", m.Spec).Msg("the model answers again")
 			}
-			res.Usage.Cost = m.Price.Cost(res.Usage)
 			return res, nil
 		}
 		failures = append(failures, err)

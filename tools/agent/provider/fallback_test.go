@@ -17,6 +17,7 @@ import (
 // model answers with its name, or fails.
 type model struct {
 	name    string
+	cost    float64
 	failure *agent.ProviderError
 	asked   int
 	probes  int
@@ -30,7 +31,7 @@ func (m *model) Complete(_ context.Context, req agent.Request) (agent.Response, 
 	if m.failure != nil {
 		return agent.Response{}, m.failure
 	}
-	return agent.Response{Model: m.name, Usage: agent.Usage{Input: 1e6}}, nil
+	return agent.Response{Model: m.name, Usage: agent.Usage{Cost: m.cost}}, nil
 }
 
 var (
@@ -39,14 +40,14 @@ var (
 	badRequest = &agent.ProviderError{Code: agent.CodeBadRequest}
 )
 
-// The second model answers while the first one is down, at its own price, and the first one
+// The second model answers while the first one is down, at its own cost, and the first one
 // answers within a minute of its return.
 func TestFallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		first, second := &model{name: "first"}, &model{name: "second"}
+		first, second := &model{name: "first", cost: 5}, &model{name: "second", cost: 1}
 		var log bytes.Buffer
 		f := provider.NewFallback(30*time.Second, zerolog.New(&log),
-			provider.Candidate{Spec: "a", Provider: first, Price: agent.Price{Input: 5}}, provider.Candidate{Spec: "b", Provider: second, Price: agent.Price{Input: 1}})
+			provider.Candidate{Spec: "a", Provider: first}, provider.Candidate{Spec: "b", Provider: second})
 		ask := func() (answer string, cost float64) {
 			t.Helper()
 			res, err := f.Complete(t.Context(), agent.Request{})

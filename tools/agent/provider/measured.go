@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -19,10 +20,11 @@ var (
 		"Tokens that models reported: input (without those from a cache), cached_input, output.", "provider", "kind")
 )
 
-// measured counts and traces the requests to a model.
+// measured counts and traces the requests to a model, and says what they cost.
 type measured struct {
 	agent.Provider
 	kind, model string // the parts of the spec
+	price       Price
 }
 
 func (m measured) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
@@ -30,6 +32,7 @@ func (m measured) Complete(ctx context.Context, req agent.Request) (agent.Respon
 	ctx, span := tracing.Start(ctx, tracing.Chat+" "+m.model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		tracing.Operation.String(tracing.Chat), tracing.Provider.String(m.kind), tracing.RequestModel.String(m.model)))
 	res, err := m.Provider.Complete(ctx, req)
+	res.Usage.Cost = cmp.Or(res.Usage.Cost, m.price.Cost(res.Usage)) // a script may have set it
 	outcome := "completed"
 	if failure, ok := errors.AsType[*agent.ProviderError](err); ok {
 		outcome = failure.Code

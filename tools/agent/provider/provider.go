@@ -26,6 +26,8 @@ type Config struct {
 	// StallTimeout is the longest pause within a response. Default 2 min. A response
 	// may take 5 times as long to begin, and 30 times as long altogether.
 	StallTimeout time.Duration
+	// Price of the model. If it is zero, the usage has no cost.
+	Price Price
 }
 
 // Open returns the provider that a spec string names: anthropic:MODEL,
@@ -49,7 +51,7 @@ func Open(spec string, cfg Config) (agent.Provider, error) {
 	case err != nil:
 		return nil, err
 	case model != nil:
-		return measured{model, kind, modelLabel(kind, name)}, nil
+		return measured{model, kind, modelLabel(kind, name), cfg.Price}, nil
 	}
 	return nil, fmt.Errorf("model %q: want anthropic:MODEL, openai:MODEL or script:FILE", spec)
 }

@@ -1,6 +1,8 @@
 package provider_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -114,4 +116,21 @@ func FuzzParseScript(f *testing.F) {
 			_, _ = s.Complete(t.Context(), agent.Request{Messages: []agent.Message{user(agent.Text(text), agent.ToolResult("a", text, false))}})
 		}
 	})
+}
+
+// A model with a price says what a turn cost.
+func TestPrice(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "script.jsonl")
+	if err := os.WriteFile(file, []byte(`{"text":"Hello.","usage":{"input_tokens":3000000,"output_tokens":1000000,"cached_input_tokens":1000000}}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for price, want := range map[provider.Price]float64{{}: 0, {Input: 2, Output: 10, CachedInput: 1}: 2*2 + 10 + 1} {
+		model, err := provider.Open("script:"+file, provider.Config{Price: price})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res, err := model.Complete(t.Context(), agent.Request{}); err != nil || res.Usage.Cost != want {
+			t.Errorf("at the price %+v: %+v, %v, want %v", price, res.Usage, err, want)
+		}
+	}
 }

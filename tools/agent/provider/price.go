@@ -1,4 +1,6 @@
-package agent
+package provider
+
+import "github.com/stevedore-bus/stevedore/tools/agent"
 
 // Price is what a model costs, in any currency, for a million tokens.
 type Price struct {
@@ -8,6 +10,6 @@ type Price struct {
 }
 
 // Cost returns what a usage costs.
-func (p Price) Cost(u Usage) float64 {
+func (p Price) Cost(u agent.Usage) float64 {
 	return (float64(u.Input-u.CachedInput)*p.Input + float64(u.CachedInput)*p.CachedInput + float64(u.Output)*p.Output) / 1e6
 }
