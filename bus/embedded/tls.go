@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -56,8 +58,8 @@ func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.loaded, nil
 }
 
-// certifiedHost returns a host name that the certificate is valid for: that of the address,
-// otherwise the first name in the certificate.
+// certifiedHost returns an address that the certificate is valid for: the given one, otherwise one
+// with the first name in the certificate. A name with a wildcard is no address.
 func certifiedHost(cfg *tls.Config, address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -68,8 +70,12 @@ func certifiedHost(cfg *tls.Config, address string) string {
 		return address
 	}
 	leaf, err := x509.ParseCertificate(cert.Certificate[0])
-	if err != nil || leaf.VerifyHostname(host) == nil || len(leaf.DNSNames) == 0 {
+	if err != nil || leaf.VerifyHostname(host) == nil {
 		return address
 	}
-	return net.JoinHostPort(leaf.DNSNames[0], port)
+	i := slices.IndexFunc(leaf.DNSNames, func(name string) bool { return !strings.Contains(name, "*") })
+	if i < 0 {
+		return address
+	}
+	return net.JoinHostPort(leaf.DNSNames[i], port)
 }
