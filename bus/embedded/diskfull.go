@@ -37,35 +37,34 @@ func (s *Server) restartWhenDiskHasSpace(full chan struct{}) {
 		}
 		s.diskFull.Store(true)
 		s.cfg.Log.Error().Str("dir", s.cfg.Dir).Msg("the disk is full; the server accepts nothing until space is free")
-		for !s.hasSpace() {
+		for !s.hasSpace() || !s.restart(full) {
 			select {
 			case <-s.closing.Done():
 				return
 			case <-time.After(diskInterval):
 			}
 		}
-		s.mu.Lock()
-		stop(s.ns)
-		select {
-		case <-full: // the stopped server sent it
-		default:
-		}
-		ns, err := s.start(full)
-		if err == nil {
-			s.ns = ns
-		}
-		s.mu.Unlock()
-		if err != nil {
-			s.cfg.Log.Error().Err(err).Msg("the server does not restart")
-			select {
-			case full <- struct{}{}: // check the disk and try again
-			default:
-			}
-			continue
-		}
 		s.diskFull.Store(false)
 		s.cfg.Log.Warn().Str("dir", s.cfg.Dir).Msg("the disk has space again; the server was restarted")
 	}
+}
+
+// restart replaces the server, and reports whether the new one has started.
+func (s *Server) restart(full chan struct{}) (ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stop(s.ns)
+	select {
+	case <-full: // the stopped server sent it
+	default:
+	}
+	ns, err := s.start(full)
+	if err != nil {
+		s.cfg.Log.Error().Err(err).Msg("the server does not restart; trying again")
+		return false
+	}
+	s.ns = ns
+	return true
 }
 
 // CheckDisk returns an error while the server accepts nothing because its disk is full, and
