@@ -37,13 +37,8 @@ func SubSessions(b *bus.Bus) func(ctx context.Context, session string) ([]string
 		if err != nil {
 			return nil, err
 		}
-		entries := make([]agent.Entry, len(bodies))
-		for i, body := range bodies {
-			if entries[i], err = agent.DecodeEntry(body); err != nil {
-				return nil, err
-			}
-		}
-		return agent.SubagentSessions(entries), nil
+		entries, err := agent.DecodeEntries(bodies)
+		return agent.SubagentSessions(entries), err
 	}
 }
 

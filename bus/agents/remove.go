@@ -28,11 +28,9 @@ func Remove(ctx context.Context, b *bus.Bus, id string, force bool) error {
 	if len(bodies) == 0 {
 		return ErrNoConversation
 	}
-	entries := make([]agent.Entry, len(bodies))
-	for i, body := range bodies {
-		if entries[i], err = agent.DecodeEntry(body); err != nil && !force {
-			return err
-		}
+	entries, err := agent.DecodeEntries(bodies)
+	if err != nil && !force {
+		return err
 	}
 	if agent.IsOpen(entries) && !force {
 		return ErrRunning

@@ -72,12 +72,7 @@ func (r *traceReader) runs(ctx context.Context, id string) ([]*agent.TraceStep, 
 	if err != nil {
 		return nil, err
 	}
-	entries := make([]agent.Entry, 0, len(bodies))
-	for _, body := range bodies {
-		if e, err := agent.DecodeEntry(body); err == nil {
-			entries = append(entries, e)
-		}
-	}
+	entries, _ := agent.DecodeEntries(bodies)
 	return agent.TraceRuns(entries), nil
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
@@ -49,20 +50,18 @@ func Each(letters []Stored, atOnce int, do func(Stored) error, done func(Stored,
 		}
 		groups[group] = append(groups[group], i)
 	}
-	queue := make(chan []int, len(groups))
-	for _, group := range groups {
-		queue <- group
-	}
-	close(queue)
-	for range min(atOnce, len(groups)) {
-		go func() {
-			for group := range queue {
+	var doing errgroup.Group
+	doing.SetLimit(atOnce)
+	go func() {
+		for _, group := range groups {
+			doing.Go(func() error {
 				for _, i := range group {
 					results[i] <- do(letters[i])
 				}
-			}
-		}()
-	}
+				return nil
+			})
+		}
+	}()
 	for i, l := range letters {
 		done(l, <-results[i])
 	}

@@ -51,17 +51,16 @@ type runHistory struct {
 
 func (t resumableTool) history(ctx context.Context, call tools.Call) (runHistory, error) {
 	var h runHistory
-	entries, _, err := t.log.Read(ctx, call.SessionToken())
+	log, _, err := t.log.Read(ctx, call.SessionToken())
 	if err != nil {
 		return runHistory{}, err
 	}
-	c, run := newConversation(), call.IDToken()
-	for i, data := range entries {
-		e, err := DecodeEntry(data)
-		if err != nil {
-			return runHistory{}, err
-		}
-		c.add(uint64(i+1), e)
+	entries, err := DecodeEntries(log)
+	if err != nil {
+		return runHistory{}, err
+	}
+	c, run := replay(entries), call.IDToken()
+	for _, e := range entries {
 		switch isStep := e.Kind == KindAssistant || e.Kind == KindResults || e.Kind == KindCompacted || e.Kind == KindWaiting || e.Kind == KindEnd; {
 		case isStep && e.Run == run:
 			h.steps = append(h.steps, e.At)

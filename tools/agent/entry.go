@@ -110,6 +110,21 @@ func (c CallResult) block(toolUseID, reference string) Block {
 	return ToolResult(toolUseID, text, c.IsError)
 }
 
+// DecodeEntries decodes the entries of a log. If some cannot be decoded, it returns the others, and
+// an error.
+func DecodeEntries(log [][]byte) (entries []Entry, err error) {
+	entries = make([]Entry, 0, len(log))
+	for _, data := range log {
+		e, failed := DecodeEntry(data)
+		if failed != nil {
+			err = failed
+			continue
+		}
+		entries = append(entries, e)
+	}
+	return entries, err
+}
+
 // DecodeEntry decodes an entry.
 func DecodeEntry(data []byte) (Entry, error) {
 	var e Entry

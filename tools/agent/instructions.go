@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -80,9 +81,9 @@ func FindInstructions(workspace string) (*Instructions, error) {
 	slices.Reverse(in.agents)
 	for _, dir := range skillDirs {
 		dir = path.Join(in.workspace, dir)
-		entries, _ := readDir(root, dir) // it may not exist
+		entries, _ := fs.ReadDir(root.FS(), dir) // it may not exist
 		for _, entry := range entries {
-			in.skills = append(in.skills, findFile(root, path.Join(dir, entry), skillFile)...)
+			in.skills = append(in.skills, findFile(root, path.Join(dir, entry.Name()), skillFile)...)
 		}
 	}
 	in.skills = in.skills[:min(len(in.skills), maxSkills)]
@@ -107,18 +108,6 @@ func findFile(root *os.Root, dir, name string) []string {
 		return nil
 	}
 	return []string{file}
-}
-
-// readDir returns the names in a directory, sorted.
-func readDir(root *os.Root, dir string) ([]string, error) {
-	d, err := root.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	slices.Sort(names)
-	return names, err
 }
 
 // Files returns the paths of all files that were found.

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"encoding/json"
-	"errors"
 
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
@@ -25,7 +24,8 @@ func withoutOldPictures(messages []Message) []Message {
 	count := 0
 	for _, m := range messages {
 		for _, b := range m.Content {
-			count += len(picturesOf(b))
+			_, found := replacePictures(b, 0)
+			count += found
 		}
 	}
 	old := 0
@@ -39,58 +39,41 @@ func withoutOldPictures(messages []Message) []Message {
 	for i, m := range messages {
 		out[i] = Message{Role: m.Role}
 		for _, b := range m.Content {
-			if old > 0 {
-				b, old = replacePictures(b, old)
-			}
-			out[i].Content = append(out[i].Content, b)
+			replaced, found := replacePictures(b, old)
+			old -= min(old, found)
+			out[i].Content = append(out[i].Content, replaced)
 		}
 	}
 	return out
 }
 
-// picturesOf returns the places of the pictures among the blocks of a tool_result, or one place for a
-// block that is a picture.
-func picturesOf(b Block) (places []int) {
+// replacePictures replaces up to old pictures of a block that is one, or of those in a tool_result,
+// and returns how many it has found.
+func replacePictures(b Block, old int) (replaced Block, found int) {
 	if b.Type == TypeImage {
-		return []int{0}
+		if old > 0 {
+			b = oldPicture
+		}
+		return b, 1
 	}
-	if b.Type != TypeToolResult || len(b.Content) == 0 || b.Content[0] != '[' {
-		return nil
-	}
-	var blocks []struct {
-		Type string `json:"type"`
-	}
-	if json.Unmarshal(b.Content, &blocks) != nil {
-		return nil
+	var blocks []Block
+	if b.Type != TypeToolResult || len(b.Content) == 0 || b.Content[0] != '[' || json.Unmarshal(b.Content, &blocks) != nil {
+		return b, 0
 	}
 	for i, inner := range blocks {
-		if inner.Type == TypeImage {
-			places = append(places, i)
+		if inner.Type != TypeImage {
+			continue
+		}
+		if found++; found <= old {
+			blocks[i] = oldPicture
 		}
 	}
-	return places
-}
-
-// replacePictures replaces up to old pictures of a block, and returns how many are left to replace.
-func replacePictures(b Block, old int) (Block, int) {
-	places := picturesOf(b)
-	if len(places) == 0 {
-		return b, old
-	}
-	if b.Type == TypeImage {
-		return oldPicture, old - 1
-	}
-	var blocks []json.RawMessage
-	text, err := oldPicture.MarshalJSON()
-	if err = errors.Join(err, json.Unmarshal(b.Content, &blocks)); err != nil {
-		return b, old // impossible: picturesOf has read it
-	}
-	for _, i := range places[:min(old, len(places))] {
-		blocks[i] = text
+	if min(found, old) == 0 {
+		return b, found
 	}
 	content, err := jsonform.Encode(blocks)
 	if err != nil {
-		return b, old
+		return b, found // impossible: they were decoded
 	}
-	return Block{Type: TypeToolResult, ToolUseID: b.ToolUseID, Content: content, IsError: b.IsError}, old - min(old, len(places))
+	return Block{Type: TypeToolResult, ToolUseID: b.ToolUseID, Content: content, IsError: b.IsError}, found
 }

@@ -236,20 +236,14 @@ func (r *run) abandon(ctx context.Context, open *runState, stale bool) error {
 func (r *run) read(ctx context.Context) error {
 	ctx, stop := withGrace(ctx, shutdownTimeout)
 	defer stop()
-	entries, last, err := r.log.Read(ctx, r.session)
+	log, last, err := r.log.Read(ctx, r.session)
 	if err != nil {
 		return fmt.Errorf("%w: read conversation %s: %w", errLog, r.session, err)
 	}
-	r.conv = newConversation()
-	for _, data := range entries {
-		e, err := DecodeEntry(data)
-		if err != nil {
-			return err
-		}
-		r.conv.add(last, e)
-	}
+	entries, err := DecodeEntries(log)
+	r.conv = replay(entries)
 	r.conv.last = last
-	return nil
+	return err
 }
 
 // append adds an entry of this run, unless the log has entries that the run has not

@@ -20,16 +20,5 @@ func ReadConversation(ctx context.Context, b *bus.Bus, id string) ([]agent.Entry
 	if len(bodies) == 0 {
 		return nil, cli.Exit(cli.ExitNotFound, "session %q has no conversation; see stevedore sessions ls", id)
 	}
-	return DecodeConversation(bodies)
-}
-
-// DecodeConversation decodes the entries of a conversation.
-func DecodeConversation(bodies [][]byte) (entries []agent.Entry, err error) {
-	entries = make([]agent.Entry, len(bodies))
-	for i, body := range bodies {
-		if entries[i], err = agent.DecodeEntry(body); err != nil {
-			return nil, err
-		}
-	}
-	return entries, nil
+	return agent.DecodeEntries(bodies)
 }
