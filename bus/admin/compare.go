@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,7 +37,7 @@ func align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Differen
 	setting(&d, "num_replicas", &have.Replicas, want.Replicas)
 	setting(&d, "duplicate_window", &have.Duplicates, want.Duplicates)
 	setting(&d, "allow_direct", &have.AllowDirect, want.AllowDirect)
-	republish(&d, &have.RePublish, want.RePublish)
+	setting(&d, "republish", &have.RePublish, want.RePublish)
 	setting(&d, "allow_atomic", &have.AllowAtomicPublish, want.AllowAtomicPublish)
 	setting(&d, "allow_msg_ttl", &have.AllowMsgTTL, want.AllowMsgTTL)
 	setting(&d, "allow_msg_schedules", &have.AllowMsgSchedules, want.AllowMsgSchedules)
@@ -64,16 +63,6 @@ type differences struct {
 func setting[T any](d *differences, name string, have *T, want T) {
 	if h, w := fmt.Sprint(*have), fmt.Sprint(want); h != w {
 		d.found = append(d.found, Difference{Name: d.name, Setting: name, Have: h, Want: w})
-		*have = want
-	}
-}
-
-// republish is setting for a pointer.
-func republish(d *differences, have **jetstream.RePublish, want *jetstream.RePublish) {
-	none := jetstream.RePublish{}
-	h, w := cmp.Or(*have, &none), cmp.Or(want, &none)
-	if *h != *w {
-		setting(d, "republish", h, *w)
 		*have = want
 	}
 }
