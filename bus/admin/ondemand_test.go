@@ -65,7 +65,7 @@ func TestUnusedStreamsAreEmpty(t *testing.T) {
 	if names, err := session.New(b).List(ctx); err != nil || len(names) > 0 {
 		t.Errorf("sessions: %v, %v", names, err)
 	}
-	if entries, last, err := session.New(b).Read(ctx, "x"); err != nil || len(entries) > 0 || last > 0 {
+	if entries, last, err := session.New(b).Read(ctx, "x", 0); err != nil || len(entries) > 0 || last > 0 {
 		t.Errorf("entries: %v, %v", entries, err)
 	}
 	if err := session.New(b).Remove(ctx, "x", 1); err != nil {
@@ -221,7 +221,7 @@ func TestBackupOfUsedStreams(t *testing.T) {
 	if restored, err := admin.Restore(t.Context(), to, dir, func(string) {}); err != nil || len(restored) != 6 {
 		t.Fatalf("restored %v, %v", restored, err)
 	}
-	if entries, _, err := session.New(to).Read(t.Context(), "x"); err != nil || len(entries) != 1 {
+	if entries, _, err := session.New(to).Read(t.Context(), "x", 0); err != nil || len(entries) != 1 {
 		t.Errorf("entries: %q, %v", entries, err)
 	}
 	for _, err := range to.Read(t.Context(), bus.Dead, bus.Query{}) {

@@ -33,7 +33,7 @@ func NewConversations(b *bus.Bus, facts state.Store, chats map[string]string) Co
 func SubSessions(b *bus.Bus) func(ctx context.Context, session string) ([]string, error) {
 	log := session.New(b)
 	return func(ctx context.Context, session string) ([]string, error) {
-		bodies, _, err := log.Read(ctx, session)
+		bodies, _, err := log.Read(ctx, session, 0)
 		if err != nil {
 			return nil, err
 		}

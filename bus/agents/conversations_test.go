@@ -67,7 +67,7 @@ func (r *lastRequest) Complete(ctx context.Context, req agent.Request) (agent.Re
 // notices returns the notices in a conversation.
 func notices(t *testing.T, b *bus.Bus, id string) (list []agent.Notice) {
 	t.Helper()
-	bodies, _, err := session.New(b).Read(t.Context(), id)
+	bodies, _, err := session.New(b).Read(t.Context(), id, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

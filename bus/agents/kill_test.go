@@ -191,7 +191,7 @@ func (p scenario) script(t *testing.T) *provider.Script {
 // of other sessions.
 func (p scenario) checkLog(t *testing.T, b *bus.Bus, id string) (compactions int) {
 	t.Helper()
-	bodies, _, err := session.New(b).Read(t.Context(), id)
+	bodies, _, err := session.New(b).Read(t.Context(), id, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -381,7 +381,7 @@ func checkUnanswered(t *testing.T, b *bus.Bus, id string, messages []agent.Messa
 			said++
 		}
 	}
-	bodies, _, err := session.New(b).Read(context.Background(), id)
+	bodies, _, err := session.New(b).Read(context.Background(), id, 0)
 	if err != nil {
 		t.Error(err)
 	}

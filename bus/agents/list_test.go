@@ -18,7 +18,7 @@ import (
 func appendEntries(t *testing.T, b *bus.Bus, name string, entries ...string) {
 	t.Helper()
 	log := session.New(b)
-	_, last, err := log.Read(t.Context(), name)
+	_, last, err := log.Read(t.Context(), name, 0)
 	for _, e := range entries {
 		if err == nil {
 			last, err = log.Append(t.Context(), name, last, []byte(e))

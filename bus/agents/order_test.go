@@ -21,7 +21,7 @@ import (
 // started returns the runs of a session in the order in which they started.
 func started(t *testing.T, b *bus.Bus, id string) (runs []string) {
 	t.Helper()
-	bodies, _, err := session.New(b).Read(t.Context(), tools.TokenOf(id))
+	bodies, _, err := session.New(b).Read(t.Context(), tools.TokenOf(id), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,7 @@ var overloaded = agent.ProviderError{Code: agent.CodeOverloaded, Status: 529, Me
 // kinds returns the kinds of the entries of a conversation.
 func kinds(t *testing.T, b *bus.Bus, id string) map[agent.Kind]int {
 	t.Helper()
-	bodies, _, err := session.New(b).Read(t.Context(), tools.TokenOf(id))
+	bodies, _, err := session.New(b).Read(t.Context(), tools.TokenOf(id), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

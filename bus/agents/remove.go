@@ -21,7 +21,7 @@ var (
 // does so although a run has not ended, which then starts again.
 func Remove(ctx context.Context, b *bus.Bus, id string, force bool) error {
 	token, store := tools.TokenOf(id), session.New(b)
-	bodies, last, err := store.Read(ctx, token)
+	bodies, last, err := store.Read(ctx, token, 0)
 	if err != nil {
 		return err
 	}

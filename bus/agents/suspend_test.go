@@ -146,7 +146,7 @@ func (s *suspendedRun) check(t *testing.T) {
 		info, err := stream.Info(t.Context())
 		return err == nil && info.State.Msgs == 0
 	})
-	bodies, _, err := session.New(s.bus).Read(t.Context(), "s")
+	bodies, _, err := session.New(s.bus).Read(t.Context(), "s", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

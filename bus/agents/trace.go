@@ -68,7 +68,7 @@ type traceReader struct {
 
 // runs returns the runs of a session. An entry that no agent wrote is left out.
 func (r *traceReader) runs(ctx context.Context, id string) ([]*agent.TraceStep, error) {
-	bodies, _, err := session.New(r.bus).Read(ctx, id)
+	bodies, _, err := session.New(r.bus).Read(ctx, id, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -32,15 +32,15 @@ func New(b *bus.Bus) *Store {
 	return &Store{bus: b, api: jsapi.New(b.JetStream()), stream: b.StreamName(bus.Sessions)}
 }
 
-// Read returns the entries of a session, oldest first, and the sequence of the last
-// one, which is 0 if there is none. The only permission it needs is to read the
-// stream directly.
-func (s *Store) Read(ctx context.Context, session string) (entries [][]byte, last uint64, err error) {
-	subject := s.bus.Session(session)
+// Read returns the entries of a session with sequences above after, oldest first, and the
+// sequence of the last one, which is after if there is none. The only permission it needs is to
+// read the stream directly.
+func (s *Store) Read(ctx context.Context, session string, after uint64) (entries [][]byte, last uint64, err error) {
+	subject, last := s.bus.Session(session), after
 	if stream, err := s.bus.UsedStream(ctx, bus.Sessions); stream == nil && err == nil {
-		return nil, 0, nil
+		return nil, last, nil
 	}
-	for m, err := range s.api.Messages(ctx, s.stream, jsapi.Get{NextBySubject: subject, MaxBytes: 4 << 20}) {
+	for m, err := range s.api.Messages(ctx, s.stream, jsapi.Get{NextBySubject: subject, Sequence: after + 1, MaxBytes: 4 << 20}) {
 		if err != nil {
 			return nil, 0, fmt.Errorf("read %q: %w", subject, err)
 		}

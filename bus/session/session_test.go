@@ -28,7 +28,7 @@ func TestSessionsAreAppendedByOne(t *testing.T) {
 			meet := sync.OnceFunc(func() { read.Done(); read.Wait() })
 			for n := range each {
 				for {
-					_, last, err := log.Read(t.Context(), id)
+					_, last, err := log.Read(t.Context(), id, 0)
 					meet() // all have read the empty log before one appends
 					if err == nil {
 						_, err = log.Append(t.Context(), id, last, fmt.Append(nil, w, ":", n))
@@ -50,7 +50,7 @@ func TestSessionsAreAppendedByOne(t *testing.T) {
 		t.Errorf("%d conflicts; want one for all but one writer of each session", conflicts.Load())
 	}
 	for _, id := range []string{"s0", "s1"} {
-		entries, last, err := log.Read(t.Context(), id)
+		entries, last, err := log.Read(t.Context(), id, 0)
 		if err != nil || len(entries) != writers/2*each {
 			t.Errorf("%s: %d entries, %v", id, len(entries), err)
 		}
@@ -83,7 +83,7 @@ func TestSessionEntryTooLarge(t *testing.T) {
 	if !errors.Is(err, bus.ErrTooLarge) {
 		t.Errorf("error %v", err)
 	}
-	if entries, last, err := log.Read(t.Context(), "s"); len(entries) != 0 || last != 0 || err != nil {
+	if entries, last, err := log.Read(t.Context(), "s", 0); len(entries) != 0 || last != 0 || err != nil {
 		t.Errorf("%d entries, last %d, %v", len(entries), last, err)
 	}
 }
@@ -111,7 +111,7 @@ func TestSessionAppendSurvivesLostAck(t *testing.T) {
 		done <- answer{sequence, err}
 	}()
 	for stored := 0; stored < 2; {
-		entries, _, err := session.New(direct).Read(t.Context(), "s")
+		entries, _, err := session.New(direct).Read(t.Context(), "s", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestSessionAppendSurvivesLostAck(t *testing.T) {
 	if got := <-done; got.err != nil || got.sequence != 2 {
 		t.Errorf("sequence %d, error %v; want 2", got.sequence, got.err)
 	}
-	if entries, _, err := session.New(direct).Read(t.Context(), "s"); len(entries) != 2 || err != nil {
+	if entries, _, err := session.New(direct).Read(t.Context(), "s", 0); len(entries) != 2 || err != nil {
 		t.Errorf("%d entries, %v", len(entries), err)
 	}
 	// Another append of the same bytes is a conflict.
@@ -152,7 +152,7 @@ func TestSessionRemove(t *testing.T) {
 	if err := log.Remove(t.Context(), "s", last); err != nil {
 		t.Fatal(err)
 	}
-	if entries, _, err := log.Read(t.Context(), "s"); err != nil || len(entries) != 1 || string(entries[0]) != "late" {
+	if entries, _, err := log.Read(t.Context(), "s", 0); err != nil || len(entries) != 1 || string(entries[0]) != "late" {
 		t.Errorf("entries %q, %v; want the late one", entries, err)
 	}
 	if err := log.Remove(t.Context(), "s", late); err != nil {

@@ -167,7 +167,7 @@ func (r *run) tokensOf(ctx context.Context, call tools.Call) (int64, error) {
 // endOf reads how a run ended. A run without an end has the zero outcome.
 func endOf(ctx context.Context, log Conversations, session, run string) (Outcome, error) {
 	session = tools.TokenOf(session)
-	entries, _, err := log.Read(ctx, session)
+	entries, _, err := log.Read(ctx, session, 0)
 	if err != nil {
 		return Outcome{}, fmt.Errorf("%w: read conversation %s: %w", errLog, session, err)
 	}

@@ -51,7 +51,7 @@ type runHistory struct {
 
 func (t resumableTool) history(ctx context.Context, call tools.Call) (runHistory, error) {
 	var h runHistory
-	log, _, err := t.log.Read(ctx, call.SessionToken())
+	log, _, err := t.log.Read(ctx, call.SessionToken(), 0)
 	if err != nil {
 		return runHistory{}, err
 	}

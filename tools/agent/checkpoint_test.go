@@ -38,7 +38,7 @@ func TestCheckpoint(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, last, _ := s.log.Read(context.Background(), session)
+			_, last, _ := s.log.Read(context.Background(), session, 0)
 			if _, err := s.log.Append(context.Background(), session, last, data); err != nil {
 				t.Fatal(err)
 			}

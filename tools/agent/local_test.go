@@ -52,9 +52,24 @@ type memConversations struct {
 	mu       sync.Mutex
 	sessions map[string][][]byte
 	lag      int // so many reads miss the last entry, as a replica that lags behind would
+	read     int // entries that reads returned
 }
 
-func (m *memConversations) Read(_ context.Context, session string) ([][]byte, uint64, error) {
+// replace replaces the log of a session.
+func (m *memConversations) replace(session string, entries [][]byte) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sessions[session] = entries
+}
+
+// entriesRead returns how many entries reads have returned.
+func (m *memConversations) entriesRead() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.read
+}
+
+func (m *memConversations) Read(_ context.Context, session string, after uint64) ([][]byte, uint64, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	entries := m.sessions[session]
@@ -62,7 +77,10 @@ func (m *memConversations) Read(_ context.Context, session string) ([][]byte, ui
 		m.lag--
 		entries = entries[:len(entries)-1]
 	}
-	return slices.Clone(entries), uint64(len(entries)), nil
+	last := max(uint64(len(entries)), after)
+	entries = slices.Clone(entries[min(after, uint64(len(entries))):])
+	m.read += len(entries)
+	return entries, last, nil
 }
 
 func (m *memConversations) Append(_ context.Context, session string, after uint64, entry []byte) (uint64, error) {

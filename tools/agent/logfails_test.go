@@ -24,11 +24,11 @@ func (l *failingLog) failure() error {
 	return nil
 }
 
-func (l *failingLog) Read(ctx context.Context, session string) ([][]byte, uint64, error) {
+func (l *failingLog) Read(ctx context.Context, session string, after uint64) ([][]byte, uint64, error) {
 	if err := l.failure(); err != nil {
 		return nil, 0, err
 	}
-	return l.memConversations.Read(ctx, session)
+	return l.memConversations.Read(ctx, session, after)
 }
 
 func (l *failingLog) Append(ctx context.Context, session string, after uint64, entry []byte) (uint64, error) {

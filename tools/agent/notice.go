@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -52,7 +53,7 @@ func BeginWithNotice(ctx context.Context, log Conversations, session string, n N
 
 func addNotice(ctx context.Context, log Conversations, session string, n Notice, minEntries int) error {
 	for {
-		entries, last, err := log.Read(ctx, session)
+		entries, last, err := log.Read(ctx, session, 0)
 		if err != nil {
 			return fmt.Errorf("add notice to conversation %s: %w", session, err)
 		}
@@ -97,14 +98,13 @@ var errBehind = errors.New("the log has no new entries")
 // addNotices adds entries to the conversation that others appended since the last read, and
 // returns true if all of them are notices. Otherwise another loop has the run.
 func (r *run) addNotices(ctx context.Context) (bool, error) {
-	known := len(r.conv.entries)
-	var data [][]byte
+	var log [][]byte
 	var last uint64
 	err := backoff.Retry(func() (err error) {
-		if data, last, err = r.log.Read(ctx, r.session); err != nil {
+		if log, last, err = r.log.Read(ctx, r.session, r.conv.last); err != nil {
 			return backoff.Permanent(err)
 		}
-		if len(data) <= known {
+		if len(log) == 0 {
 			return errBehind
 		}
 		return nil
@@ -115,13 +115,9 @@ func (r *run) addNotices(ctx context.Context) (bool, error) {
 	case err != nil:
 		return false, fmt.Errorf("%w: read conversation %s: %w", errLog, r.session, err)
 	}
-	var notices []Entry
-	for _, data := range data[known:] {
-		e, err := DecodeEntry(data)
-		if err != nil || e.Kind != KindNotice {
-			return false, nil
-		}
-		notices = append(notices, e)
+	notices, err := DecodeEntries(log)
+	if err != nil || slices.ContainsFunc(notices, func(e Entry) bool { return e.Kind != KindNotice }) {
+		return false, nil
 	}
 	for _, e := range notices {
 		r.conv.add(last, e)

@@ -146,13 +146,17 @@ func (r *run) claimAndLoop(ctx context.Context) (Outcome, error) {
 // ran the call.
 func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 	var seen uint64
-	since := time.Now()
+	since, all := time.Now(), true
 	for reads := 0; ; reads++ {
 		r.step("read")
-		if err := r.read(ctx); err != nil {
+		if err := r.read(ctx, all); err != nil {
 			return nil, err
 		}
 		r.logWorked = r.logWorked || reads > 0
+		if r.conv.open == nil && !all { // the conversation may have been deleted meanwhile
+			all = true
+			continue
+		}
 		if end, ok := r.conv.ended[r.id]; ok {
 			return end, nil
 		}
@@ -185,10 +189,12 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 		case err == nil:
 			return nil, nil
 		case errors.Is(err, ErrConflict):
+			all = true
 			continue
 		case !errors.Is(err, errSessionBusy):
 			return nil, err
 		}
+		all = false // the other run only adds entries
 		tools.Detach(ctx)
 		select {
 		case <-time.After(r.cfg.PollInterval):
@@ -233,16 +239,23 @@ func (r *run) abandon(ctx context.Context, open *runState, stale bool) error {
 	return r.append(ctx, Entry{Kind: KindEnd, Run: open.id, End: &end})
 }
 
-func (r *run) read(ctx context.Context) error {
+// read reads all entries of the conversation, or those that were appended since the last read.
+func (r *run) read(ctx context.Context, all bool) error {
 	ctx, stop := withGrace(ctx, shutdownTimeout)
 	defer stop()
-	log, last, err := r.log.Read(ctx, r.session)
+	conv := r.conv
+	if all {
+		conv = newConversation()
+	}
+	log, last, err := r.log.Read(ctx, r.session, conv.last)
 	if err != nil {
 		return fmt.Errorf("%w: read conversation %s: %w", errLog, r.session, err)
 	}
 	entries, err := DecodeEntries(log)
-	r.conv = replay(entries)
-	r.conv.last = last
+	for _, e := range entries {
+		conv.add(last, e)
+	}
+	r.conv = conv
 	return err
 }
 

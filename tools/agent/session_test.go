@@ -220,6 +220,77 @@ func TestWaitForRunningRun(t *testing.T) {
 	}
 }
 
+// A run that waits for another one reads only what that one adds. If the conversation is deleted and
+// begins anew meanwhile, the run sees nothing of the old one.
+func TestWaitReadsNewEntries(t *testing.T) {
+	const old = 100
+	notices := func(title string) (log [][]byte) {
+		for i := range old {
+			log = append(log, fmt.Appendf(nil, `{"kind":"notice","notice":{"id":"%d","title":%q}}`, i, title))
+		}
+		return log
+	}
+	for _, replaced := range []bool{false, true} {
+		s := newStage(t)
+		for i, entry := range notices("secret") {
+			if _, err := s.log.Append(t.Context(), "s", uint64(i), entry); err != nil {
+				t.Fatal(err)
+			}
+		}
+		started, hold, first := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		go func() {
+			_, err := stepped{s.agent(parseScript(t, `{"text":"a"}`), agent.Config{}), func(step string) {
+				if step == "ask" {
+					close(started)
+					<-hold
+				}
+			}}.Run(t.Context(), tools.Call{ID: "slow", Session: "s"}, agent.Text("go"))
+			first <- err
+		}()
+		<-started
+		before := s.log.entriesRead()
+		asked, second := make(chan struct{}), make(chan agent.Outcome, 1)
+		model := &recorder{Provider: parseScript(t, `{"text":"a"}`, `{"text":"b"}`)}
+		if replaced {
+			model.Provider = parseScript(t, `{"text":"b"}`)
+		}
+		go func() {
+			o, err := s.agent(model, agent.Config{PollInterval: time.Millisecond, EndOf: func(context.Context, string, string) (agent.Reason, error) {
+				select {
+				case asked <- struct{}{}:
+				case <-hold:
+				}
+				return "", nil
+			}}).Run(t.Context(), tools.Call{ID: "next", Session: "s"}, agent.Text("and?"))
+			if err != nil {
+				t.Error(err)
+			}
+			second <- o
+		}()
+		for range 20 {
+			<-asked
+		}
+		if n := s.log.entriesRead() - before; n > 2*old {
+			t.Errorf("the run read %d entries of %d while it waited", n, old)
+		}
+		want := "secret"
+		if replaced {
+			want = "harmless"
+			s.log.replace("s", append(notices(want), []byte(`{"kind":"user","run":"slow"}`), []byte(`{"kind":"end","run":"slow","end":{"reason":"done"}}`)))
+		}
+		close(hold)
+		if o := <-second; o.Reply != "b" {
+			t.Errorf("the second run: %+v", o)
+		}
+		if shown := fmt.Sprint(model.requests[0].Messages); strings.Contains(shown, "secret") == replaced || !strings.Contains(shown, want) {
+			t.Errorf("replaced %v: the model sees %.300s", replaced, shown)
+		}
+		if err := <-first; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A fresh run sees no earlier runs. The next run sees the fresh one.
 func TestFreshRun(t *testing.T) {
 	s := newStage(t)

@@ -56,7 +56,7 @@ func (s stepped) Run(ctx context.Context, call tools.Call, prompt ...agent.Block
 // entries decodes the log of a session.
 func (s *stage) entries(t *testing.T, session string) []agent.Entry {
 	t.Helper()
-	data, _, err := s.log.Read(t.Context(), session)
+	data, _, err := s.log.Read(t.Context(), session, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 // ReadConversation reads the conversation of a session. It returns an error if there
 // is none.
 func ReadConversation(ctx context.Context, b *bus.Bus, id string) ([]agent.Entry, error) {
-	bodies, _, err := session.New(b).Read(ctx, tools.TokenOf(id))
+	bodies, _, err := session.New(b).Read(ctx, tools.TokenOf(id), 0)
 	if err != nil {
 		return nil, err
 	}

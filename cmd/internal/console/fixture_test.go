@@ -207,7 +207,7 @@ func (in *installation) deadLetter(tool, body string) {
 func (in *installation) say(name string, entries ...string) {
 	in.t.Helper()
 	store := session.New(in.bus)
-	_, last, err := store.Read(in.t.Context(), name)
+	_, last, err := store.Read(in.t.Context(), name, 0)
 	for _, e := range entries {
 		if err == nil {
 			last, err = store.Append(in.t.Context(), name, last, []byte(e))
