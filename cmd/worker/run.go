@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -120,13 +121,17 @@ func (o *runOptions) run(ctx context.Context, args []string, stdin io.Reader, st
 	if o.liveAfter > 0 {
 		live = time.After(o.liveAfter)
 	}
+	in, _ := stdin.(*os.File)
+	terminal := cli.IsTerminal(in) || cli.IsTerminal(stdout) || cli.IsTerminal(stderr)
 	ended := make(chan struct{})
 	var passing sync.WaitGroup
 	passing.Go(func() {
 		for {
 			select {
 			case s := <-signals:
-				_ = child.Process.Signal(s) // it may have ended
+				if !terminal || !slices.Contains(keyboard, s) {
+					_ = child.Process.Signal(s) // it may have ended
+				}
 			case <-live:
 				for _, held := range outputs {
 					if !held.isLong() {

@@ -11,6 +11,9 @@ import (
 // passedOn are the signals that the command of "stevedore run" gets.
 var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
 
+// keyboard are the signals that a terminal sends to this process and to the command.
+var keyboard = []os.Signal{syscall.SIGINT, syscall.SIGQUIT}
+
 // dieLike ends this process by the signal that ended a command, so that the caller sees the
 // same. It returns if there was none, or if this process ignores it.
 func dieLike(state *os.ProcessState) {
