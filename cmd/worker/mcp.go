@@ -155,7 +155,7 @@ func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr
 			}
 			// Each call is answered after --wait, so all are when the limit is over. They go on.
 			link := wrap.Draining(wrap.NewStream(stdin, stdout, nil), o.wait+10*time.Second, g.Close)
-			err := g.Stdio(ctx, tools.Token(o.session), wrap.Transport{Link: link})
+			err := g.Stdio(ctx, o.session, wrap.Transport{Link: link})
 			if ctx.Err() != nil || errors.Is(err, io.EOF) {
 				return nil
 			}

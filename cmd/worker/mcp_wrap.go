@@ -26,7 +26,6 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/savings"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/tables"
-	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const mcpWrapHelp = `Put a proxy in front of any MCP server. The proxy passes everything on unchanged, except
@@ -125,7 +124,7 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	}
 	late := o.tools == "" && o.session == "" && o.http.address == "" // otherwise there may be results, or a client on another machine
 	o.session = cmp.Or(o.session, "mcp-"+strings.ToLower(rand.Text()[:16]))
-	readCommand := fmt.Sprintf("%s read --session %s", programName(), o.session)
+	readCommand := fmt.Sprintf("%s read --session %s", programName(), cli.ShellWord(o.session))
 	if o.Connection.Data != cli.DefaultDataDir() {
 		readCommand += " --data " + cli.ShellWord(o.Connection.Data)
 	}
@@ -165,7 +164,7 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 		}, Owner: func(r *http.Request) string { return httpauth.Identity(r.Context()) }})
 		return o.http.serve(ctx, guard.Handler(h), func() error { return nil }, h.Close, log, stderr)
 	}
-	err = wrap.Run(ctx, wrap.NewStream(stdin, stdout, nil), proxy(tools.Token(o.session)))
+	err = wrap.Run(ctx, wrap.NewStream(stdin, stdout, nil), proxy(o.session))
 	if errors.Is(err, wrap.ErrPermanent) {
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	}

@@ -81,7 +81,7 @@ func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer)
 	if err != nil {
 		return err
 	}
-	res := reading.Call(ctx, tools.TokenOf(o.session), artifacts.ReadResult, args)
+	res := reading.Call(ctx, o.session, artifacts.ReadResult, args)
 	if res.IsError {
 		code, text := cli.ExitUsage, reading.Text(res.ForLLM, func(string) string { return "stevedore read" })
 		if of := tools.CodeOf(res.Err); of == tools.CodeNotFound || of == tools.CodeExpired {
@@ -93,7 +93,7 @@ func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer)
 	for _, repeated := range []string{" (knowledge_id: " + in.ID + ")", " in knowledge#" + in.ID} { // the caller has just written it
 		text = strings.Replace(text, repeated, "", 1)
 	}
-	if rec, err := reader.Record(ctx, tools.TokenOf(o.session), in.ID); err == nil {
+	if rec, err := reader.Record(ctx, tools.Call{Session: o.session}.SessionToken(), in.ID); err == nil {
 		_ = savings.Add(o.Connection.Data, savings.Line{Host: rec.Metadata["agent_id"], Tool: rec.Metadata["tool_name"], Read: int64(utf8.RuneCountInString(text))}) // the page is worth more
 	}
 	_, err = fmt.Fprintln(stdout, text)

@@ -45,7 +45,7 @@ func (c *client) call(ctx context.Context, r *mcp.CallToolRequest) (res mcp.Resu
 		return failed("No worker offers the tool %q now. Call tools/list, or start a worker that has it.", tools.Excerpt(name, 80)), nil
 	}
 	// The result goes to the client's loop, and not to a channel of the user.
-	call := tools.Call{ID: artifacts.NewID(name), Session: c.session, Tool: name, Args: r.Params.Arguments, Action: tools.ActionAgent}
+	call := tools.Call{ID: artifacts.NewID(name), Session: c.name, Tool: name, Args: r.Params.Arguments, Action: tools.ActionAgent}
 	if id, ok := r.Params.Meta[CallIDMeta].(string); ok && id != "" {
 		call.ID = id
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // A client of a revision before 2026-07-28 cancels a request by its id, in a request of
@@ -54,7 +56,7 @@ func (g *Gateway) withSessionID(next http.Handler) http.Handler {
 		case m.Method == "tools/call" && m.ID != nil:
 			r.Header.Set(requestKeyHeader, requestKey(id, m.ID))
 		case m.Method == "notifications/cancelled" && m.Params.RequestID != nil:
-			subject := g.bus.Cancel(session, requestKey(id, m.Params.RequestID))
+			subject := g.bus.Cancel(tools.Token(session), requestKey(id, m.Params.RequestID))
 			if err := g.bus.Conn().Publish(subject, nil); err != nil {
 				g.cfg.Log.Warn().Str("session", session).Err(err).Msg("cannot pass on a cancellation")
 			}

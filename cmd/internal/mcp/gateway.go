@@ -95,8 +95,8 @@ func (g *Gateway) Run(ctx context.Context) error {
 // Close makes running calls go on although their clients are gone.
 func (g *Gateway) Close() { g.closing.Store(true) }
 
-// Server returns the server of a session, which is a token. The session decides which
-// artifacts and tasks a client can see, so it must be authenticated.
+// Server returns the server of a session. The session decides which artifacts and tasks a client
+// can see, so it must be authenticated.
 func (g *Gateway) Server(ctx context.Context, session string) (*mcp.Server, error) {
 	if err := g.refresh(ctx, g.cfg.Refresh); err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (g *Gateway) newServer(session string) (*server, error) {
 			c.TTLMs = int(g.cfg.Refresh.Milliseconds())
 		},
 	})
-	conn := &client{gateway: g, session: session}
+	conn := &client{gateway: g, name: session, session: tools.Token(session)}
 	s.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			var res mcp.Result
@@ -157,7 +157,8 @@ func (g *Gateway) newServer(session string) (*server, error) {
 // client is what one session may do.
 type client struct {
 	gateway *Gateway
-	session string
+	name    string // of the session, as its calls have it
+	session string // the token of the name
 }
 
 // askTimeout limits a request for the tools of the workers.

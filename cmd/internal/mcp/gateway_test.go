@@ -504,12 +504,21 @@ func TestHTTPGuard(t *testing.T) {
 	}
 	// One token, two conversations.
 	_, one := dial(t, url, withHeader{"Authorization": "Bearer " + aliceToken, mcp.SessionHeader: "one"}, nil)
-	_, two := dial(t, url, withHeader{"Authorization": "Bearer " + aliceToken, mcp.SessionHeader: "two"}, nil)
+	_, two := dial(t, url, withHeader{"Authorization": "Bearer " + aliceToken, mcp.SessionHeader: "the 2nd one."}, nil) // no token
 	link := call(t, one, "big", nil).Content[1].(*sdk.ResourceLink)
 	if _, err := two.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: link.URI}); err == nil {
 		t.Error("another conversation read the artifact")
 	}
-	if _, err := one.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: link.URI}); err != nil {
-		t.Errorf("its own conversation: %v", err)
+	for name, s := range map[string]*sdk.ClientSession{"one": one, "two": two} {
+		link := call(t, s, "big", nil).Content[1].(*sdk.ResourceLink)
+		if _, err := s.ReadResource(t.Context(), &sdk.ReadResourceParams{URI: link.URI}); err != nil {
+			t.Errorf("conversation %s: %v", name, err)
+		}
+		if list, err := s.ListResources(t.Context(), nil); err != nil || len(list.Resources) == 0 {
+			t.Errorf("conversation %s has the resources %+v, %v", name, list, err)
+		}
+		if res := call(t, s, "get_task_result", map[string]any{"call_id": link.Name}); res.IsError {
+			t.Errorf("conversation %s: %s", name, text(t, res))
+		}
 	}
 }

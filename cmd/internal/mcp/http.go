@@ -43,9 +43,9 @@ const maxRequest = 8 << 20
 func SessionOf(r *http.Request) (string, bool) {
 	session := httpauth.Identity(r.Context())
 	if part := r.Header.Get(SessionHeader); part != "" && session != "" {
-		session = tools.Token(session + "--" + part)
+		session += "--" + part
 	}
-	return session, tools.IsToken(session)
+	return session, session != "" && len(session) <= tools.MaxIDLen
 }
 
 // Stdio serves one client over a pair of streams until the client closes its side or

@@ -246,7 +246,7 @@ func (p *proxy) showsAll(r *request, m *wire.Message) bool {
 		return true
 	}
 	short := m.Size() <= h.shrinker.limit
-	r.overBudget = short && r.Method == "tools/call" && !h.shrinker.offloader.FitsBudget(p.cfg.Session, int(m.Size()))
+	r.overBudget = short && r.Method == "tools/call" && !h.shrinker.offloader.FitsBudget(p.cfg.session, int(m.Size()))
 	return short && !r.overBudget
 }
 

@@ -32,7 +32,7 @@ type job struct {
 const lostKept = 30 * time.Minute
 
 // jobKey is the key of a job in Config.jobs.
-func (p *proxy) jobKey(id string) string { return p.cfg.Session + "/" + id }
+func (p *proxy) jobKey(id string) string { return p.cfg.session + "/" + id }
 
 // lose ends a job whose result nobody gets.
 func (p *proxy) lose(j *job, why string) {

@@ -66,7 +66,7 @@ func (p *proxy) shrinkCall(ctx context.Context, conn *connection, r *request, re
 func (c *callShrinker) show(s stored) []json.RawMessage {
 	blocks := []json.RawMessage{wire.JSON(textBlock(c.proxy.text(s.reference)))}
 	if s.artifact != nil && c.proxy.links() {
-		blocks = append(blocks, wire.JSON(artifacts.LinkTo(c.cfg.Session, *s.artifact)))
+		blocks = append(blocks, wire.JSON(artifacts.LinkTo(c.cfg.session, *s.artifact)))
 	}
 	return blocks
 }

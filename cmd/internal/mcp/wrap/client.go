@@ -170,8 +170,8 @@ func (p *proxy) local(r *request) func(context.Context) (fields, error) {
 	case r.Method == "resources/read" && artifacts.IsURI(r.uri):
 		return func(ctx context.Context) (fields, error) {
 			session, args := artifacts.ParseRead(r.uri)
-			if args != nil && session == p.cfg.Session && p.reads() == hosts.ByResource {
-				res := h.reading.Call(ctx, session, artifacts.ReadResult, args)
+			if args != nil && session == p.cfg.session && p.reads() == hosts.ByResource {
+				res := h.reading.Call(ctx, p.cfg.Session, artifacts.ReadResult, args)
 				if res.IsError {
 					res.ForLLM = p.text(res.ForLLM)
 				}
@@ -182,7 +182,7 @@ func (p *proxy) local(r *request) func(context.Context) (fields, error) {
 			if err != nil {
 				return nil, err
 			}
-			contents, err := artifacts.Read(ctx, h.reader, p.cfg.Session, address)
+			contents, err := artifacts.Read(ctx, h.reader, p.cfg.session, address)
 			return r.result(fields{"contents": contents}), err
 		}
 	case r.Method == "tools/list" && p.lacks("tools"):
@@ -232,7 +232,7 @@ const maxListed = 1000
 
 func (p *proxy) listArtifacts(ctx context.Context, r *request) (fields, error) {
 	resources := []*mcp.Resource{}
-	for rec, err := range p.cfg.Store.List(ctx, p.cfg.Session) {
+	for rec, err := range p.cfg.Store.List(ctx, p.cfg.session) {
 		if err != nil {
 			return nil, err
 		}

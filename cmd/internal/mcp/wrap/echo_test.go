@@ -13,6 +13,7 @@ func TestEcho(t *testing.T) {
 	t.Parallel()
 	s := wrapServer(t, "", func(c *Config) {
 		c.Server, c.ContentIDs = func(context.Context) (Link, error) { return NewEcho(), nil }, true
+		c.Session = "a name that is no token"
 	})
 	list, err := s.ListTools(t.Context(), nil)
 	if err != nil || len(list.Tools) != 1 || list.Tools[0].Name != "read_result" {
@@ -34,6 +35,9 @@ func TestEcho(t *testing.T) {
 	id, _, _ = strings.Cut(id, "'")
 	if got := texts(s.call(t, "read_result", map[string]any{"id": id, "lines": "10000"})); !strings.HasSuffix(got, names) {
 		t.Errorf("reading back: %s", got)
+	}
+	if list, err := s.ListResources(t.Context(), nil); err != nil || len(list.Resources) != 2 {
+		t.Errorf("resources %+v, %v", list, err)
 	}
 	for _, args := range []map[string]any{nil, {"text": "x"}, {"content": "x"}} {
 		if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "search", Arguments: args}); err == nil || !strings.Contains(err.Error(), "the arguments are to be the result") {

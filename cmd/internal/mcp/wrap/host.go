@@ -82,7 +82,7 @@ func (p *proxy) withoutTool(text string) string {
 			}
 		}
 		if way == hosts.ByResource {
-			return fmt.Sprintf("read_mcp_resource of this server, uri %s%s", artifacts.URI(p.cfg.Session, "ID"), strings.Join(ways, " or "))
+			return fmt.Sprintf("read_mcp_resource of this server, uri %s%s", artifacts.URI(p.cfg.session, "ID"), strings.Join(ways, " or "))
 		}
 		return fmt.Sprintf("the command: %s ID %s", p.cfg.ReadCommand, strings.Join(ways, " or "))
 	})

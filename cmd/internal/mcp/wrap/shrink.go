@@ -80,7 +80,7 @@ func (s *shrinker) storeAs(ctx context.Context, id, tool, text string) (stored, 
 		if s.noURI {
 			reference += "."
 		} else {
-			reference += fmt.Sprintf("; resources/read of %s returns its bytes in pages.", artifacts.URI(s.cfg.Session, a.ID))
+			reference += fmt.Sprintf("; resources/read of %s returns its bytes in pages.", artifacts.URI(s.cfg.session, a.ID))
 		}
 	}
 	return stored{got.Artifact, reference}, nil
@@ -159,7 +159,7 @@ func (s *shrinker) resource(ctx context.Context, result json.RawMessage, uri str
 		own, _ := wire.Text(wire.Get(contents[b.index], "uri"))
 		content := mcp.ResourceContents{URI: cmp.Or(own, uri), MIMEType: "text/plain", Text: got.reference}
 		if got.artifact != nil {
-			content.Meta = mcp.Meta{"stevedore/artifact": got.artifact, "stevedore/uri": artifacts.URI(s.cfg.Session, got.artifact.ID)}
+			content.Meta = mcp.Meta{"stevedore/artifact": got.artifact, "stevedore/uri": artifacts.URI(s.cfg.session, got.artifact.ID)}
 		}
 		contents[b.index] = wire.JSON(content)
 	}

@@ -40,6 +40,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/hosts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Link carries messages to and from a client or a server.
@@ -62,8 +63,8 @@ type Config struct {
 	Server func(context.Context) (Link, error)
 	// Name names the server in errors.
 	Name string
-	// Store contains the artifacts, in the session Session (a token). Without a store,
-	// all results pass as they are, and there are no reading tools.
+	// Store contains the artifacts, in the session Session. Without a store, all results pass as they
+	// are, and there are no reading tools.
 	Store   offload.Store
 	Session string
 	// Offload decides which results are big. A text is replaced if it has more than
@@ -94,6 +95,7 @@ type Config struct {
 	// StartTimeout is how long requests wait for a server that does not start.
 	// Default 30 seconds.
 	StartTimeout time.Duration
+	session      string // the token of Session
 	// jobs are the calls in the background, by session and artifact. Sessions of HTTP clients with
 	// the same identity share them.
 	jobs *sync.Map
@@ -118,6 +120,7 @@ func Run(ctx context.Context, client Link, cfg Config) error {
 func newProxy(client Link, cfg Config) (*proxy, error) {
 	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, 10*time.Minute)
 	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, 30*time.Second)
+	cfg.session = tools.Call{Session: cfg.Session}.SessionToken()
 	if cfg.jobs == nil {
 		cfg.jobs = new(sync.Map)
 	}

@@ -29,6 +29,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
 	"github.com/stevedore-bus/stevedore/offload/tables"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // testTimeout ends a wait that has failed. A machine that is slow or busy does not reach it.
@@ -262,7 +263,7 @@ func wideImage() []byte {
 // A picture that is larger than models take is scaled, and its original can be read back.
 func TestPictureIsScaled(t *testing.T) {
 	t.Parallel()
-	s := wrapServer(t, "sdk")
+	s := wrapServer(t, "sdk", func(c *Config) { c.Session = "a name that is no token" })
 	res := s.call(t, "picture", nil)
 	if len(res.Content) != 3 {
 		t.Fatalf("%d blocks: %s", len(res.Content), texts(res))
@@ -278,7 +279,7 @@ func TestPictureIsScaled(t *testing.T) {
 	_, id, _ := strings.Cut(texts(res), "The artifact '")
 	id, _, _ = strings.Cut(id, "'")
 	var original []byte
-	for uri := artifacts.URI("s", id); uri != ""; {
+	for uri := artifacts.URI(tools.Token("a name that is no token"), id); uri != ""; {
 		page, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri})
 		if err != nil {
 			t.Fatal(err)
