@@ -158,22 +158,34 @@ func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool) 
 		line.Add(e.Usage)
 	}
 	line.State = cmp.Or(line.State, "none")
-	line.Title, line.Parent, err = Title(ctx, b, session)
+	name := ""
+	line.Title, name, err = Title(ctx, b, session)
+	line.Parent, _ = agent.ParentSession(name)
 	return line, last, err
 }
 
+// NameOf returns the name of a session that is given by its name or, as lists have it, by its token. A
+// new call needs the name.
+func NameOf(ctx context.Context, b *bus.Bus, session string) (string, error) {
+	if !tools.IsToken(session) || tools.Token(session) == session {
+		return session, nil
+	}
+	_, name, err := Title(ctx, b, session)
+	return cmp.Or(name, session), err
+}
+
 // Title returns the beginning of the first message of the user that is stored of a session (a
-// token), or "", and the session that started it, if it is that of a sub-agent.
-func Title(ctx context.Context, b *bus.Bus, session string) (title, parent string, err error) {
+// token), or "", and the name of the session.
+func Title(ctx context.Context, b *bus.Bus, session string) (title, name string, err error) {
 	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session), Limit: maxTitleEntries}) {
 		if err != nil {
 			return "", "", err
 		}
 		if e, err := agent.DecodeEntry(m.Body); err == nil && e.Kind == agent.KindUser && e.Message != nil {
 			if e.Call != nil {
-				parent, _ = agent.ParentSession(e.Call.Session)
+				name = e.Call.Session
 			}
-			return tools.Excerpt(tools.OneLine(tools.Excerpt(agent.TextOf(e.Message.Content), 4*maxTitle)), maxTitle), parent, nil
+			return tools.Excerpt(tools.OneLine(tools.Excerpt(agent.TextOf(e.Message.Content), 4*maxTitle)), maxTitle), name, nil
 		}
 	}
 	return "", "", nil

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -150,6 +151,9 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		return err
 	}
 	defer b.Close()
+	if o.call.Session, err = agents.NameOf(ctx, b, o.call.Session); err != nil {
+		return err
+	}
 	if err := o.prepare(ctx, b, stderr); err != nil {
 		return err
 	}

@@ -28,6 +28,9 @@ func (o promptOptions) converse(ctx context.Context, prompt *cli.Prompt, stdout,
 		return err
 	}
 	defer b.Close()
+	if o.call.Session, err = agents.NameOf(ctx, b, o.call.Session); err != nil {
+		return err
+	}
 	switch {
 	case o.call.Session != "":
 	case o.Connection.External(): // other people may use the bus

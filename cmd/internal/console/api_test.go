@@ -18,6 +18,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Without the token, there is only the sign-in page; no view, no data, no action.
@@ -272,6 +273,11 @@ func TestConversations(t *testing.T) {
 	}
 	if status, body := in.request("POST", "/api/sessions/new/messages", `{"prompt":"hello"}`); status != http.StatusOK || !strings.Contains(body, `"session":"new"`) || strings.Contains(body, "warning") {
 		t.Errorf("message: %d %s", status, body)
+	}
+	token := tools.Token("mail-ada@example.com")
+	in.say(token, `{"kind":"user","call":{"id":"c1","session":"mail-ada@example.com","tool":"agent"},"message":{"role":"user","content":[{"type":"text","text":"hi"}]}}`)
+	if status, body := in.request("POST", "/api/sessions/"+token+"/messages", `{"prompt":"hello"}`); status != http.StatusOK || !strings.Contains(body, `"session":"`+token+`"`) {
+		t.Errorf("message to %s: %d %s", token, status, body)
 	}
 	for _, bad := range []string{"", "{}", `{"prompt":" "}`, `{"prompt":5}`, "[]", `{"prompt":"` + strings.Repeat("x", 2<<20) + `"}`} {
 		if status, body := in.request("POST", "/api/sessions/new/messages", bad); status != http.StatusBadRequest {

@@ -132,11 +132,15 @@ func (c *Console) sendMessage(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	session, err := agents.NameOf(r.Context(), c.bus, r.PathValue("session"))
+	if err != nil {
+		return nil, err
+	}
 	served, err := rpc.HasWorker(r.Context(), c.bus, bus.AgentQueue, agent.AgentTool)
 	if err != nil {
 		return nil, err
 	}
-	call := tools.Call{ID: "page-" + nuid.Next(), Session: r.PathValue("session"), Tool: agent.AgentTool, Args: args}
+	call := tools.Call{ID: "page-" + nuid.Next(), Session: session, Tool: agent.AgentTool, Args: args}
 	if _, err := rpc.Enqueue(r.Context(), c.bus, bus.AgentQueue, call); err != nil {
 		return nil, err
 	}
