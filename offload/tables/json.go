@@ -1,6 +1,8 @@
 package tables
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -152,34 +154,29 @@ func readCell(r *jsonread.Reader) (cell, error) {
 }
 
 // findJSON sets the path of l to the longest array and finds all columns. In a log, one value
-// without an array is a row.
-func (l *layout) findJSON(src io.Reader, log bool) error {
-	r := jsonread.New(src, maxRow)
+// without an array is a row. size is about that of src.
+func (l *layout) findJSON(src io.Reader, size int64, log bool) error {
+	in := bufio.NewReaderSize(src, int(min(2*size, maxRow))+1)
+	head, err := in.Peek(in.Size())
+	if err != nil && err != io.EOF {
+		return err
+	}
+	r := jsonread.New(in, maxRow)
+	if hasSeveral(head) {
+		return l.findRows(r)
+	}
 	var found []*candidate
-	several := &candidate{}
-	values := 0
-	for ; ; values++ {
-		k, err := r.Peek()
-		if err == io.EOF {
-			break
-		}
-		// The first value may be the document. Whether it is a row too is known at the
-		// second one, so the columns of an object are found in both ways.
-		if err == nil && values == 0 {
-			err = firstValue(r, k, several, &found)
-		} else if err == nil {
-			err = several.add(r)
-		}
-		if err != nil {
-			return notJSON(err)
-		}
+	if err = search(r, "", 0, &found); err == nil {
+		_, err = r.Peek()
 	}
-	if values > 1 || log && len(found) == 0 {
-		*l = several.layout
-		l.path = rowsPath
-		return nil
-	}
-	if len(found) == 0 {
+	switch {
+	case err == nil:
+		return noTable(fmt.Sprintf("the first of its values has more than %d bytes", maxRow))
+	case err != io.EOF:
+		return notJSON(err)
+	case len(found) == 0 && log:
+		return l.findRows(jsonread.New(bytes.NewReader(head), maxRow))
+	case len(found) == 0:
 		return noTable("the JSON has no array")
 	}
 	best := slices.MaxFunc(found, func(a, b *candidate) int { return a.rows - b.rows })
@@ -192,60 +189,35 @@ func (l *layout) findJSON(src io.Reader, log bool) error {
 	return nil
 }
 
-// firstValue reads the first value of a text: as a document, for its arrays, and as the first of
-// several rows. It may have any size.
-func firstValue(r *jsonread.Reader, k jsontext.Kind, several *candidate, found *[]*candidate) error {
-	switch k {
-	case '{':
-		return r.Elements(func(name string) error {
-			return firstCell(r, several, name, func() error { return search(r, step(name), 1, found) }, nil)
-		})
-	case '[':
-		array := &candidate{layout: layout{path: wholePath}}
-		*found = append(*found, array)
-		return r.Elements(func(string) error {
-			scalar := func(c cell) {
-				array.rows++
-				array.note(scalars, c)
-			}
-			return firstCell(r, several, fmt.Sprintf("c%d", min(array.rows, maxColumns)+1), func() error { return array.add(r) }, scalar)
-		})
+// hasSeveral reports whether the start of a text has a whole JSON value and the start of another:
+// its values are rows.
+func hasSeveral(head []byte) bool {
+	r := jsonread.New(bytes.NewReader(head), maxRow)
+	if r.Skip() != nil {
+		return false
 	}
-	return several.add(r)
+	_, err := r.Peek()
+	return err != io.EOF
 }
 
-// firstCell reads a member or element of the first value, which is a cell of the first row. inner
-// reads it if it has members.
-func firstCell(r *jsonread.Reader, several *candidate, name string, inner func() error, scalar func(cell)) error {
-	k, err := r.Peek()
-	if err != nil {
-		return err
+// findRows finds the columns of rows that are the values of a text.
+func (l *layout) findRows(r *jsonread.Reader) error {
+	rows := &candidate{}
+	for {
+		_, err := r.Peek()
+		if err == io.EOF {
+			break
+		}
+		if err == nil {
+			err = rows.add(r)
+		}
+		if err != nil {
+			return notJSON(err)
+		}
 	}
-	if k == '[' || k == '{' {
-		several.note(name, cell{kind: nested})
-		return inner()
-	}
-	c, err := readCell(r)
-	if err != nil {
-		return err
-	}
-	several.note(name, c)
-	if scalar != nil {
-		scalar(c)
-	}
+	*l = rows.layout
+	l.path = rowsPath
 	return nil
-}
-
-// note notes one cell of a row.
-func (c *candidate) note(name string, value cell) {
-	i, ok := c.place(name)
-	if !ok {
-		return
-	}
-	for len(c.seen) <= i {
-		c.seen = append(c.seen, traits{})
-	}
-	c.seen[i].see(value)
 }
 
 // search finds arrays in objects.

@@ -43,9 +43,9 @@ func (l *layout) find(t Table, src io.Reader) (err error) {
 	case l.path != "" || t.Format != FormatJSON && t.Format != FormatLog:
 		err = l.rows(t, src, func(row []cell) error { l.see(row); return nil })
 	case t.Format == FormatLog: // lines of text may be around one document
-		err = l.findJSON(jq.LogValues(src), true)
+		err = l.findJSON(jq.LogValues(src), t.Size, true)
 	default:
-		err = l.findJSON(src, false)
+		err = l.findJSON(src, t.Size, false)
 	}
 	switch {
 	case err != nil:
