@@ -101,11 +101,13 @@ func shape(src io.ReaderAt, size int64, rows, sample bool, budget int) (string, 
 	}
 	room -= utf8.RuneCountInString(example)
 	text := ""
-	for depth := shapeNest; depth > 0; depth-- {
+	for depth := 1; depth <= shapeNest; depth++ { // ascending, because all levels may have much text
 		w := &shapeWriter{depth: depth, seen: map[string]string{}, number: s.number}
-		if text = w.node(root, "", 0); len(text) <= room {
+		deeper := w.node(root, "", 0)
+		if depth > 1 && (len(deeper) > room || deeper == text) {
 			break
 		}
+		text = deeper
 	}
 	return head + tools.Excerpt(text, room) + example, nil
 }
