@@ -7,7 +7,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -153,26 +152,16 @@ func (f *File) leave(b *batch) {
 	}
 }
 
-// begin closes the batch for further callers. It reports false if another caller
-// has saved the batch already. First it yields while callers join: those that the
-// last save released come back together, and otherwise the first of them would
-// save alone.
+// begin closes the batch for further callers. It reports false if another caller has saved the
+// batch already.
 func (f *File) begin(b *batch) bool {
-	for before := 0; ; {
-		f.mu.Lock()
-		if f.next != b {
-			f.mu.Unlock()
-			return false
-		}
-		if b.callers == before {
-			f.next = nil
-			f.mu.Unlock()
-			return true
-		}
-		before = b.callers
-		f.mu.Unlock()
-		runtime.Gosched()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.next != b {
+		return false
 	}
+	f.next = nil
+	return true
 }
 
 // save adds values to the facts on disk. Other callers see them only after they
