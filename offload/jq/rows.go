@@ -37,10 +37,17 @@ type logRows struct {
 	cut    bool // the input ends before the text does
 	// open counts the values that the end of the input cuts.
 	open int
+	// failed is the size of what began like a value and was none.
+	failed int
 }
 
-// maxOpen bounds the values that are searched for their end up to the end of the input.
-const maxOpen = 16
+const (
+	// maxOpen bounds the values that are searched for their end up to the end of the input.
+	maxOpen = 16
+	// maxFailed bounds the search for values of several lines, in bytes. Each line of a hostile text
+	// begins a value that fails much later.
+	maxFailed = 4 << 20
+)
 
 func newLogRows(src io.Reader, cut bool) *logRows {
 	r := &logRows{values: bufio.NewScanner(src), cut: cut}
@@ -75,11 +82,15 @@ func (r *logRows) value(data []byte, atEOF bool) (value []byte, used int) {
 			if start == len(line) || line[start] != byte(c) {
 				continue
 			}
-			rest := data[used+start:]
+			rest, oneLine := data[used+start:], r.failed > maxFailed
+			if oneLine {
+				rest = rest[:min(len(line)-start+1, len(rest))]
+			}
 			dec := jsontext.NewDecoder(bytes.NewBuffer(rest), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
-			switch err := dec.SkipValue(); {
+			err := dec.SkipValue()
+			size := int(dec.InputOffset())
+			switch {
 			case err == nil:
-				size := int(dec.InputOffset())
 				after, _, ended := bytes.Cut(rest[size:], []byte("\n"))
 				if !ended && !atEOF {
 					return nil, used
@@ -87,14 +98,15 @@ func (r *logRows) value(data []byte, atEOF bool) (value []byte, used int) {
 				if len(bytes.TrimSpace(after)) == 0 {
 					return rest[:size], min(used+start+size+len(after)+1, len(data))
 				}
-			case !errors.Is(err, io.ErrUnexpectedEOF) || r.open == maxOpen:
-			case !atEOF:
-				return nil, used
-			default:
+			case errors.Is(err, io.ErrUnexpectedEOF) && r.open < maxOpen && !oneLine:
+				if !atEOF {
+					return nil, used
+				}
 				if r.open++; r.cut {
 					return nil, len(data)
 				}
 			}
+			r.failed += size
 		}
 		used = min(used+len(line)+1, len(data))
 	}
