@@ -36,6 +36,9 @@ const (
 	maxImageFile = 20 << 20
 	// maxDecoded bounds the memory of a decoded image, in bytes: 32 million pixels of 8 bits.
 	maxDecoded = 128 << 20
+	// MaxPixels bounds the pixels of all pictures of one result that are decoded. A hostile picture
+	// of 4 KB takes a third of a second.
+	MaxPixels = 256 << 20
 )
 
 // Image is a picture for a model.
@@ -67,8 +70,8 @@ func (r *Reader) Image(ctx context.Context, session, id string) (*Image, error) 
 	if err != nil {
 		return nil, readError(id, err)
 	}
-	img := &Image{Record: rec, MediaType: rec.MediaType, Data: data}
-	if err := img.shrink(); err != nil {
+	img, left := &Image{Record: rec, MediaType: rec.MediaType, Data: data}, MaxPixels
+	if err := img.shrink(&left); err != nil {
 		img.Data, img.Note = nil, err.Error()
 	}
 	return img, nil
@@ -78,8 +81,9 @@ func (r *Reader) Image(ctx context.Context, session, id string) (*Image, error) 
 var shrinking sync.Mutex
 
 // shrink scales the image down if it does not fit. It decodes every image, because a provider
-// rejects each later request of a conversation that has a broken one.
-func (i *Image) shrink() error {
+// rejects each later request of a conversation that has a broken one. left is how many pixels may
+// still be decoded.
+func (i *Image) shrink(left *int) error {
 	cfg, _, err := stdimage.DecodeConfig(bytes.NewReader(i.Data))
 	if err != nil {
 		return fmt.Errorf("it cannot be decoded: %w", err)
@@ -90,6 +94,9 @@ func (i *Image) shrink() error {
 	}
 	if cfg.Width > maxDecoded/perPixel/max(cfg.Height, 1) {
 		return fmt.Errorf("it has too many pixels: %d x %d", cfg.Width, cfg.Height)
+	}
+	if *left -= cfg.Width * cfg.Height; *left < 0 {
+		return fmt.Errorf("the pictures of the result have more than %d pixels together", MaxPixels)
 	}
 	shrinking.Lock()
 	defer shrinking.Unlock()
@@ -160,8 +167,9 @@ func (i *Image) result() *tools.Result {
 // fitPictures makes the pictures among the content blocks of a result fit for models, and reports
 // whether it changed any.
 func (o *Offloader) fitPictures(ctx context.Context, call tools.Call, blocks []contentBlock) (fitted []contentBlock, changed bool, err error) {
+	left := MaxPixels
 	for i, b := range blocks {
-		instead, err := o.fitPicture(ctx, call, i, b)
+		instead, err := o.fitPicture(ctx, call, i, b, &left)
 		switch {
 		case err != nil:
 			return nil, false, err
@@ -178,13 +186,13 @@ func (o *Offloader) fitPictures(ctx context.Context, call tools.Call, blocks []c
 // models take is scaled, and its original becomes an artifact. One that cannot be decoded becomes a
 // text, because providers reject each later request that has it. One in the form of MCP gets that
 // of Anthropic's API.
-func (o *Offloader) fitPicture(ctx context.Context, call tools.Call, i int, b contentBlock) (instead []contentBlock, err error) {
+func (o *Offloader) fitPicture(ctx context.Context, call tools.Call, i int, b contentBlock, left *int) (instead []contentBlock, err error) {
 	img, isMCP, ok := pictureOf(b.raw)
 	if !ok {
 		return nil, nil
 	}
 	original := img.Data
-	if err := img.shrink(); err != nil {
+	if err := img.shrink(left); err != nil {
 		img.Data, img.Note = nil, err.Error()
 	}
 	var values []any
@@ -205,14 +213,15 @@ func (o *Offloader) fitPicture(ctx context.Context, call tools.Call, i int, b co
 
 // ScalePicture returns the picture that replaces the content block i of a result, if it is larger
 // than models take. It stores the original as an artifact, of which the text tells the model. img
-// is nil for any other block, also for a picture that cannot be decoded.
-func (o *Offloader) ScalePicture(ctx context.Context, call tools.Call, i int, block json.RawMessage) (img *Image, text string, err error) {
+// is nil for any other block, also for a picture that cannot be decoded. left is what remains of
+// MaxPixels for the result.
+func (o *Offloader) ScalePicture(ctx context.Context, call tools.Call, i int, block json.RawMessage, left *int) (img *Image, text string, err error) {
 	img, _, ok := pictureOf(block)
 	if !ok {
 		return nil, "", nil
 	}
 	original := img.Data
-	if img.shrink() != nil || img.Note == "" {
+	if img.shrink(left) != nil || img.Note == "" {
 		return nil, "", nil
 	}
 	text, err = o.storePicture(ctx, call, i, img, original)

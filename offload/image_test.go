@@ -129,3 +129,19 @@ func TestLargeImagesAreScaled(t *testing.T) {
 		}
 	}
 }
+
+// A result with many pictures of a few bytes that decode to millions of pixels costs little.
+func TestPixelsOfAResult(t *testing.T) {
+	bomb := map[string]any{"type": "image", "mimeType": "image/png", "data": withSize(screenshot(t, 10, 10), 5_000, 6_000)}
+	small := map[string]any{"type": "image", "mimeType": "image/png", "data": screenshot(t, 10, 10)}
+	blocks, err := json.Marshal(append(slices.Repeat([]any{bomb}, 12), small))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := mustOffload(t, NewOffloader(newFakeStore(StoreConfig{}), Config{}), aCall, &tools.Result{Blocks: blocks})
+	for text, want := range map[string]int{"it cannot be decoded": 8, "the pictures of the result have more than 268435456 pixels together": 5} {
+		if got := strings.Count(string(res.Blocks), text); got != want {
+			t.Errorf("%d pictures say %q, want %d: %.500s", got, text, want, res.Blocks)
+		}
+	}
+}

@@ -136,8 +136,9 @@ func (c *callShrinker) shrinkContent(ctx context.Context, content []json.RawMess
 // scalePictures replaces the pictures that are larger than models take. Their originals are
 // artifacts, as the texts before them say. A picture whose original cannot be stored stays.
 func (c *callShrinker) scalePictures(ctx context.Context, content []json.RawMessage) (out []json.RawMessage, scaled bool) {
+	left := offload.MaxPixels
 	for i, raw := range content {
-		img, text, err := c.offloader.ScalePicture(ctx, tools.Call{ID: artifacts.NewID(c.r.tool), Session: c.cfg.Session, Tool: c.r.tool, AgentID: c.client}, i, raw)
+		img, text, err := c.offloader.ScalePicture(ctx, tools.Call{ID: artifacts.NewID(c.r.tool), Session: c.cfg.Session, Tool: c.r.tool, AgentID: c.client}, i, raw, &left)
 		switch {
 		case err != nil:
 			c.cfg.Log.Error().Str("tool", tools.Excerpt(c.r.tool, 64)).Err(err).Msg("cannot store a picture")
