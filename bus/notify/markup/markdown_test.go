@@ -125,6 +125,11 @@ func TestQuotesAndLanguages(t *testing.T) {
 	if len(quotes) != 1 || text.Text[quotes[0].From:quotes[0].To] != "said so\n\n☐ a\n\ndeep" {
 		t.Errorf("quotes %+v", quotes)
 	}
+	for source, want := range map[string]string{"a\n\n>": "a\n\n", ">": ">", "> \n> ": ">"} {
+		if text, quotes := Parse(source).Quotes(); text.Text != want || len(text.Spans)+len(quotes) > 0 {
+			t.Errorf("the empty quote %q: %q, %+v", source, text, quotes)
+		}
+	}
 	for _, sp := range text.Spans {
 		if part := text.Text[sp.From:sp.To]; sp.Style == Italic && part != "so" || sp.Style == Code && part != "a" || sp.Language == "go" && part != "> x" {
 			t.Errorf("%q has the style %d", part, sp.Style)

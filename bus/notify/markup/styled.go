@@ -112,7 +112,8 @@ func (s Styled) quoted() Styled {
 
 const quoteMark = "> "
 
-// Quotes returns s without the marks of quotes, and the ranges of bytes that are quotes.
+// Quotes returns s without the marks of quotes, and the ranges of bytes that are quotes. If nothing
+// visible would be left, the marks stay, as text.
 func (s Styled) Quotes() (out Styled, quotes []Span) {
 	marks := slices.DeleteFunc(slices.Clone(s.Spans), func(sp Span) bool { return sp.Style != QuoteMark })
 	slices.SortFunc(marks, func(a, b Span) int { return a.From - b.From })
@@ -132,8 +133,11 @@ func (s Styled) Quotes() (out Styled, quotes []Span) {
 		at = mark.To
 	}
 	out = out.Plus(s.slice(at, len(s.Text)))
-	out.Spans = slices.DeleteFunc(out.Spans, func(sp Span) bool { return sp.Style == QuoteMark })
-	return out, quotes
+	if strings.TrimSpace(out.Text) == "" {
+		out, quotes = s, nil
+	}
+	out.Spans = slices.DeleteFunc(slices.Clone(out.Spans), func(sp Span) bool { return sp.Style == QuoteMark })
+	return out, slices.DeleteFunc(quotes, func(sp Span) bool { return sp.From == sp.To })
 }
 
 // Split splits the text as ranges does, and appends a note if it cuts the text.
