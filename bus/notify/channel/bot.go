@@ -116,6 +116,22 @@ func (b *bot) write(ctx context.Context, conn *websocket.Conn, m any) error {
 	return wsjson.Write(ctx, conn, m)
 }
 
+// accept passes a message on, unless it is empty or its chat is not allowed. An error means that it
+// must be handled again.
+func (b *bot) accept(ctx context.Context, in Incoming, r *reception) error {
+	switch {
+	case !b.allow.mayReceive(in.ChatID):
+		r.ignore(in.ChatID, "message")
+		return nil
+	case in.Text == "" && in.Files == nil:
+		return nil
+	}
+	if err := r.accept(ctx, in); err != nil {
+		return err
+	}
+	return r.SetPosition(ctx, in.ChatID, in.ID)
+}
+
 // catchUp passes on the messages of each chat that were written while the bot was not
 // connected. history returns those after a position, oldest first, and the next position;
 // without a position, it returns no messages. So a bot does not answer what was written

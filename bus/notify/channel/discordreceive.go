@@ -276,10 +276,6 @@ func (d *Discord) handle(ctx context.Context, m discordMessage, r *reception) er
 	if m.Type != text && m.Type != reply || m.Author.Bot || m.Author.ID == d.self || m.ID == "" || m.Server != "" && !mentioned {
 		return nil
 	}
-	if !d.allow.mayReceive(m.Channel) {
-		r.ignore(m.Channel, "message")
-		return nil
-	}
 	content := strings.TrimSpace(m.Content)
 	for _, mention := range []string{"<@" + d.self + ">", "<@!" + d.self + ">"} {
 		content = strings.TrimSpace(strings.TrimPrefix(content, mention))
@@ -296,11 +292,5 @@ func (d *Discord) handle(ctx context.Context, m discordMessage, r *reception) er
 			return download(ctx, f.URL, http.Header{}, d.api.secrets)
 		}})
 	}
-	if in.Text == "" && in.Files == nil {
-		return nil
-	}
-	if err := r.accept(ctx, in); err != nil {
-		return err
-	}
-	return r.SetPosition(ctx, m.Channel, m.ID)
+	return d.accept(ctx, in, r)
 }

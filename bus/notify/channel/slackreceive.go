@@ -178,10 +178,6 @@ func (s *Slack) handle(ctx context.Context, m slackMessage, r *reception) error 
 	if !direct && !strings.Contains(m.Text, mention) {
 		return nil
 	}
-	if !s.allow.mayReceive(m.Channel) {
-		r.ignore(m.Channel, "message")
-		return nil
-	}
 	in := Incoming{ID: m.TS, ChatID: m.Channel, Text: slackPlain(strings.TrimPrefix(strings.TrimSpace(m.Text), mention))}
 	if !direct {
 		in.From = m.User
@@ -191,13 +187,7 @@ func (s *Slack) handle(ctx context.Context, m slackMessage, r *reception) error 
 			return s.file(ctx, f.URL)
 		}})
 	}
-	if in.Text == "" && in.Files == nil {
-		return nil
-	}
-	if err := r.accept(ctx, in); err != nil {
-		return err
-	}
-	return r.SetPosition(ctx, m.Channel, m.TS)
+	return s.accept(ctx, in, r)
 }
 
 // file opens a file of Slack. Messages may also name files at other hosts, which must not see
