@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -43,6 +44,7 @@ func (w *Webhook) Receiver(inbox Inbox, log zerolog.Logger) (http.Handler, error
 	case len(w.allow.named()) == 0:
 		return nil, errors.New("the setting allow must list the chats whose messages are accepted")
 	}
+	log = log.Sample(&zerolog.BurstSampler{Burst: 10, Period: time.Minute}) // anybody can cause the lines
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		status, answer := w.receive(rw, r, inbox, log)
 		if status == http.StatusServiceUnavailable {
