@@ -31,7 +31,7 @@ type EmailConfig struct {
 	// User and Password are the login. Empty means no login.
 	User, Password string
 	// From is the sender, To the recipients. The ChatID of a notification selects
-	// one of them. Other recipients are refused, since any client can set a ChatID.
+	// one of them by its address. Other recipients are refused, since any client can set a ChatID.
 	From string
 	To   []string
 	// IMAP is HOST:PORT of the IMAP server, with TLS, whose mailbox INBOX the channel
@@ -89,9 +89,14 @@ func NewEmail(cfg EmailConfig) (*Email, error) {
 	if len(cfg.To) == 0 {
 		return nil, errors.New("email: want at least one recipient")
 	}
-	for _, address := range append([]string{cfg.From}, cfg.To...) {
-		if _, err := mail.ParseAddress(address); err != nil {
+	e.cfg.To = nil
+	for i, address := range append([]string{cfg.From}, cfg.To...) {
+		parsed, err := mail.ParseAddress(address)
+		if err != nil {
 			return nil, fmt.Errorf("email: %q is not an address", tools.Excerpt(address, 80))
+		}
+		if i > 0 { // without a name: it is compared with the senders of mails
+			e.cfg.To = append(e.cfg.To, parsed.Address)
 		}
 	}
 	if _, err := gomail.NewClient(e.host, e.opts...); err != nil {

@@ -58,7 +58,13 @@ func TestMailParts(t *testing.T) {
 // Only the server of the mailbox says whether a sender is authentic, and its author cannot
 // make it say so.
 func TestSenders(t *testing.T) {
-	e := &Email{cfg: EmailConfig{To: []string{"Ann@example.com"}, AuthServ: "mx.example.com"}}
+	e, err := NewEmail(EmailConfig{Host: "mail.example.com", From: "bot@example.com", To: []string{"Ann Smith <Ann@example.com>"}, AuthServ: "mx.example.com"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := e.CheckChat("Ann@example.com"); err != nil {
+		t.Error(err)
+	}
 	for header, want := range map[string]string{
 		"From: Ann <ann@EXAMPLE.com>\nAuthentication-Results: mx.example.com; spf=fail; dmarc=pass (p=none; x (y)) header.from=example.com": "",
 		"From: ann@example.com\nAuthentication-Results: MX.example.com 1;\n  dmarc=pass":                                                    "",
