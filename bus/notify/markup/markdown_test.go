@@ -127,7 +127,7 @@ func TestQuotesAndLanguages(t *testing.T) {
 	}
 	for source, want := range map[string]string{"a\n\n>": "a\n\n", ">": ">", "> \n> ": ">"} {
 		if text, quotes := Parse(source).Quotes(); text.Text != want || len(text.Spans)+len(quotes) > 0 {
-			t.Errorf("the empty quote %q: %q, %+v", source, text, quotes)
+			t.Errorf("the empty quote %q: %+v, %+v", source, text, quotes)
 		}
 	}
 	for _, sp := range text.Spans {
