@@ -3,6 +3,7 @@ package index
 import (
 	"bytes"
 	"crypto/sha256"
+	"math/rand/v2"
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/offload/internal/benchtest"
@@ -12,7 +13,7 @@ import (
 // BenchmarkIndex compares the index with the digest, for 8 blocks of text in several
 // scripts.
 func BenchmarkIndex(b *testing.B) {
-	for name, data := range benchtest.Scripts(8 * BlockSize) {
+	for name, data := range scripts(8 * BlockSize) {
 		b.Run(name, func(b *testing.B) {
 			benchtest.Race(b, []string{"sha256", "index", "chars"},
 				func(int) { sha256.Sum256(data) },
@@ -41,4 +42,22 @@ func BenchmarkReadChars(b *testing.B) {
 				b.Fatal(err)
 			}
 		})
+}
+
+// scripts returns texts in several scripts, and binary data.
+func scripts(size int) map[string][]byte {
+	log, noise, latin1 := benchtest.Log(size), make([]byte, size), make([]byte, 0, size)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range noise {
+		noise[i] = byte(r.Uint32())
+	}
+	for _, c := range string(benchtest.RandomText(2*size, "abcdefghijklmnopqrstuvwxyzäöüßé")) {
+		latin1 = append(latin1, byte(c))
+	}
+	return map[string][]byte{
+		"ascii": log, "cyrillic": benchtest.RandomText(size, benchtest.Cyrillic), "chinese": benchtest.RandomText(size, benchtest.Chinese),
+		"emoji":    benchtest.RandomText(size, "abcdefghijklmnopqrstuvwxyz😀😂🙏👍🎉🚀🔥✅"),
+		"one-rune": bytes.ReplaceAll(log, []byte(" ms,"), []byte(" µs,"))[:size], // in each line
+		"random":   noise, "latin1": latin1[:size],
+	}
 }

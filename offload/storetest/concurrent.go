@@ -14,16 +14,16 @@ import (
 )
 
 // openTwice opens a store twice, like two processes.
-func openTwice(t *testing.T, h Harness) (offload.Store, [2]offload.Store) {
-	s := h.Open(t, offload.StoreConfig{})
+func openTwice(t *testing.T, h Harness, cfg offload.StoreConfig) [2]offload.Store {
+	s := h.Open(t, cfg)
 	if h.Volatile {
-		return s, [2]offload.Store{s, s}
+		return [2]offload.Store{s, s}
 	}
-	return s, [2]offload.Store{s, h.Open(t, offload.StoreConfig{})}
+	return [2]offload.Store{s, h.Open(t, cfg)}
 }
 
 func testConcurrentSame(t *testing.T, h Harness) {
-	s, both := openTwice(t, h)
+	both := openTwice(t, h, offload.StoreConfig{})
 	for _, size := range []int{1000, 6 * index.BlockSize} {
 		before := h.stored(t)
 		data := Text(size, 5)
@@ -44,13 +44,13 @@ func testConcurrentSame(t *testing.T, h Harness) {
 				t.Errorf("two records of one id:\n%+v\n%+v", r, recs[0])
 			}
 		}
-		CheckContent(t, s, recs[0], data)
+		CheckContent(t, both[0], recs[0], data)
 		h.checkStored(t, before, 1, fmt.Sprintf("%d bytes, put by 8 goroutines", size))
 	}
 }
 
 func testConcurrentOther(t *testing.T, h Harness) {
-	s, both := openTwice(t, h)
+	both := openTwice(t, h, offload.StoreConfig{})
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	won := map[int]offload.Record{}
@@ -72,7 +72,7 @@ func testConcurrentOther(t *testing.T, h Harness) {
 		t.Fatalf("%d contents have the same id", len(won))
 	}
 	for i, r := range won {
-		CheckContent(t, s, r, Text(1000+i, 6))
+		CheckContent(t, both[0], r, Text(1000+i, 6))
 	}
 }
 

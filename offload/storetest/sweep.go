@@ -47,11 +47,7 @@ func testQuota(t *testing.T, h Harness) {
 // Puts of two processes at once do not exceed the quota together.
 func testConcurrentQuota(t *testing.T, h Harness) {
 	const size, quota = 3 * index.BlockSize, 10*index.BlockSize + index.BlockSize/2
-	cfg := offload.StoreConfig{Quota: quota}
-	both := [2]offload.Store{h.Open(t, cfg)}
-	if both[1] = both[0]; !h.Volatile {
-		both[1] = h.Open(t, cfg)
-	}
+	both := openTwice(t, h, offload.StoreConfig{Quota: quota})
 	var wg sync.WaitGroup
 	var stored atomic.Int64
 	for i := range 16 {
@@ -114,13 +110,7 @@ func testSweepKeepsShared(t *testing.T, h Harness) {
 func testSweepRace(t *testing.T, h Harness) {
 	const grace = 20 * time.Millisecond // the precision of file times
 	var stopped atomic.Int64
-	now := func() time.Time { return time.Unix(0, stopped.Load()) }
-	var both [2]offload.Store
-	for i := range both {
-		if both[i] = both[0]; i == 0 || !h.Volatile {
-			both[i] = h.Open(t, offload.StoreConfig{Now: now})
-		}
-	}
+	both := openTwice(t, h, offload.StoreConfig{Now: func() time.Time { return time.Unix(0, stopped.Load()) }})
 	for round := range 6 {
 		time.Sleep(grace)
 		stopped.Store(time.Now().UnixNano())

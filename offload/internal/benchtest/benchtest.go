@@ -40,24 +40,6 @@ const (
 	Chinese  = "的一是不了人我在有他这为之大来以个中上们到说国和地也子时道出而要于就下得可你年生"
 )
 
-// Scripts returns texts in several scripts, and binary data.
-func Scripts(size int) map[string][]byte {
-	log, noise, latin1 := Log(size), make([]byte, size), make([]byte, 0, size)
-	r := rand.New(rand.NewPCG(1, 2))
-	for i := range noise {
-		noise[i] = byte(r.Uint32())
-	}
-	for _, c := range string(RandomText(2*size, "abcdefghijklmnopqrstuvwxyzäöüßé")) {
-		latin1 = append(latin1, byte(c))
-	}
-	return map[string][]byte{
-		"ascii": log, "cyrillic": RandomText(size, Cyrillic), "chinese": RandomText(size, Chinese),
-		"emoji":    RandomText(size, "abcdefghijklmnopqrstuvwxyz😀😂🙏👍🎉🚀🔥✅"),
-		"one-rune": bytes.ReplaceAll(log, []byte(" ms,"), []byte(" µs,"))[:size], // in each line
-		"random":   noise, "latin1": latin1[:size],
-	}
-}
-
 // Race runs the contestants in turns and in random order. It reports the median of each
 // in microseconds, and the median ratio of the others to the first over all rounds,
 // because a machine is slow in one round and fast in the next. In a fixed order, each
