@@ -90,7 +90,7 @@ var allowedImports = map[string][]string{
 	"tools/toolstest":              {"tools"},
 	"tools/builtin":                {"tools", "tools/limited", "tools/sandbox", "offload/grep", "state/durable"},
 	"cmd/internal/shorten":         {"tools"},
-	"tools/sandbox":                {"tools/sandbox/internal/enter"},
+	"tools/sandbox":                {"state/durable", "tools/sandbox/internal/enter"},
 	"tools/sandbox/internal/enter": {},
 	"tools/agent":                  {"tools/jsonform", "tools/tracing", "tools", "offload"},
 	"tools/agent/provider":         {"tools/jsonform", "tools/tracing", "tools/metrics", "tools", "tools/agent", "offload"},

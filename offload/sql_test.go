@@ -2,7 +2,6 @@ package offload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -304,27 +303,5 @@ func TestSQLContinues(t *testing.T) {
 	}
 	if files, _ := filepath.Glob(dir + "/*.db"); len(files) != 1 {
 		t.Errorf("the databases are %v", files)
-	}
-	// What is left of another process is removed, but not what a process uses.
-	old := filepath.Join(filepath.Dir(dir), "stevedore-tables-old")
-	if err := os.Mkdir(old, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	hourAgo := time.Now().Add(-time.Hour)
-	if err := errors.Join(os.Chtimes(old, hourAgo, hourAgo), os.Chtimes(dir, hourAgo, hourAgo)); err != nil {
-		t.Fatal(err)
-	}
-	other := tables.NewCache(filepath.Dir(dir))
-	if _, err := other.Dir(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(old); err == nil {
-		t.Error("the directory of an ended process was not removed")
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Errorf("the directory of a process was removed: %v", err)
-	}
-	if err := other.Close(); err != nil {
-		t.Error(err)
 	}
 }

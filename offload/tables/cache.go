@@ -57,31 +57,12 @@ func (c *Cache) dirLocked() (string, error) {
 	if c.dir != "" {
 		return c.dir, nil
 	}
-	c.removeLeft()
-	dir, err := os.MkdirTemp(c.parent, dirPrefix)
-	if err == nil {
-		c.lock, err = durable.LockDir(dir)
-	}
+	dir, lock, err := durable.TempDir(c.parent, dirPrefix, os.RemoveAll)
 	if err != nil {
 		return "", fmt.Errorf("make a directory for the databases of tables: %w", err)
 	}
-	c.dir = dir
+	c.dir, c.lock = dir, lock
 	return dir, nil
-}
-
-// removeLeft removes the directories of processes that ended. A process may not have locked a new
-// directory yet.
-func (c *Cache) removeLeft() {
-	left, _ := filepath.Glob(filepath.Join(c.parent, dirPrefix+"*")) // the pattern is valid
-	for _, dir := range left {
-		info, err := os.Lstat(dir)
-		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < time.Minute {
-			continue
-		}
-		if locked, err := durable.DirLocked(dir); err == nil && !locked {
-			_ = os.RemoveAll(dir) // of another user, it fails
-		}
-	}
 }
 
 // Take returns the file of the database with a key. If exists is false, the caller writes it. The

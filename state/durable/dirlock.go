@@ -101,6 +101,27 @@ func (l *DirLock) Unlock() error {
 	return errors.Join(l.file.Truncate(0), l.file.Close())
 }
 
+// TempDir makes a directory below parent, whose name begins with prefix, and locks it. It calls remove
+// for those that ended processes left behind. One of the last minute stays, because its process may
+// not have locked it yet.
+func TempDir(parent, prefix string, remove func(dir string) error) (dir string, lock *DirLock, err error) {
+	entries, _ := os.ReadDir(parent) // MkdirTemp has the error
+	for _, entry := range entries {
+		left := filepath.Join(parent, entry.Name())
+		info, err := entry.Info()
+		if err != nil || !info.IsDir() || !strings.HasPrefix(entry.Name(), prefix) || time.Since(info.ModTime()) < time.Minute {
+			continue
+		}
+		if locked, err := DirLocked(left); err == nil && !locked {
+			_ = remove(left) // of another user, it fails
+		}
+	}
+	if dir, err = os.MkdirTemp(parent, prefix); err == nil {
+		lock, err = LockDir(dir)
+	}
+	return dir, lock, err
+}
+
 func writeHolder(f *os.File) error {
 	host, _ := os.Hostname() // only for people
 	data, err := json.Marshal(Holder{os.Getpid(), time.Now().UTC().Truncate(time.Second), command(os.Args), host})

@@ -8,11 +8,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
 // Mode says what happens if the system cannot confine a command.
@@ -79,7 +79,8 @@ var ErrUnconfined = errors.New("this system cannot confine commands")
 type Sandbox struct {
 	cfg      Config
 	home     string
-	tmp      string
+	tmp      string           // temporary directories of commands
+	lock     *durable.DirLock // of tmp
 	platform platform
 	protect  protection
 	remove   bool
@@ -154,8 +155,7 @@ func (s *Sandbox) openState(cfg *Config) error {
 		err = os.MkdirAll(s.home, 0o700)
 	}
 	if err == nil {
-		removeOldTemps(cfg.State)
-		s.tmp, err = os.MkdirTemp(cfg.State, fmt.Sprintf("tmp-%d-*", os.Getpid()))
+		s.tmp, s.lock, err = durable.TempDir(cfg.State, "tmp-", removeAll)
 	}
 	if err != nil {
 		return fmt.Errorf("sandbox: create the private home of commands: %w", err)
@@ -163,36 +163,18 @@ func (s *Sandbox) openState(cfg *Config) error {
 	return writeGitConfig(s.home)
 }
 
-// removeOldTemps removes the temporary directories of processes that no longer run.
-func removeOldTemps(state string) {
-	dirs, _ := filepath.Glob(filepath.Join(state, "tmp-*"))
-	for _, dir := range dirs {
-		var pid int
-		if _, err := fmt.Sscanf(filepath.Base(dir), "tmp-%d-", &pid); err == nil && pid != os.Getpid() && !runs(pid) {
-			_ = removeAll(dir)
-		}
-	}
-}
-
-// runs reports whether a process with the id exists.
-func runs(pid int) bool {
-	p, err := os.FindProcess(pid)
-	if err != nil {
-		return false
-	}
-	defer p.Release()
-	return runtime.GOOS == "windows" || !errors.Is(p.Signal(syscall.Signal(0)), os.ErrProcessDone)
-}
-
 // Close removes what commands left in temporary directories. No command may run.
-func (s *Sandbox) Close() error {
+func (s *Sandbox) Close() (err error) {
+	if s.lock != nil {
+		err = s.lock.Unlock()
+	}
 	switch {
 	case s.remove:
-		return removeAll(s.cfg.State)
+		return errors.Join(err, removeAll(s.cfg.State))
 	case s.tmp != "":
-		return removeAll(s.tmp)
+		return errors.Join(err, removeAll(s.tmp))
 	}
-	return nil
+	return err
 }
 
 // removeAll removes a tree that a command wrote, in which directories may be read-only.

@@ -254,6 +254,33 @@ func TestHidesTheDataDirectoryInTheWorkspace(t *testing.T) {
 	}
 }
 
+// What commands of an ended worker left behind is removed, also if the worker had the same process
+// id, as in a container, and if a command made directories read-only.
+func TestRemovesWhatAnEndedWorkerLeft(t *testing.T) {
+	state := t.TempDir()
+	left := filepath.Join(state, fmt.Sprintf("tmp-%d-1", os.Getpid()))
+	if err := os.MkdirAll(filepath.Join(left, "s1", "read-only", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	hourAgo := time.Now().Add(-time.Hour)
+	if err := errors.Join(os.Chmod(filepath.Join(left, "s1", "read-only"), 0o500), os.Chtimes(left, hourAgo, hourAgo)); err != nil {
+		t.Fatal(err)
+	}
+	s, err := sandbox.New(sandbox.Config{Mode: sandbox.BestEffort, Workspace: t.TempDir(), State: state})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(left); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is still there: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if tmps, _ := filepath.Glob(filepath.Join(state, "tmp-*")); len(tmps) > 0 {
+		t.Errorf("Close left %q", tmps)
+	}
+}
+
 func TestEnvironment(t *testing.T) {
 	t.Setenv("STEVEDORE_TEST_SECRET", canary)
 	variants(t, func(t *testing.T, f *fixture) {
