@@ -35,8 +35,6 @@ type ConsumeConfig struct {
 	// delivers it, and reports false if it must not. The handler is responsible for a message
 	// that was taken and is then delivered.
 	TakeAhead func(ctx context.Context, subject string, sequence uint64) (bool, error)
-	// Skip, if not nil, reports whether a message needs no handler. It is then acknowledged.
-	Skip func(subject string, body []byte) bool
 	// Pool, if not nil, has slots that consumers share: a message needs one of them in addition.
 	Pool *Pool
 	// SessionSlots, if not 0, limits how many messages of a session are handled at once, of
@@ -216,10 +214,6 @@ func (k *consumption) pull(ctx context.Context) {
 func (k *consumption) dispatch(ctx context.Context, msg *nats.Msg) {
 	if ctx.Err() != nil { // another process can start it immediately
 		k.running.Go(func() { k.requeueUnstarted(msg) })
-		return
-	}
-	if k.cfg.Skip != nil && k.cfg.Skip(msg.Subject, msg.Data) {
-		_ = k.bus.out.Put(msg.Reply, []byte(ackDone)) // otherwise the message is delivered again
 		return
 	}
 	k.slots.Take()

@@ -131,26 +131,6 @@ func TestNoMoreThanSlotsAreHeld(t *testing.T) {
 	waitForEmpty(t, b)
 }
 
-// A message that needs no handler is acknowledged without one.
-func TestSkip(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	var handled atomic.Int64
-	skip := func(_ string, body []byte) bool { return string(body) != "0" }
-	consume(t, b, bus.ConsumeConfig{Skip: skip}, func(context.Context, *bus.Delivery) error {
-		handled.Add(1)
-		return nil
-	})
-	send(t, b, 3)
-	bustest.WaitUntil(t, "all acknowledgements", func() bool {
-		i, ok, err := b.ConsumerInfo(t.Context(), b.WorkerConsumer("default"))
-		return err == nil && ok && i.NumAckPending == 0 && i.AckFloor.Stream == 3
-	})
-	if n := handled.Load(); n != 1 {
-		t.Errorf("%d of 3 messages handled", n)
-	}
-}
-
 // A detached handler releases its slot.
 func TestDetach(t *testing.T) {
 	t.Parallel()

@@ -95,7 +95,10 @@ func (s Subjects) Result(session, call string) string { return s.join("result", 
 // Completion is the subject that stores the completion of an async call.
 func (s Subjects) Completion(session, call string) string { return s.join("completion", session, call) }
 
-// ResultsOf matches the results, completions and claims of a session; "*" means all
+// Report is the subject that stores a copy of a result that has a text for a user.
+func (s Subjects) Report(session, call string) string { return s.join("report", session, call) }
+
+// ResultsOf matches the results, completions, claims and reports of a session; "*" means all
 // sessions.
 func (s Subjects) ResultsOf(session string) string { return s.join("*", session, "*") }
 

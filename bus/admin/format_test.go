@@ -17,11 +17,11 @@ import (
 // nothing.
 func TestUnknownFormatIsRefused(t *testing.T) {
 	for version, want := range map[string][]string{
-		"":    {"has no format version", "this program reads version 2", "nats stream rm STEVEDORE_RESULTS"},
-		"1":   {"has version 1", "this program reads version 2", "finish its work"},
-		"3":   {"has version 3", "this program reads version 2", "the version of Stevedore that provisioned it"},
-		"one": {"damaged", `"one"`, "this program reads version 2"},
-		"-1":  {"damaged", "this program reads version 2"},
+		"":    {"has no format version", "this program reads version 3", "nats stream rm STEVEDORE_RESULTS"},
+		"1":   {"has version 1", "this program reads version 3", "finish its work"},
+		"4":   {"has version 4", "this program reads version 3", "the version of Stevedore that provisioned it"},
+		"one": {"damaged", `"one"`, "this program reads version 3"},
+		"-1":  {"damaged", "this program reads version 3"},
 	} {
 		b := bustest.Dial(t, bustest.Server(t), bus.Config{})
 		config := jetstream.StreamConfig{Name: b.StreamName(bus.Results), Subjects: []string{"stevedore.result.*.*"}}

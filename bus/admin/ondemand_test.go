@@ -120,7 +120,7 @@ func TestFirstUseCreatesStreams(t *testing.T) {
 	}
 	cfg := bus.Config{MaxBytes: 32 << 20}
 	for _, want := range append(b.Streams(cfg), b.Buckets(cfg)...) {
-		if have := config(t, b, want.Name); have.MaxBytes != want.MaxBytes && want.MaxBytes > 0 || have.Metadata["stevedore.format"] != "2" {
+		if have := config(t, b, want.Name); have.MaxBytes != want.MaxBytes && want.MaxBytes > 0 || have.Metadata["stevedore.format"] != "3" {
 			t.Errorf("%s: %d bytes, %v", want.Name, have.MaxBytes, have.Metadata)
 		}
 	}

@@ -36,7 +36,7 @@ func TestProvisionExisting(t *testing.T) {
 	name := b.StreamName(bus.Results)
 	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: name, Description: "the operator's", Subjects: []string{"stevedore.result.*.*", "stevedore.completion.*.*", "stevedore.claim.*.*"},
-		MaxMsgsPerSubject: 5, MaxAge: time.Hour, Metadata: map[string]string{"team": "ops", "stevedore.format": "2"}, Compression: jetstream.S2Compression,
+		MaxMsgsPerSubject: 5, MaxAge: time.Hour, Metadata: map[string]string{"team": "ops", "stevedore.format": "3"}, Compression: jetstream.S2Compression,
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -141,7 +141,7 @@ func kindOf(s bus.Subjects, subject string) (kind, name string) {
 		kind = bus.DeadTick
 	case "notify":
 		kind = bus.DeadNotification
-	case "result", "completion":
+	case "result", "completion", "report":
 		kind = bus.DeadResult
 	default:
 		kind = bus.DeadCall

@@ -15,7 +15,7 @@ const FormatKey = "stevedore.format"
 // Format is the version that this program reads and writes. The streams have one version
 // together. A change of a stored format raises it; nothing is upgraded, because nothing was
 // released.
-const Format = 2
+const Format = 3
 
 // FormatError means that a stream has a format that this program does not read. The
 // stream was not changed.

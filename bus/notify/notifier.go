@@ -95,7 +95,7 @@ func (n *Notifier) Register(ctx context.Context) error {
 // Run routes and delivers until ctx is done, and returns when the last delivery
 // is settled.
 //
-//	Run -+- results  --route--> outbox
+//	Run -+- results  --route--> outbox      completions, and reports of results
 //	     +- dead     --route--> outbox      ticks that became dead letters
 //	     +- outbox   --deliver--> channel   one at a time, per chat
 //	     +- outbox   --sweep--> default     channels without a consumer
@@ -108,9 +108,7 @@ func (n *Notifier) Run(ctx context.Context) error {
 		group.Go(func() error { return n.consumeChannel(ctx, name, to) })
 	}
 	group.Go(func() error {
-		results := strings.TrimSuffix(n.bus.Result("*", "*"), "*.*")
-		cfg := bus.ConsumeConfig{Skip: func(subject string, body []byte) bool { return strings.HasPrefix(subject, results) && hasNoText(body) }}
-		return n.consume(ctx, n.bus.NotifierConsumer(), cfg, func(ctx context.Context, d *bus.Delivery) error {
+		return n.consume(ctx, n.bus.NotifierConsumer(), bus.ConsumeConfig{}, func(ctx context.Context, d *bus.Delivery) error {
 			return n.route(tracing.From(ctx, d.Traceparent()), d)
 		})
 	})

@@ -149,7 +149,7 @@ func TestRouting(t *testing.T) {
 		{"result", "s0", `{"for_user":"HEARTBEAT_OK"}`, console, channel.Notification{Text: "HEARTBEAT_OK"}},
 	} {
 		call := cmp.Or(test.want.Call, fmt.Sprint("c", i))
-		subject := b.Result(test.session, call)
+		subject := b.Report(test.session, call)
 		if test.kind == "completion" {
 			subject = b.Completion(test.session, call)
 		}
@@ -172,11 +172,11 @@ func TestRouting(t *testing.T) {
 		`{"for_user":" HEARTBEAT_OK\n","action":"heartbeat"}`,
 		`{"for_llm":"HEARTBEAT_OK\n","for_user":"252G free","action":"heartbeat"}`,
 	} {
-		publish(t, b, b.Result("s0", fmt.Sprint("q", i)), event)
+		publish(t, b, b.Report("s0", fmt.Sprint("q", i)), event)
 	}
 	publish(t, b, b.Claim("s0", "c1"), `{"for_user":"a claim"}`)
 	waitAcked(t, b, b.NotifierConsumer())
-	publish(t, b, b.Result("s0", "end"), `{"for_user":"end"}`)
+	publish(t, b, b.Report("s0", "end"), `{"for_user":"end"}`)
 	if got := console.next(t); got.Text != "end" {
 		t.Errorf("got %+v", got)
 	}
@@ -194,7 +194,7 @@ func TestResultTwiceNotifiesOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &bus.Delivery{Subject: b.Result("s", "c"), Body: []byte(`{"for_user":"once"}`), Published: time.Now()}
+	d := &bus.Delivery{Subject: b.Report("s", "c"), Body: []byte(`{"for_user":"once"}`), Published: time.Now()}
 	for range 3 {
 		if err := n.route(t.Context(), d); err != nil {
 			t.Fatal(err)
@@ -219,12 +219,12 @@ func TestForeignIDSuppressesNothing(t *testing.T) {
 	if got := console.next(t); got.Text != "forged" {
 		t.Fatalf("got %+v", got)
 	}
-	publish(t, b, b.Result("s", "c"), `{"id":"c","session":"s","outcome":"completed","for_user":"the answer"}`)
+	publish(t, b, b.Report("s", "c"), `{"id":"c","session":"s","outcome":"completed","for_user":"the answer"}`)
 	if got := console.next(t); got.Text != "the answer" {
 		t.Errorf("got %+v", got)
 	}
-	publish(t, b, b.Result("s", "other"), `{"id":"c","session":"s","outcome":"completed","for_user":"of another call"}`)
-	publish(t, b, b.Result("s", "last"), `{"id":"last","session":"s","outcome":"completed","for_user":"last"}`)
+	publish(t, b, b.Report("s", "other"), `{"id":"c","session":"s","outcome":"completed","for_user":"of another call"}`)
+	publish(t, b, b.Report("s", "last"), `{"id":"last","session":"s","outcome":"completed","for_user":"last"}`)
 	if got := console.next(t); got.Text != "last" {
 		t.Errorf("got %+v", got)
 	}
@@ -262,8 +262,8 @@ func TestDownChannelDelaysNoOther(t *testing.T) {
 		start(t, bustest.Connect(t, s, bus.Config{}), cfg)
 		const count = 30
 		for i := range count {
-			publish(t, b, b.Result("s", fmt.Sprint("d", i)), fmt.Sprintf(`{"for_user":"%d","channel":"down"}`, i))
-			publish(t, b, b.Result("s", fmt.Sprint("u", i)), fmt.Sprintf(`{"for_user":"%d"}`, i))
+			publish(t, b, b.Report("s", fmt.Sprint("d", i)), fmt.Sprintf(`{"for_user":"%d","channel":"down"}`, i))
+			publish(t, b, b.Report("s", fmt.Sprint("u", i)), fmt.Sprintf(`{"for_user":"%d"}`, i))
 			up.next(t)
 			waitAcked(t, b, b.NotifierConsumer()) // routing is parallel; only the outbox keeps the order
 		}
@@ -388,7 +388,7 @@ func TestOldResultsAreNotRouted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &bus.Delivery{Subject: b.Result("s", "c"), Body: []byte(`{"for_user":"old"}`), Published: time.Now().Add(-25 * time.Hour)}
+	d := &bus.Delivery{Subject: b.Report("s", "c"), Body: []byte(`{"for_user":"old"}`), Published: time.Now().Add(-25 * time.Hour)}
 	if err := n.route(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}

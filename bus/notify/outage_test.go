@@ -87,7 +87,7 @@ func TestResultIsDeliveredOnceThoughRoutedAnHourLater(t *testing.T) {
 		}
 
 		result := func(call string) *bus.Delivery {
-			return &bus.Delivery{Subject: b.Result("s", call), Body: fmt.Appendf(nil, `{"for_user":%q}`, call), Published: time.Now()}
+			return &bus.Delivery{Subject: b.Report("s", call), Body: fmt.Appendf(nil, `{"for_user":%q}`, call), Published: time.Now()}
 		}
 		first := result("first")
 		for _, d := range []*bus.Delivery{first, first, result("second")} {

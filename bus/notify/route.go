@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,7 +25,10 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 	if len(tokens) != 3 {
 		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("subject %q", d.Subject))
 	}
-	kind, session, call := tokens[0], tokens[1], tokens[2]
+	kind, session, call := channel.KindResult, tokens[1], tokens[2]
+	if tokens[0] == channel.KindCompletion {
+		kind = channel.KindCompletion
+	}
 	event, err := tools.DecodeResult(d.Body)
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
@@ -71,12 +73,6 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 	}
 	received := n.retryConversation(d, n.addReceived(ctx, notification))
 	return errors.Join(n.put(ctx, notification), completed, received)
-}
-
-// hasNoText reports whether a result as workers write it lacks the fields without which userText
-// returns "". Most do, and decoding them would be half of the notifier's work.
-func hasNoText(result []byte) bool {
-	return bytes.HasPrefix(result, []byte(`{"id":`)) && !bytes.Contains(result, []byte(`"for_user":`)) && !bytes.Contains(result, []byte(`"action":`))
 }
 
 // showsAll reports whether the default channel also gets the results that only their caller

@@ -122,8 +122,8 @@ func TestDefaultChannelGetsNoAnswersOfOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publish(t, b, b.Result("s0", "a"), `{"tool":"agent","for_user":"secret"}`)
-	publish(t, b, b.Result("s0", "b"), `{"tool":"shell","for_user":"secret"}`)
+	publish(t, b, b.Report("s0", "a"), `{"tool":"agent","for_user":"secret"}`)
+	publish(t, b, b.Report("s0", "b"), `{"tool":"shell","for_user":"secret"}`)
 	if err := n.SendOutput(t.Context(), channel.Notification{ID: "o", Session: "s0", Call: "a-t1-0", Text: "secret"}); err != nil {
 		t.Fatal(err)
 	}
@@ -135,7 +135,7 @@ func TestDefaultChannelGetsNoAnswersOfOthers(t *testing.T) {
 		if i == 0 {
 			session = "s1"
 		}
-		publish(t, b, b.Result(session, fmt.Sprint("c", i)), event)
+		publish(t, b, b.Report(session, fmt.Sprint("c", i)), event)
 		if got := phone.next(t); !strings.Contains(event, got.Text) {
 			t.Errorf("got %q for %s", got.Text, event)
 		}
@@ -164,7 +164,7 @@ func TestChatsOfOtherSessions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publish(t, b, b.Result("s1", "a"), `{"for_user":"to s2","channel":"log","chat_id":"2"}`)
+	publish(t, b, b.Report("s1", "a"), `{"for_user":"to s2","channel":"log","chat_id":"2"}`)
 	if got := log.next(t); got.ChatID != "1" {
 		t.Errorf("the chat of another session got %+v", got)
 	}

@@ -16,7 +16,7 @@ import (
 // trimRound is how many records a round of trimResults reads at most.
 const trimRound = 50_000
 
-// trimResults removes the oldest results, completions and claims until there is space, in
+// trimResults removes the oldest results, completions, claims and reports until there is space, in
 // this order. The records of a call that is in progress always stay.
 //
 //  1. Those that are older than the minimum age, that the notifier has read, and whose
@@ -42,7 +42,7 @@ func (k *Keeper) trimResults(ctx context.Context, f bus.Fill, l *lease, toFree i
 		return err
 	}
 	read := end
-	if ok {
+	if ok && notified.NumPending+uint64(notified.NumAckPending) > 0 {
 		read = min(read, notified.AckFloor.Stream+1)
 	}
 	now := info.TimeStamp

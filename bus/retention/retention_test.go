@@ -295,9 +295,9 @@ func TestTakeOverEndsTheLeaseOfAKeeper(t *testing.T) {
 	})
 }
 
-// Results that the notifier has not read stay, unless the stream is nearly full: then new
+// Completions that the notifier has not read stay, unless the stream is nearly full: then new
 // work is more important.
-func TestUnreadResultsStay(t *testing.T) {
+func TestUnreadCompletionsStay(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := connect(t, map[string]int64{"results": tiny})
 		bustest.Consumers(t, b, b.NotifierConsumer())
@@ -311,7 +311,7 @@ func TestUnreadResultsStay(t *testing.T) {
 				if f.Ratio() >= ratio {
 					return
 				}
-				put(t, b, b.Result("s", fmt.Sprint("c", n)), text)
+				put(t, b, b.Completion("s", fmt.Sprint("c", n)), text)
 				n++
 			}
 		}

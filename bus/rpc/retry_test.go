@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func (s simpleTool) Definition() tools.Definition {
 	return tools.Definition{Name: s.name, Description: "returns a result", Effect: s.effect}
 }
 func (simpleTool) Execute(context.Context, tools.Call) *tools.Result {
-	return tools.NewToolResult("it ran")
+	return &tools.Result{ForLLM: "it ran", ForUser: "it ran for you"}
 }
 
 // simpleAsync is a simpleTool that runs in the background.
@@ -45,7 +46,7 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	workertest.Start(t, b, memOffloader(), worker.Config{MaxAttempts: 3, AskTimeout: 50 * time.Millisecond},
-		simpleTool{"plain", tools.Keyed}, simpleTool{"fresh", tools.Once}, simpleTool{"begun", tools.Once},
+		simpleTool{"plain", tools.Keyed}, simpleTool{"fresh", tools.Once}, simpleTool{"begun", tools.Once}, simpleTool{"job", tools.Keyed},
 		simpleAsync{simpleTool{"async", tools.Keyed}}, simpleAsync{simpleTool{"async_begun", tools.Once}})
 
 	for tool, want := range map[string]struct {
@@ -54,6 +55,7 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 		retriable bool
 	}{
 		"plain":       {false, tools.Failed, true},
+		"job":         {false, tools.Failed, true}, // of a schedule, so the failure and the result are reported
 		"fresh":       {false, tools.Failed, true}, // no worker started it
 		"begun":       {false, tools.Unknown, false},
 		"async":       {true, tools.Failed, true},
@@ -70,7 +72,7 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			publish(t, b, bus.Message{Subject: b.Call("default", tool, "s", tool), Body: []byte(`{}`),
+			publish(t, b, bus.Message{Subject: b.Call("default", tool, "s", tool), Body: fmt.Appendf(nil, `{"action":%q}`, map[string]string{"job": bus.Cron}[tool]),
 				Header: map[string][]string{"Stevedore-Attempt": {"3"}}})
 			got := ends(t, b, call, want.async)
 			letter := letterOf(t, b, tool)
@@ -92,6 +94,12 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 				t.Fatal(err)
 			}
 			got = ends(t, b, call, want.async) // the old result is removed, so this waits for the new one
+			if tool == "job" {
+				bustest.WaitUntil(t, "the report of the second result", func() bool {
+					report, err := b.Last(t.Context(), bus.Results, b.Report("s", tool))
+					return err == nil && strings.Contains(string(report.Body), "it ran for you")
+				})
+			}
 			if got.ForLLM != "it ran" || letterOf(t, b, tool) != "" {
 				t.Errorf("after the retry: %+v, letter %q", got, letterOf(t, b, tool))
 			}

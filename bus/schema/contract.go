@@ -30,7 +30,7 @@ type Operation struct {
 }
 
 // Operations is the contract. The subjects that only workers use are not part of it:
-// claim, offer, run, schedule, session, stats, tick and what they ask each other.
+// claim, offer, report, run, schedule, session, stats, tick and what they ask each other.
 func Operations(s bus.Subjects) []Operation {
 	const queue, tool, session, call, channel = "{queue}", "{tool}", "{session}", "{call}", "{channel}"
 	ops := []Operation{

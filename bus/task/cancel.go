@@ -82,9 +82,16 @@ func publishCancelled(ctx context.Context, b *bus.Bus, t Task, by string) (taken
 	if t.Async {
 		kind, subject = CompletionKind, b.Completion(t.Session, t.ID)
 	}
-	_, err = b.Publish(ctx, bus.Message{Subject: subject, Body: body, Header: EventHeader(kind, t.Session, t.ID, cancelSource)})
+	publish := func(ctx context.Context, m bus.Message) error {
+		_, err := b.Publish(ctx, m)
+		return err
+	}
+	err = publish(ctx, bus.Message{Subject: subject, Body: body, Header: EventHeader(kind, t.Session, t.ID, cancelSource)})
 	if errors.Is(err, bus.ErrSubjectExists) {
 		return true, nil
+	}
+	if err == nil && kind == ResultKind {
+		err = Report(ctx, b, t.Session, t.ID, event, body, publish)
 	}
 	return false, err
 }

@@ -17,7 +17,8 @@
 //     the call is parked (park.go).
 //  7. Offload: the worker stores large content and puts a reference to it into the
 //     result (result.go).
-//  8. Publish the result: the server keeps the first result of a call (result.go).
+//  8. Publish the result: the server keeps the first result of a call (result.go). If it has
+//     a text for a user, the worker then stores a report for the notifier.
 //  9. Acknowledge: handle returns nil, and the bus acknowledges the call
 //     (bus/delivery.go).
 //

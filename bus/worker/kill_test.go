@@ -44,6 +44,7 @@ func TestKillAtEachStep(t *testing.T) {
 		{"run", false, outcome{again, "", 1, 1}, outcome{tools.Unknown, "", 0, 0}},
 		{"offload", false, outcome{again, "", 2, 2}, outcome{tools.Unknown, "", 1, 1}},
 		{"publish", false, outcome{again, "", 2, 2}, outcome{tools.Unknown, "", 1, 1}},
+		{"report", false, outcome{again, "", 1, 1}, outcome{tools.Completed, "", 1, 1}},
 		{"ack", false, outcome{again, "", 1, 1}, outcome{tools.Completed, "", 1, 1}},
 
 		{"decode", true, outcome{tools.Async, again, 1, 1}, outcome{tools.Async, tools.Completed, 1, 1}},

@@ -52,10 +52,20 @@ func (w *Worker) publishResult(ctx context.Context, a *attempt, res *tools.Resul
 	if !won && err == nil {
 		return w.resolveConflict(ctx, a, event, res, first)
 	}
-	if err == nil {
-		w.countResult(a, event.Outcome, took)
+	if err != nil {
+		return err
 	}
-	return err
+	w.countResult(a, event.Outcome, took)
+	if kind == task.CompletionKind {
+		return nil
+	}
+	w.step("report")
+	return w.report(spanCtx, a, event, body)
+}
+
+// report passes a stored result to the notifier, if the user should perhaps see it.
+func (w *Worker) report(ctx context.Context, a *attempt, event tools.ResultEvent, body []byte) error {
+	return task.Report(ctx, w.bus, a.key.Session, a.key.ID, event, body, w.publishWithRetry)
 }
 
 // resolveConflict handles a result whose subject already holds the first one. That is
@@ -66,7 +76,7 @@ func (w *Worker) resolveConflict(ctx context.Context, a *attempt, event tools.Re
 		return nil // the first completion is stored, and it wins
 	}
 	if first.Worker == event.Worker && first.StartedAt.Equal(event.StartedAt) {
-		return nil
+		return w.report(ctx, a, first.ResultEvent, first.Body)
 	}
 	if first.Outcome == tools.Async && event.Outcome != tools.Async && a.checkDigest(first.Digest) == nil {
 		// An earlier delivery started the tool in the background and this one did
@@ -76,7 +86,10 @@ func (w *Worker) resolveConflict(ctx context.Context, a *attempt, event tools.Re
 	}
 	w.log.Info().Str("call", a.key.ID).Str("session", a.key.Session).Str("first", first.Worker).Msg("another worker published the result first")
 	a.lostRace = first.Outcome != tools.Async
-	return a.checkDigest(first.Digest)
+	if err := a.checkDigest(first.Digest); err != nil {
+		return err
+	}
+	return w.report(ctx, a, first.ResultEvent, first.Body)
 }
 
 // checkDigest rejects the call if a stored event with this digest belongs to

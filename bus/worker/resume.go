@@ -123,9 +123,11 @@ func (w *Worker) hasFinalResult(ctx context.Context, a *attempt) (bool, error) {
 	}
 	if stored[0].Outcome == tools.Async && !a.completesElsewhere {
 		a.resultPublished = true
-		return task.Ended(stored), nil
+		if !task.Ended(stored) {
+			return false, nil
+		}
 	}
-	return true, nil
+	return true, w.report(ctx, a, stored[0].ResultEvent, stored[0].Body) // the worker that stored it may have died before
 }
 
 // publishFinal publishes the final result of a call that no worker will finish. If

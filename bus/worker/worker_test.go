@@ -316,8 +316,10 @@ func TestAsyncCompletion(t *testing.T) {
 		t.Errorf("result %+v on %s", first, msg.Subject)
 	}
 	submit(t, b, "stevedore.call.default.echo", `{"id":"e","session":"s","args":{"text":"x"}}`)
-	if got, _ := bustest.Next[tools.ResultEvent](t, events); got.ID != "e" {
-		t.Errorf("result %+v", got)
+	for _, want := range []string{"stevedore.result.s.e", "stevedore.report.s.e"} {
+		if got, msg := bustest.Next[tools.ResultEvent](t, events); got.ID != "e" || msg.Subject != want {
+			t.Errorf("%+v on %s, want %s", got, msg.Subject, want)
+		}
 	}
 	callback := <-tool.started
 	callback(t.Context(), tools.UserResult("done"))
