@@ -1,6 +1,6 @@
 module github.com/stevedore-bus/stevedore
 
-go 1.26.0
+go 1.26.1
 
 require (
 	github.com/JohannesKaufmann/html-to-markdown/v2 v2.5.2

@@ -20,7 +20,7 @@ import (
 )
 
 // internalSubjects are those that only workers use; see schema.Operations.
-var internalSubjects = regexp.MustCompile(`^stevedore\.(claim|stored\.claim|schedule|tick|run|session|rpc\.(offer|trimmed|running|workers))\b`)
+var internalSubjects = regexp.MustCompile(`^stevedore\.(claim|stored\.claim|report|stored\.report|schedule|tick|run|session|rpc\.(offer|trimmed|running|workers))\b`)
 
 // Real messages of every subject of the contract fit its schemas.
 func TestRealTrafficFitsTheSchemas(t *testing.T) {

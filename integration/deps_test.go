@@ -41,7 +41,7 @@ var allowedImports = map[string][]string{
 	"bus/remote":                 {"tools/tracing", "bus", "tools"},
 	"bus/schema":                 {"bus", "bus/dead", "bus/cron", "bus/notify/channel", "bus/remote", "bus/rpc", "bus/task", "offload", "tools"},
 	"bus/session":                {"bus", "bus/jsapi"},
-	"bus/task":                   {"bus", "bus/jsapi", "tools"},
+	"bus/task":                   {"bus", "bus/jsapi", "tools", "tools/tracing"},
 	"bus/retention":              {"bus", "bus/jsapi", "bus/task"},
 	"bus/schedule":               {"bus"},
 	"cmd/internal/serverconfig":  {"bus", "state/durable", "tools"},

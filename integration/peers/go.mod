@@ -1,6 +1,6 @@
 module github.com/stevedore-bus/stevedore/integration/peers
 
-go 1.26.0
+go 1.26.1
 
 replace github.com/stevedore-bus/stevedore => ../..
 

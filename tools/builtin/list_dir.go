@@ -2,7 +2,6 @@ package builtin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -81,10 +80,7 @@ func describe(f found) string {
 	case !mode.IsRegular():
 		return "FILE: " + name + " (" + kind(mode) + ")"
 	}
-	info, err := f.dir.Lstat(f.name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "FILE: " + name + " (gone)"
-	}
+	info, err := f.entry.Info()
 	if err != nil {
 		return "FILE: " + name
 	}

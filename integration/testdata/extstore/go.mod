@@ -1,6 +1,6 @@
 module example.com/extstore
 
-go 1.26.0
+go 1.26.1
 
 require github.com/stevedore-bus/stevedore v0.0.0
 
