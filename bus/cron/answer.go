@@ -24,11 +24,8 @@ type Answer struct {
 	Next string `json:"next,omitempty"`
 }
 
-// Text returns the answer as text for users.
-func (a Answer) Text() string { return a.text(Entry.line) }
-
-// text returns the answer with a line for each job.
-func (a Answer) text(line func(Entry) string) string {
+// Text returns the answer as text for users, with a line for each job.
+func (a Answer) Text() string {
 	var b strings.Builder
 	switch {
 	case a.Action == ActionList:
@@ -38,10 +35,10 @@ func (a Answer) text(line func(Entry) string) string {
 			if several {
 				session = " (session " + tools.EscapeLine(e.Session) + ")"
 			}
-			fmt.Fprintf(&b, "%s%s: %s\n", e.Name, session, line(e))
+			fmt.Fprintf(&b, "%s%s: %s\n", e.Name, session, e.line())
 		}
 		if len(a.Jobs) == 0 {
-			return "No cron jobs."
+			return "There are no cron jobs."
 		}
 		if a.Next != "" {
 			fmt.Fprintf(&b, "(There are more: continue after %s.)\n", a.Next)
@@ -49,13 +46,13 @@ func (a Answer) text(line func(Entry) string) string {
 	case a.Job == nil:
 		fmt.Fprintf(&b, "Cron job %s: %s\n", pastTense(a.Action), a.Name)
 	case a.Job.Unchanged:
-		fmt.Fprintf(&b, "Cron job unchanged: %s (the request changes nothing)\n%s\n", a.Name, line(*a.Job))
+		fmt.Fprintf(&b, "Cron job unchanged: %s (the request changes nothing)\n%s\n", a.Name, a.Job.line())
 		a.upcoming(&b)
 	case pastTense(a.Action) != "":
-		fmt.Fprintf(&b, "Cron job %s: %s\n%s\n", pastTense(a.Action), a.Name, line(*a.Job))
+		fmt.Fprintf(&b, "Cron job %s: %s\n%s\n", pastTense(a.Action), a.Name, a.Job.line())
 		a.upcoming(&b)
 	default:
-		a.Job.details(&b, line(*a.Job))
+		a.Job.details(&b)
 		a.upcoming(&b)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
@@ -81,29 +78,20 @@ func (a Answer) upcoming(b *strings.Builder) {
 	}
 }
 
-// line describes a job in one line.
-func (e Entry) line() string {
-	return e.lineOf(e.Tool)
-}
-
-// maxShownText is how much of a message or a prompt a line shows, in bytes.
+// maxShownText is how much of a message, a prompt or a command a line shows, in bytes.
 const maxShownText = 100
 
-// lineWithText is line with the only argument of the call, if it is a text: what the
-// message or the prompt says.
-func (e Entry) lineWithText() string {
+// line describes a job in one line, with the only argument of its call if that is a text.
+func (e Entry) line() string {
+	call := e.Tool
 	var args map[string]any
 	if json.Unmarshal(e.Args, &args) == nil && len(args) == 1 {
 		for _, value := range args {
 			if text, ok := value.(string); ok {
-				return e.lineOf(fmt.Sprintf("%s %q", e.Tool, tools.Excerpt(text, maxShownText)))
+				call = fmt.Sprintf("%s %q", e.Tool, tools.Excerpt(text, maxShownText))
 			}
 		}
 	}
-	return e.line()
-}
-
-func (e Entry) lineOf(call string) string {
 	line := fmt.Sprintf("%s, calls %s", e.When(), call)
 	switch {
 	case e.Disabled:
@@ -137,8 +125,8 @@ func (e Entry) lastRun() string {
 }
 
 // details describes a job in several lines.
-func (e Entry) details(b *strings.Builder, line string) {
-	fmt.Fprintf(b, "%s: %s\n", e.Name, line)
+func (e Entry) details(b *strings.Builder) {
+	fmt.Fprintf(b, "%s: %s\n", e.Name, e.line())
 	for _, field := range []struct{ name, text string }{
 		{"Session", e.Session}, {"Arguments", string(e.Args)}, {"Queue", e.Queue}, {"Channel", e.Channel}, {"Chat", e.ChatID},
 		{"Timeout", duration(e.Timeout)},

@@ -114,7 +114,7 @@ func (js *Jobs) list(ctx context.Context, by Caller, r Request) (Answer, error) 
 		if err != nil {
 			return Answer{}, err
 		}
-		chars += utf8.RuneCountInString(e.Name+e.lineWithText()) + len(": \n")
+		chars += utf8.RuneCountInString(e.Name+e.line()) + len(": \n")
 		if n := len(a.Jobs); n > 0 && (n == r.Limit || r.maxChars > 0 && chars > r.maxChars) {
 			a.Next = a.Jobs[n-1].stored
 			break

@@ -30,15 +30,15 @@ func do(t *testing.T, jobs *cron.Jobs, by cron.Caller, key, request string) (cro
 func TestRequests(t *testing.T) {
 	jobs := cron.New(bustest.New(t))
 	for _, step := range []struct{ session, request, want string }{
-		{"alice", `{"action":"list"}`, "No cron jobs."},
-		{"alice", `{"action":"add","name":"backup","cron":"30 9 * * 1-5","time_zone":"Europe/Berlin","tool":"shell","args":{"command":"make"},"channel":"telegram","chat_id":"7"}`, "Cron job added: backup\ncron \"30 9 * * 1-5\" in Europe/Berlin, calls shell, next 2"},
+		{"alice", `{"action":"list"}`, "There are no cron jobs."},
+		{"alice", `{"action":"add","name":"backup","cron":"30 9 * * 1-5","time_zone":"Europe/Berlin","tool":"shell","args":{"command":"make"},"channel":"telegram","chat_id":"7"}`, "Cron job added: backup\ncron \"30 9 * * 1-5\" in Europe/Berlin, calls shell \"make\", next 2"},
 		{"alice", `{"action":"add","name":"tea","at":"20m","tool":"message","args":{"content":"Tea!"}}`, "Cron job added: tea\nat 2"},
 		{"alice", `{"action":"list"}`, "tea: at 2"},
-		{"bob", `{"action":"list"}`, "No cron jobs."},
+		{"bob", `{"action":"list"}`, "There are no cron jobs."},
 		{"alice", `{"action":"get","name":"backup"}`, `Arguments: {"command":"make"}`},
-		{"alice", `{"action":"update","name":"backup","every":"1h30m"}`, "Cron job updated: backup\nevery 1h30m, calls shell, next"},
+		{"alice", `{"action":"update","name":"backup","every":"1h30m"}`, "Cron job updated: backup\nevery 1h30m, calls shell \"make\", next"},
 		{"alice", `{"action":"get","name":"backup"}`, "Channel: telegram\nChat: 7"},
-		{"alice", `{"action":"disable","name":"backup"}`, "Cron job disabled: backup\nevery 1h30m, calls shell, disabled"},
+		{"alice", `{"action":"disable","name":"backup"}`, "Cron job disabled: backup\nevery 1h30m, calls shell \"make\", disabled"},
 		{"alice", `{"action":"enable","name":"backup"}`, "Cron job enabled: backup"},
 		{"alice", `{"action":"remove","name":"backup"}`, "Cron job removed: backup"},
 		{"alice", `{"action":"add","name":"noon","at":"2099-07-01 09:00","time_zone":"Asia/Shanghai","tool":"x"}`, "at 2099-07-01T01:00:00Z"},

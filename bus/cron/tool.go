@@ -83,13 +83,7 @@ func (t *tool) run(ctx context.Context, call tools.Call, args toolArgs) (string,
 		key = fmt.Sprintf("%s.%s.%s", call.SessionToken(), call.IDToken(), call.Digest())
 	}
 	answer, err := t.jobs.Do(ctx, Caller{Session: call.Session}, key, r)
-	switch {
-	case err != nil:
-		return "", err
-	case args.Action == ActionList && len(answer.Jobs) == 0:
-		return "There are no cron jobs.", nil
-	}
-	return answer.text(Entry.lineWithText), nil
+	return answer.Text(), err
 }
 
 func (t *tool) what() string {
