@@ -1,20 +1,17 @@
 package otlp
 
 import (
-	"math"
 	"strconv"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
-	"go.opentelemetry.io/otel/sdk/instrumentation"
-	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
-	api "go.opentelemetry.io/otel/trace"
 )
 
 // The types below are the JSON form of opentelemetry.proto.collector.trace.v1. Ids are
-// hexadecimal, and integers of 64 bits are strings.
+// hexadecimal, and integers of 64 bits are strings. tracing.Start begins all spans,
+// so that they have one scope, and no events or links.
 type (
 	request struct {
 		ResourceSpans []resourceSpans `json:"resourceSpans"`
@@ -36,7 +33,6 @@ type (
 	span struct {
 		TraceID    string     `json:"traceId"`
 		SpanID     string     `json:"spanId"`
-		TraceState string     `json:"traceState,omitempty"`
 		Parent     string     `json:"parentSpanId,omitempty"`
 		Flags      uint32     `json:"flags"`
 		Name       string     `json:"name"`
@@ -45,19 +41,7 @@ type (
 		End        string     `json:"endTimeUnixNano"`
 		Attributes []keyValue `json:"attributes,omitempty"`
 		Dropped    int        `json:"droppedAttributesCount,omitempty"`
-		Events     []event    `json:"events,omitempty"`
-		Links      []link     `json:"links,omitempty"`
 		Status     status     `json:"status"`
-	}
-	event struct {
-		Time       string     `json:"timeUnixNano"`
-		Name       string     `json:"name"`
-		Attributes []keyValue `json:"attributes,omitempty"`
-	}
-	link struct {
-		TraceID    string     `json:"traceId"`
-		SpanID     string     `json:"spanId"`
-		Attributes []keyValue `json:"attributes,omitempty"`
 	}
 	status struct {
 		Message string `json:"message,omitempty"`
@@ -69,34 +53,18 @@ type (
 	}
 )
 
-// requestOf groups spans by their resource and their scope.
+// requestOf returns the form of spans that are not empty. A process has one resource and one scope.
 func requestOf(spans []trace.ReadOnlySpan) request {
-	type group struct {
-		resource *resource.Resource
-		scope    instrumentation.Scope
-	}
-	var (
-		req   request
-		order []group
-	)
-	byGroup := map[group][]span{}
+	var in resourceSpans
+	in.Resource.Attributes = keyValues(spans[0].Resource().Attributes())
+	in.SchemaURL = spans[0].Resource().SchemaURL()
+	var by scopeSpans
+	by.Scope.Name, by.Scope.Version = spans[0].InstrumentationScope().Name, spans[0].InstrumentationScope().Version
 	for _, s := range spans {
-		g := group{s.Resource(), s.InstrumentationScope()}
-		if byGroup[g] == nil {
-			order = append(order, g)
-		}
-		byGroup[g] = append(byGroup[g], spanOf(s))
+		by.Spans = append(by.Spans, spanOf(s))
 	}
-	for _, g := range order {
-		var r resourceSpans
-		r.Resource.Attributes = keyValues(g.resource.Attributes())
-		r.SchemaURL = g.resource.SchemaURL()
-		scope := scopeSpans{Spans: byGroup[g]}
-		scope.Scope.Name, scope.Scope.Version = g.scope.Name, g.scope.Version
-		r.ScopeSpans = []scopeSpans{scope}
-		req.ResourceSpans = append(req.ResourceSpans, r)
-	}
-	return req
+	in.ScopeSpans = []scopeSpans{by}
+	return request{[]resourceSpans{in}}
 }
 
 // Bits of span.Flags: whether the parent is remote is known, and it is.
@@ -108,8 +76,8 @@ const (
 func spanOf(s trace.ReadOnlySpan) span {
 	c, parent := s.SpanContext(), s.Parent()
 	out := span{
-		TraceID: c.TraceID().String(), SpanID: c.SpanID().String(), TraceState: c.TraceState().String(),
-		Flags: uint32(c.TraceFlags()) | knowsRemote, Name: s.Name(), Kind: kindOf(s.SpanKind()),
+		TraceID: c.TraceID().String(), SpanID: c.SpanID().String(),
+		Flags: uint32(c.TraceFlags()) | knowsRemote, Name: s.Name(), Kind: int(s.SpanKind()),
 		Start: nanos(s.StartTime()), End: nanos(s.EndTime()), Attributes: keyValues(s.Attributes()), Dropped: s.DroppedAttributes(),
 	}
 	if parent.SpanID().IsValid() {
@@ -118,33 +86,10 @@ func spanOf(s trace.ReadOnlySpan) span {
 	if parent.IsRemote() {
 		out.Flags |= isRemote
 	}
-	switch st := s.Status(); st.Code {
-	case codes.Ok:
-		out.Status = status{Code: 1}
-	case codes.Error:
+	if st := s.Status(); st.Code == codes.Error {
 		out.Status = status{Code: 2, Message: st.Description}
 	}
-	for _, e := range s.Events() {
-		out.Events = append(out.Events, event{nanos(e.Time), e.Name, keyValues(e.Attributes)})
-	}
-	for _, l := range s.Links() {
-		out.Links = append(out.Links, link{l.SpanContext.TraceID().String(), l.SpanContext.SpanID().String(), keyValues(l.Attributes)})
-	}
 	return out
-}
-
-func kindOf(kind api.SpanKind) int {
-	switch kind {
-	case api.SpanKindServer:
-		return 2
-	case api.SpanKindClient:
-		return 3
-	case api.SpanKindProducer:
-		return 4
-	case api.SpanKindConsumer:
-		return 5
-	}
-	return 1 // internal
 }
 
 func nanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
@@ -163,18 +108,12 @@ func valueOf(v attribute.Value) map[string]any {
 		return map[string]any{"boolValue": v.AsBool()}
 	case attribute.INT64:
 		return map[string]any{"intValue": strconv.FormatInt(v.AsInt64(), 10)}
-	case attribute.FLOAT64:
-		if f := v.AsFloat64(); !math.IsNaN(f) && !math.IsInf(f, 0) {
-			return map[string]any{"doubleValue": f}
-		}
 	case attribute.STRINGSLICE:
 		values := []map[string]any{}
 		for _, s := range v.AsStringSlice() {
 			values = append(values, map[string]any{"stringValue": s})
 		}
 		return map[string]any{"arrayValue": map[string]any{"values": values}}
-	case attribute.STRING:
-		return map[string]any{"stringValue": v.AsString()}
 	}
 	return map[string]any{"stringValue": v.String()}
 }
