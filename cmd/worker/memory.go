@@ -25,19 +25,25 @@ see the shared notes, and only you write them.
   stevedore memory add "the office is closed on Fridays"     a shared note
   stevedore memory rm ID`
 
+const allOwners = "*"
+
 func newMemoryCommand() *cobra.Command {
 	o := new(client.Options)
 	cmd := &cobra.Command{Use: "memory", Short: "Show and edit the notes of agents", Long: memoryHelp}
 	o.AddFlags(cmd)
 	var owner string
 	list := o.Command("ls", "List the notes, newest first", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
-		notes, err := memory.New(b).List(ctx, owner)
+		of := owner
+		if of != allOwners {
+			of = tools.TokenOf(of)
+		}
+		notes, err := memory.New(b).List(ctx, of)
 		if err != nil {
 			return err
 		}
 		return printNotes(o, cmd.OutOrStdout(), notes)
 	})
-	list.Flags().StringVar(&owner, "of", "*", "`OWNER` of the notes; default all")
+	list.Flags().StringVar(&owner, "of", allOwners, "`OWNER` of the notes; default all")
 	var to string
 	add := o.Command("add TEXT", "Add a note, by default for all agents", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
 		id, err := memory.New(b).Add(ctx, tools.TokenOf(to), "", nuid.Next(), args[0])
@@ -53,7 +59,7 @@ func newMemoryCommand() *cobra.Command {
 	add.Flags().StringVar(&to, "of", memory.Shared, "`OWNER` of the note")
 	cmd.AddCommand(list, add,
 		o.Command("show ID", "Print a note", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
-			notes, err := memory.New(b).List(ctx, "*")
+			notes, err := memory.New(b).List(ctx, allOwners)
 			if err != nil {
 				return err
 			}
@@ -70,7 +76,7 @@ func newMemoryCommand() *cobra.Command {
 			return cli.Exit(cli.ExitNotFound, "there is no note %q; see stevedore memory ls", args[0])
 		}),
 		o.Command("rm ID", "Remove a note", func(ctx context.Context, b *bus.Bus, _ *cobra.Command, args []string) error {
-			err := memory.New(b).Remove(ctx, "*", args[0])
+			err := memory.New(b).Remove(ctx, allOwners, args[0])
 			if tools.CodeOf(err) == tools.CodeNotFound {
 				return cli.Exit(cli.ExitNotFound, "%w; see stevedore memory ls", err)
 			}
