@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -130,22 +131,53 @@ func FromFile(flags *pflag.FlagSet, name string, known []string) error {
 	if err != nil {
 		return Exit(ExitUsage, "settings file: %w", err)
 	}
-	var settings map[string]any
+	var settings map[string]setting
 	if err := yaml.Unmarshal(data, &settings); err != nil {
 		return Exit(ExitUsage, "settings file %q: %s", name, yaml.FormatError(err, false, false))
 	}
 	skip := map[string]bool{}
 	flags.VisitAll(func(f *pflag.Flag) { skip[f.Name] = isSet(flags, f) })
-	for key, value := range settings {
+	for key, values := range settings {
 		flag := strings.ReplaceAll(key, "_", "-")
 		if !slices.Contains(known, flag) {
 			return Exit(ExitUsage, "settings file %q: unknown setting %q%s; known are %s", name, key, DidYouMean(flag, known), strings.Join(known, ", "))
 		}
+		if values == nil {
+			return Exit(ExitUsage, "settings file %q: %s: the value is missing; an empty one is \"\"", name, key)
+		}
 		if flags.Lookup(flag) == nil || skip[flag] {
 			continue
 		}
-		if err := setAny(flags, flag, value); err != nil {
-			return Exit(ExitUsage, "settings file %q: %s: %w", name, key, err)
+		for _, value := range values {
+			if err := flags.Set(flag, value); err != nil {
+				return Exit(ExitUsage, "settings file %q: %s: %w", name, key, err)
+			}
+		}
+	}
+	return nil
+}
+
+// setting is a value, or those of a list, as they are written: YAML would read the password 0123 as the
+// number 83. It is nil if the value is missing.
+type setting []string
+
+func (s *setting) UnmarshalYAML(node ast.Node) error {
+	nodes := []ast.Node{node}
+	if list, ok := node.(*ast.SequenceNode); ok {
+		nodes = list.Values
+	}
+	*s = setting{}
+	for _, n := range nodes {
+		if tag, ok := n.(*ast.TagNode); ok { // such as !!str
+			n = tag.Value
+		}
+		switch n := n.(type) {
+		case *ast.LiteralNode:
+			*s = append(*s, n.Value.Value)
+		case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+			*s = append(*s, n.GetToken().Value)
+		default:
+			return fmt.Errorf("want a value or a list of values, not %s", n)
 		}
 	}
 	return nil
@@ -167,19 +199,6 @@ func Inherit(flags, base *pflag.FlagSet) (err error) {
 		err = own.Value.(pflag.SliceValue).Replace(list.GetSlice()) // both have the same type
 	})
 	return err
-}
-
-func setAny(flags *pflag.FlagSet, flag string, value any) error {
-	list, ok := value.([]any)
-	if !ok {
-		return flags.Set(flag, fmt.Sprint(value))
-	}
-	for _, item := range list {
-		if err := flags.Set(flag, fmt.Sprint(item)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // allFlags returns the names of all settings, sorted.
