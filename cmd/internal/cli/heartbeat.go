@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -11,9 +12,13 @@ import (
 // Heartbeat contains the flags of the heartbeat, without its workspace.
 type Heartbeat struct {
 	heartbeat.Config
-	Enabled bool
-	Args    string
+	Enabled    bool
+	AllowShort bool
+	Args       string
 }
+
+// minEvery is the shortest interval without AllowShort.
+const minEvery = 5 * time.Minute
 
 // AddFlags adds the flags.
 func (h *Heartbeat) AddFlags(flags *pflag.FlagSet) {
@@ -31,11 +36,8 @@ func (h *Heartbeat) AddFlags(flags *pflag.FlagSet) {
 func (h *Heartbeat) Configuration() (heartbeat.Config, error) {
 	cfg := h.Config
 	cfg.Disabled, cfg.Args = !h.Enabled, json.RawMessage(h.Args)
-	if cfg.Every < heartbeat.MinEvery && !cfg.AllowShort && !cfg.Disabled {
-		return cfg, Exit(ExitUsage, "--heartbeat-every %s is shorter than %s; --heartbeat-allow-short allows it", cfg.Every, heartbeat.MinEvery)
-	}
-	if !json.Valid(cfg.Args) {
-		return cfg, Exit(ExitUsage, "--heartbeat-args is not a JSON object")
+	if cfg.Every < minEvery && !h.AllowShort && !cfg.Disabled {
+		return cfg, Exit(ExitUsage, "--heartbeat-every %s is shorter than %s; --heartbeat-allow-short allows it", cfg.Every, minEvery)
 	}
 	return cfg, nil
 }

@@ -23,7 +23,7 @@ func (d *demo) heartbeat(ctx context.Context, dir string) error {
 		return err
 	}
 	err := heartbeat.Once(ctx, d.bus, heartbeat.Config{
-		Workspace: dir, Every: time.Second, AllowShort: true,
+		Workspace: dir, Every: time.Second,
 		Tool: agent.AgentTool, Queue: bus.AgentQueue, PromptArg: "prompt", Args: json.RawMessage(`{"max_turns":4}`),
 	})
 	for err == nil {

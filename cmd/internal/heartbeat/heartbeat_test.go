@@ -1,6 +1,7 @@
 package heartbeat_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -127,7 +128,7 @@ func TestTicksRunAndAreLogged(t *testing.T) {
 	workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true}, tool)
 
 	write(t, workspace, "look")
-	cfg := heartbeat.Config{Workspace: workspace, Tool: "report", PromptArg: "text", Every: time.Second, AllowShort: true}
+	cfg := heartbeat.Config{Workspace: workspace, Tool: "report", PromptArg: "text", Every: time.Second}
 	for range 3 {
 		start(t, b, cfg)
 	}
@@ -165,7 +166,15 @@ func TestTicksRunAndAreLogged(t *testing.T) {
 func TestLogIsBounded(t *testing.T) {
 	b := bustest.New(t)
 	workspace := t.TempDir()
-	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x", LogBytes: 200})
+	log := filepath.Join(workspace, heartbeat.LogFile)
+	err := os.Mkdir(filepath.Dir(log), 0o700)
+	if err == nil {
+		err = os.WriteFile(log, bytes.Repeat([]byte("\n"), 1<<20-200), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x"})
 	publish := func(i int, action, text string) {
 		t.Helper()
 		body := fmt.Sprintf(`{"id":"r%d","tool":"agent","session":"heartbeat-main","outcome":"completed","action":%q,"for_llm":%q}`, i, action, text)
@@ -182,10 +191,10 @@ func TestLogIsBounded(t *testing.T) {
 		return string(data)
 	}
 	bustest.WaitUntil(t, "the last line", func() bool { return strings.Contains(read(heartbeat.LogFile), "r15 ") })
-	// 200 bytes are enough for two lines, not for three.
-	for name, want := range map[string][]string{heartbeat.LogFile: {"r13", "r15"}, heartbeat.OldLogFile: {"r9", "r11"}} {
+	// The space was enough for two lines, not for three.
+	for name, want := range map[string][]string{heartbeat.LogFile: {"r5", "r7", "r9", "r11", "r13", "r15"}, heartbeat.OldLogFile: {"r1", "r3"}} {
 		var got []string
-		for line := range strings.Lines(read(name)) {
+		for line := range strings.Lines(strings.TrimLeft(read(name), "\n")) {
 			got = append(got, strings.Fields(line)[3])
 		}
 		if !slices.Equal(got, want) {
@@ -295,11 +304,9 @@ func TestUnusableFiles(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for want, cfg := range map[string]heartbeat.Config{
-		"shorter than": {Workspace: ".", Tool: "x", Every: time.Minute},
-		"workspace":    {Tool: "x"},
-		"the tool":     {Workspace: ".", Tool: "a.b"},
-		"the name":     {Workspace: ".", Tool: "x", Name: "*"},
-		"arguments":    {Workspace: ".", Tool: "x", Args: json.RawMessage(`[]`)},
+		"workspace": {Tool: "x"},
+		"the tool":  {Workspace: ".", Tool: "a.b"},
+		"arguments": {Workspace: ".", Tool: "x", Args: json.RawMessage(`[]`)},
 	} {
 		if err := heartbeat.Once(t.Context(), nil, cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", cfg, err, want)

@@ -17,16 +17,17 @@ const (
 	LogFile = "memory/heartbeat.log"
 	// OldLogFile is the previous LogFile.
 	OldLogFile = "memory/heartbeat.log.1"
+	// maxLogBytes is about 10,000 runs.
+	maxLogBytes = 1 << 20
 )
 
 // writeLog writes a line for each run. All processes of a heartbeat share an ordered
 // consumer with one delivery at a time, so each line is written by one process and
 // the lines are in order.
 func (s *scheduler) writeLog(ctx context.Context) error {
-	name := session(s.cfg.Name)
 	results := bus.Consumer{
-		Stream: bus.Results, Name: "heartbeat-" + s.cfg.Name,
-		Filter:     []string{s.bus.Result(name, "*"), s.bus.Completion(name, "*")},
+		Stream: bus.Results, Name: session,
+		Filter:     []string{s.bus.Result(session, "*"), s.bus.Completion(session, "*")},
 		MaxPending: 1,
 	}
 	return dead.Consume(ctx, s.bus, results, bus.ConsumeConfig{Slots: 1}, nil, func(_ context.Context, d *bus.Delivery) error {
@@ -48,7 +49,7 @@ func (s *scheduler) writeLog(ctx context.Context) error {
 // appendLog appends a line to the log. If the log is full, it starts a new one.
 func (s *scheduler) appendLog(line string) error {
 	info, err := s.workspace.Lstat(LogFile)
-	if err == nil && info.Mode().IsRegular() && info.Size()+int64(len(line)) > s.cfg.LogBytes {
+	if err == nil && info.Mode().IsRegular() && info.Size()+int64(len(line)) > maxLogBytes {
 		if err := s.workspace.Rename(LogFile, OldLogFile); err != nil {
 			return err
 		}

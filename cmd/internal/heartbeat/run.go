@@ -59,16 +59,17 @@ type scheduler struct {
 
 	written      bool   // instructions were written to the server
 	instructions string // empty means no schedule
-	lastError    string // it is not logged again
 }
 
 // watch updates the schedule if HEARTBEAT.md changes.
 func (s *scheduler) watch(ctx context.Context) {
+	var last error // it is not logged again
 	for {
-		if err := s.reconcile(ctx); err != nil && ctx.Err() == nil && err.Error() != s.lastError {
-			s.lastError = err.Error()
+		err := s.reconcile(ctx)
+		if err != nil && ctx.Err() == nil && fmt.Sprint(err) != fmt.Sprint(last) {
 			s.cfg.Log.Error().Err(err).Msg("cannot update the heartbeat's schedule; retrying")
 		}
+		last = err
 		if tools.Sleep(ctx, s.cfg.Poll) != nil {
 			return
 		}
@@ -87,14 +88,14 @@ func (s *scheduler) reconcile(ctx context.Context) error {
 		if instructions == "" || s.cfg.Tool == "" {
 			return nil
 		}
-		if _, ok, err := s.schedules.Get(ctx, bus.Heartbeat, s.cfg.Name); ok || err != nil {
+		if _, ok, err := s.schedules.Get(ctx, bus.Heartbeat, name); ok || err != nil {
 			return err
 		}
 	}
 	if err := s.put(ctx, instructions); err != nil {
 		return err
 	}
-	s.written, s.instructions, s.lastError = true, instructions, ""
+	s.written, s.instructions = true, instructions
 	return nil
 }
 
@@ -119,15 +120,15 @@ func (s *scheduler) put(ctx context.Context, instructions string) error {
 	}
 	changed, err := s.schedules.Put(ctx, wanted)
 	if err == nil {
-		s.cfg.Log.Info().Str("schedule", s.cfg.Name).Stringer("every", s.cfg.Every).Str("tool", s.cfg.Tool).Bool("changed", changed).Msg("heartbeat scheduled")
+		s.cfg.Log.Info().Str("schedule", name).Stringer("every", s.cfg.Every).Str("tool", s.cfg.Tool).Bool("changed", changed).Msg("heartbeat scheduled")
 	}
 	return err
 }
 
 func (s *scheduler) remove(ctx context.Context) error {
-	existed, err := s.schedules.Delete(ctx, bus.Heartbeat, s.cfg.Name)
+	existed, err := s.schedules.Delete(ctx, bus.Heartbeat, name)
 	if existed {
-		s.cfg.Log.Info().Str("schedule", s.cfg.Name).Msg("heartbeat's schedule removed")
+		s.cfg.Log.Info().Str("schedule", name).Msg("heartbeat's schedule removed")
 	}
 	return err
 }
