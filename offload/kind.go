@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/csv"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -40,7 +39,7 @@ const (
 
 const (
 	sniffBytes    = 4 << 10
-	wholeJSONSize = 1 << 20 // of larger JSON, only both ends are checked
+	wholeJSONSize = 1 << 20 // of larger JSON, only the start and the end are checked
 )
 
 // kind detects the type and the media type of a content from its ends.
@@ -93,19 +92,22 @@ func rowsKind(head []byte, complete bool) string {
 // be indented, as some commands print them; jq reads them all the same. If the text is not
 // complete, its last value may be cut.
 func isNDJSON(text []byte, complete bool) bool {
-	dec := json.NewDecoder(bytes.NewReader(withoutBOM(text)))
+	dec := jsontext.NewDecoder(bytes.NewReader(withoutBOM(text)), lenient...)
 	for rows := 0; ; rows++ {
-		var row json.RawMessage
-		switch err := dec.Decode(&row); {
+		kind := dec.PeekKind()
+		switch err := dec.SkipValue(); {
 		case err == io.EOF:
 			return rows > 1
-		case err == io.ErrUnexpectedEOF:
+		case errors.Is(err, io.ErrUnexpectedEOF):
 			return !complete && rows > 0
-		case err != nil || !beginsJSON(row):
+		case err != nil || kind != '{' && kind != '[':
 			return false
 		}
 	}
 }
+
+// lenient accepts what jq accepts.
+var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
 // beginsJSON reports whether a text begins like an object or an array.
 func beginsJSON(text []byte) bool {
@@ -204,38 +206,27 @@ func countBad(text []byte) (invalid, nuls int) {
 	return invalid, nuls
 }
 
-// looksLikeJSON is exact for small contents. A large content is JSON if it starts and
-// ends like an object or an array.
+// looksLikeJSON is exact for small contents. A large content is JSON if its start has no syntax error
+// and no second value, as NDJSON has, and if it ends like an object or an array.
 func looksLikeJSON(src io.ReaderAt, size int64, head []byte) (bool, error) {
 	if !beginsJSON(head) {
 		return false, nil
 	}
-	first := bytes.TrimLeft(withoutBOM(head), " \t\r\n")
-	if size <= wholeJSONSize {
-		all, err := readRange(src, 0, size)
-		return err == nil && json.Valid(withoutBOM(all)), err
-	}
-	last, err := readRange(src, size-64, 64)
+	last, err := readRange(src, max(size-sniffBytes, 0), min(size, sniffBytes))
 	if err != nil {
 		return false, err
 	}
-	last = bytes.TrimRight(last, " \t\r\n")
+	first, last := bytes.TrimLeft(withoutBOM(head), " \t\r\n"), bytes.TrimRight(last, " \t\r\n")
 	if len(last) == 0 || last[len(last)-1] != first[0]+2 { // '{'+2 is '}', '['+2 is ']'
 		return false, nil
 	}
 	bom := int64(len(head) - len(withoutBOM(head)))
-	return startsJSON(io.NewSectionReader(src, bom, wholeJSONSize/4)), nil
-}
-
-// startsJSON reports whether the start of a JSON text has no syntax error, and no second
-// value, as NDJSON has.
-func startsJSON(r io.Reader) bool {
-	dec := jsontext.NewDecoder(r, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	dec := jsontext.NewDecoder(io.NewSectionReader(src, bom, wholeJSONSize), lenient...)
 	if err := dec.SkipValue(); err != nil {
-		return errors.Is(err, io.ErrUnexpectedEOF)
+		return size > wholeJSONSize && errors.Is(err, io.ErrUnexpectedEOF), nil
 	}
-	_, err := dec.ReadToken()
-	return err == io.EOF
+	_, err = dec.ReadToken()
+	return err == io.EOF, nil
 }
 
 // summarize returns an argument for Store.Put, which sets type, media type and

@@ -28,7 +28,7 @@ const bom = "\ufeff"
 
 // New returns a Reader that holds about limit bytes in memory.
 func New(src io.Reader, limit int64) *Reader {
-	buffered := bufio.NewReaderSize(src, 256<<10)
+	buffered := bufio.NewReaderSize(src, int(min(limit, 256<<10)))
 	b := &bounded{src: buffered, limit: limit}
 	if start, _ := buffered.Peek(len(bom)); string(start) == bom { // spaces keep the offsets
 		_, _ = buffered.Discard(len(bom))
