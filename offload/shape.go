@@ -29,6 +29,7 @@ var shapeTime = 5 * time.Second
 // shapeNode describes all values at one place of a document, such as the elements of an
 // array.
 type shapeNode struct {
+	path     string   // as jq writes it
 	kinds    []string // "number", "string", ... in the order of their first use
 	count    int      // values
 	min, max int      // elements of arrays
@@ -70,7 +71,7 @@ func shape(src io.ReaderAt, size int64, rows, sample bool, budget int) (string, 
 		if n == 0 && rows {
 			s.sampleAt, s.samplePath = s.in.Offset(), "row 1"
 		}
-		if err = s.value(root, "", 0); err != nil {
+		if err = s.value(root, 0); err != nil {
 			break
 		}
 		n++
@@ -103,7 +104,7 @@ func shape(src io.ReaderAt, size int64, rows, sample bool, budget int) (string, 
 	text := ""
 	for depth := 1; depth <= shapeNest; depth++ { // ascending, because all levels may have much text
 		w := &shapeWriter{depth: depth, seen: map[string]string{}, number: s.number}
-		deeper := w.node(root, "", 0)
+		deeper := w.node(root, 0)
 		if depth > 1 && (len(deeper) > room || deeper == text) {
 			break
 		}
@@ -156,7 +157,7 @@ func (s *shaper) sample(src io.ReaderAt, size int64) (string, error) {
 }
 
 // value adds the next value to a node.
-func (s *shaper) value(n *shapeNode, path string, depth int) error {
+func (s *shaper) value(n *shapeNode, depth int) error {
 	if s.counted++; s.counted%4096 == 0 && time.Now().After(s.deadline) {
 		return errShapeTime
 	}
@@ -173,24 +174,24 @@ func (s *shaper) value(n *shapeNode, path string, depth int) error {
 	case depth >= shapeNest:
 		return s.in.Skip()
 	case c == '[':
-		return s.array(n, path, depth)
+		return s.array(n, depth)
 	case c == '{':
-		return s.object(n, path, depth)
+		return s.object(n, depth)
 	}
 	return s.in.Skip()
 }
 
-func (s *shaper) array(n *shapeNode, path string, depth int) error {
+func (s *shaper) array(n *shapeNode, depth int) error {
 	first := n.elem == nil
 	if first {
-		n.elem, n.min = &shapeNode{}, 1<<62
+		n.elem, n.min = &shapeNode{path: n.path + "[]"}, 1<<62
 	}
 	i, start := 0, int64(-1)
 	defer func() {
 		n.min, n.max = min(n.min, i), max(n.max, i)
 		if first && start >= 0 && i > s.sampleLen && !strings.HasPrefix(s.samplePath, "row") && depth < 4 {
-			s.sampleAt, s.samplePath, s.sampleLen = start, path+"[0]", i
-			if path == "" {
+			s.sampleAt, s.samplePath, s.sampleLen = start, n.path+"[0]", i
+			if n.path == "" {
 				s.samplePath = ".[0]"
 			}
 		}
@@ -201,7 +202,7 @@ func (s *shaper) array(n *shapeNode, path string, depth int) error {
 		}
 		i++
 		if s.in.Offset() < shapeBytes {
-			return s.value(n.elem, path+"[]", depth+1)
+			return s.value(n.elem, depth+1)
 		}
 		if s.counted++; s.counted%4096 == 0 && time.Now().After(s.deadline) {
 			return errShapeTime
@@ -210,7 +211,7 @@ func (s *shaper) array(n *shapeNode, path string, depth int) error {
 	})
 }
 
-func (s *shaper) object(n *shapeNode, path string, depth int) error {
+func (s *shaper) object(n *shapeNode, depth int) error {
 	if n.fields == nil {
 		n.fields = map[string]*shapeNode{}
 	}
@@ -223,11 +224,11 @@ func (s *shaper) object(n *shapeNode, path string, depth int) error {
 			if len(n.keys) >= 4*shapeKeys {
 				return s.in.Skip()
 			}
-			field = &shapeNode{}
+			field = &shapeNode{path: n.path + "." + name}
 			n.fields[name] = field
 			n.keys = append(n.keys, name)
 		}
-		return s.value(field, path+"."+name, depth+1)
+		return s.value(field, depth+1)
 	})
 }
 
@@ -238,14 +239,14 @@ type shapeWriter struct {
 	number func(int) string
 }
 
-func (w *shapeWriter) node(n *shapeNode, path string, depth int) string {
+func (w *shapeWriter) node(n *shapeNode, depth int) string {
 	var kinds []string
 	for _, kind := range n.kinds {
 		switch kind {
 		case "object":
-			kind = w.once(w.object(n, path, depth), path)
+			kind = w.once(w.object(n, depth), n.path)
 		case "array":
-			kind = w.once(w.array(n, path, depth), path)
+			kind = w.once(w.array(n, depth), n.path)
 		}
 		kinds = append(kinds, kind)
 	}
@@ -270,7 +271,7 @@ func (w *shapeWriter) once(text, path string) string {
 	return text
 }
 
-func (w *shapeWriter) array(n *shapeNode, path string, depth int) string {
+func (w *shapeWriter) array(n *shapeNode, depth int) string {
 	if n.max == 0 {
 		return "[]"
 	}
@@ -281,10 +282,10 @@ func (w *shapeWriter) array(n *shapeNode, path string, depth int) string {
 	if depth >= w.depth {
 		return fmt.Sprintf("[%s elements]", count)
 	}
-	return fmt.Sprintf("[%s elements, each: %s]", count, w.node(n.elem, path+"[]", depth+1))
+	return fmt.Sprintf("[%s elements, each: %s]", count, w.node(n.elem, depth+1))
 }
 
-func (w *shapeWriter) object(n *shapeNode, path string, depth int) string {
+func (w *shapeWriter) object(n *shapeNode, depth int) string {
 	objects := n.count // of all kinds; a field is optional if fewer objects have it
 	if depth >= w.depth {
 		return fmt.Sprintf("{%s keys}", w.number(n.members))
@@ -296,7 +297,7 @@ func (w *shapeWriter) object(n *shapeNode, path string, depth int) string {
 			break
 		}
 		field := n.fields[name]
-		text := w.node(field, path+"."+name, depth+1)
+		text := w.node(field, depth+1)
 		optional := ""
 		if field.count < objects && len(n.kinds) == 1 {
 			optional = "?"
