@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,18 +16,27 @@ import (
 // maxErrorText is how much of a provider's error message users see, in bytes.
 const maxErrorText = 600
 
+// wireError is an error of an API.
+type wireError struct {
+	Type    string `json:"type"`
+	Code    any    `json:"code"`
+	Message string `json:"message"`
+}
+
 // httpError classifies a response whose status is not 200. Both APIs report
-// errors as {"error":{"type","code","message"}}; httpError shows any other body
-// unchanged.
+// errors as {"error":{"type","code","message"}}, and vLLM as {"object":"error","message",...};
+// httpError shows any other body unchanged.
 func httpError(status int, header http.Header, body []byte, key string) *agent.ProviderError {
 	var wire struct {
-		Error struct {
-			Type    string `json:"type"`
-			Code    any    `json:"code"`
-			Message string `json:"message"`
-		} `json:"error"`
+		Error  wireError `json:"error"`
+		Object string    `json:"object"`
+		wireError
 	}
-	isAPI := json.Unmarshal(body, &wire) == nil && wire.Error.Message != ""
+	err := json.Unmarshal(bytes.Trim(bytes.TrimSpace(body), "[]"), &wire) // Gemini sends a list of one error
+	if wire.Object == "error" {
+		wire.Error = wire.wireError
+	}
+	isAPI := err == nil && wire.Error.Message != ""
 	if !isAPI {
 		wire.Error.Message = string(body)
 	}
