@@ -68,7 +68,6 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 			}
 		}
 	}
-	characters := utf8.RuneCountInString(b.text)
 	why, err := o.cfg.decide(call, def, b)
 	if err != nil {
 		return nil, err
@@ -78,7 +77,7 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 		why = keep
 	case taken && why == keep: // refer checks the budget
 		why = pictures
-	case why == keep && b.inMemory && o.exceedsBudget(call, def, characters):
+	case why == keep && b.inMemory && o.exceedsBudget(call, def, b.text):
 		why = tooMany
 	}
 	sameForUser := res.ForUser == res.ForLLM && res.Output == nil && res.Blocks == nil

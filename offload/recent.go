@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	"golang.org/x/time/rate"
 
@@ -65,13 +66,14 @@ func (o *Offloader) FitsBudget(session string, characters int) bool {
 	return o.cfg.Budget <= 0 || characters < MinBudgeted || o.recent.spend(session, characters, o.cfg.Budget)
 }
 
-// exceedsBudget reports whether a text of so many characters, which would be shown in full, is too
-// long for the budget of its session.
-func (o *Offloader) exceedsBudget(call tools.Call, def tools.Definition, characters int) bool {
-	if o.cfg.Disabled || def.NoOffload || call.Offload != nil && !*call.Offload || int64(characters) >= o.cfg.InlineChars {
+// exceedsBudget reports whether a text that would be shown in full is too long for the budget of
+// its session.
+func (o *Offloader) exceedsBudget(call tools.Call, def tools.Definition, text string) bool {
+	if o.cfg.Disabled || def.NoOffload || call.Offload != nil && !*call.Offload {
 		return false
 	}
-	return !o.FitsBudget(call.SessionToken(), characters)
+	characters := utf8.RuneCountInString(text)
+	return int64(characters) < o.cfg.InlineChars && !o.FitsBudget(call.SessionToken(), characters)
 }
 
 // sameAs returns the id of an earlier artifact of the session with the content of rec, or "".
