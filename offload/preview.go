@@ -171,6 +171,9 @@ const countBlock = 256 << 10
 // exceeds reports whether the size bytes of src have more than limit tokens. It
 // stops reading at the limit.
 func exceeds(src io.ReaderAt, size, limit int64) (bool, error) {
+	if TokensOfRunes(size) <= limit { // a rune has at least one byte
+		return false, nil
+	}
 	var chars int64
 	err := eachBlock(src, size, func(block []byte) bool {
 		chars += textscan.CountRunes(block)
