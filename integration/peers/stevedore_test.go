@@ -150,7 +150,7 @@ func stevedore(sync bool, name, endpoint string) (system, error) {
 }
 
 // barePipeline is the least that a durable job needs on the same server: a stream of jobs, a
-// consumer, a stream of results.
+// consumer, a stream of results, and JSON for both.
 func barePipeline(sync bool) (system, error) {
 	url, stop, err := server(sync)
 	if err != nil {
@@ -180,8 +180,15 @@ func barePipeline(sync bool) (system, error) {
 	}
 	var handled atomic.Int64
 	running, err := consumer.Consume(func(msg jetstream.Msg) {
-		done, err := js.PublishAsync("done"+strings.TrimPrefix(msg.Subject(), "job"), msg.Data())
-		if err != nil {
+		var job, result struct {
+			Text      string    `json:"text"`
+			StartedAt time.Time `json:"started_at,omitzero"`
+		}
+		err := json.Unmarshal(msg.Data(), &job)
+		result.Text, result.StartedAt = job.Text, time.Now()
+		body, err2 := json.Marshal(result)
+		done, err3 := js.PublishAsync("done"+strings.TrimPrefix(msg.Subject(), "job"), body)
+		if errors.Join(err, err2, err3) != nil {
 			return // it is delivered again
 		}
 		go func() {
