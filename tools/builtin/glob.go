@@ -39,11 +39,11 @@ func (ws *workspace) glob(ctx context.Context, _ tools.Call, args globArgs) *too
 	// Start in the directory of the pattern's fixed part.
 	base, rest := doublestar.SplitPattern(path.Clean(pattern))
 	start := path.Join(filepath.ToSlash(args.Path), base)
-	dir, err := ws.openDir(start)
+	dir, done, err := ws.openDir(start)
 	if err != nil {
 		return tools.Failure(err)
 	}
-	defer dir.Close()
+	defer done()
 	rel, err := ws.rel(start)
 	if err != nil {
 		return tools.Failure(err)

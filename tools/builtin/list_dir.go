@@ -20,11 +20,11 @@ func newListDir(ws *workspace) *tools.FuncTool {
 }
 
 func (ws *workspace) listDir(ctx context.Context, _ tools.Call, args listDirArgs) *tools.Result {
-	dir, err := ws.openDir(args.Path)
+	dir, done, err := ws.openDir(args.Path)
 	if err != nil {
 		return tools.Failure(err)
 	}
-	defer dir.Close()
+	defer done()
 
 	out := tools.NewOutput(ws.cfg.Output)
 	w := &walker{skip: ws.hidden, flat: !args.Recursive, visit: func(_ context.Context, f found) error {
@@ -42,26 +42,26 @@ func (ws *workspace) listDir(ctx context.Context, _ tools.Call, args listDirArgs
 	return ws.setOutput(&tools.Result{Silent: true}, out)
 }
 
-// openDir opens a directory of the workspace.
-func (ws *workspace) openDir(path string) (*os.Root, error) {
+// openDir opens a directory of the workspace until done is called.
+func (ws *workspace) openDir(path string) (dir *os.Root, done func(), err error) {
 	rel, err := ws.rel(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if rel != "." { // opening a named pipe would wait for its writer
-		var info fs.FileInfo
-		if info, err = ws.root.Stat(rel); err == nil && !info.IsDir() {
-			err = tools.Errorf(tools.CodeToolFailed, "failed to read directory %q: it is not a directory; to read a file, use read_file", path)
-		}
+	if rel == "." {
+		return ws.root, func() {}, nil
 	}
-	var dir *os.Root
+	info, err := ws.root.Stat(rel) // opening a named pipe would wait for its writer
+	if err == nil && !info.IsDir() {
+		err = tools.Errorf(tools.CodeToolFailed, "failed to read directory %q: it is not a directory; to read a file, use read_file", path)
+	}
 	if err == nil {
 		dir, err = ws.root.OpenRoot(rel)
 	}
 	if err != nil {
-		return nil, ws.explain("read directory", path, err)
+		return nil, nil, ws.explain("read directory", path, err)
 	}
-	return dir, nil
+	return dir, func() { _ = dir.Close() }, nil
 }
 
 // describe returns the line of an entry.
