@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/nats-io/nats.go"
 
@@ -26,8 +25,8 @@ import (
 // The server has no setting for this directory, so it is replaced by a symbolic link.
 // Without the link, the server makes a directory on the disk.
 type staging struct {
-	dir  string   // empty: batches are staged on the disk
-	lock *os.File // dir, locked: other processes remove directories without a lock
+	dir  string           // empty: batches are staged on the disk
+	lock *durable.DirLock // of dir: other processes remove directories without a lock
 
 	linking sync.Mutex
 }
@@ -42,8 +41,8 @@ func (s *staging) minBatch() int {
 }
 
 const (
-	stagingPattern = "stevedore-batches-*"
-	batchesDir     = "batches" // the server's name, in the directory of each stream
+	stagingPrefix = "stevedore-batches-"
+	batchesDir    = "batches" // the server's name, in the directory of each stream
 )
 
 // memoryPath is the directory in memory of Linux; all users share it.
@@ -61,57 +60,22 @@ func newStaging() *staging {
 	if !inMemory(memoryPath) {
 		return &staging{}
 	}
-	for range 3 { // a process that removes old ones may be faster than the lock
-		dir, err := os.MkdirTemp(memoryPath, stagingPattern)
-		if err != nil {
-			break
-		}
-		if lock, err := lockDir(dir); err == nil {
-			return &staging{dir: dir, lock: lock}
-		}
-	}
-	return &staging{}
-}
-
-var errInUse = errors.New("another process uses the directory")
-
-// lockDir locks a directory that exists. Any user can create files where the directories of
-// all processes are, so lockDir does not wait for the writer of a pipe.
-func lockDir(dir string) (*os.File, error) {
-	f, err := os.OpenFile(dir, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	dir, err := os.MkdirTemp(memoryPath, stagingPrefix)
 	if err != nil {
-		return nil, err
+		return &staging{}
 	}
-	ok, err := durable.TryLock(f)
-	if err == nil && !ok {
-		err = errInUse
-	}
-	if err == nil {
-		var info fs.FileInfo
-		if info, err = os.Stat(dir); err == nil && !info.IsDir() {
-			err = syscall.ENOTDIR
-		}
-	}
+	lock, err := durable.LockDir(dir)
 	if err != nil {
-		f.Close()
-		return nil, err
+		_ = os.RemoveAll(dir)
+		return &staging{}
 	}
-	return f, nil
+	return &staging{dir: dir, lock: lock}
 }
 
-// removeOld removes the directories in memory of processes that were killed, also if they
-// leave no memory for another one. The server has completed the batches of its own files
-// before. For a server on other files, which was killed and not started again, this is like
-// a power failure.
-func removeOld(memory string) {
-	old, _ := filepath.Glob(filepath.Join(memory, stagingPattern)) // the pattern is valid
-	for _, dir := range old {
-		if lock, err := lockDir(dir); err == nil {
-			_ = os.RemoveAll(dir) // the next start tries it again
-			lock.Close()
-		}
-	}
-}
+// removeOld removes the directories in memory of processes that were killed. The server has
+// completed the batches of its own files before. For a server on other files, which was killed and
+// not started again, this is like a power failure.
+func removeOld(memory string) { durable.RemoveLeft(memory, stagingPrefix, os.RemoveAll) }
 
 // link replaces the directory of batches of each stream. The server removes the links when
 // it starts.
@@ -162,8 +126,7 @@ func (s *staging) close(data string) {
 			_ = os.Remove(link) // the next start removes it otherwise
 		}
 	}
-	_ = os.RemoveAll(s.dir)
-	s.lock.Close()
+	_ = errors.Join(os.RemoveAll(s.dir), s.lock.Unlock()) // another process removes it otherwise
 }
 
 // watchStreams links the directories of streams that clients create. It returns a function

@@ -24,6 +24,10 @@ func TestOldStagingThatIsNoDirectory(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(old, "STREAM"), 0o700); err != nil {
 		t.Fatal(err)
 	}
+	hourAgo := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(old, hourAgo, hourAgo); err != nil {
+		t.Fatal(err)
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
@@ -103,7 +104,11 @@ func TestStagingOfAKilledServer(t *testing.T) {
 	}
 	b.Close()
 	dir := filepath.Dir(stagingOf(t, data, "STEVEDORE_RESULTS"))
+	hourAgo := time.Now().Add(-time.Hour)
 	exists := func() bool {
+		if err := os.Chtimes(dir, hourAgo, hourAgo); err != nil {
+			t.Fatal(err)
+		}
 		bustest.Start(t, embedded.Config{})
 		_, err := os.Stat(dir)
 		return err == nil

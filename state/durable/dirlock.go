@@ -101,11 +101,21 @@ func (l *DirLock) Unlock() error {
 	return errors.Join(l.file.Truncate(0), l.file.Close())
 }
 
-// TempDir makes a directory below parent, whose name begins with prefix, and locks it. It calls remove
-// for those that ended processes left behind. One of the last minute stays, because its process may
-// not have locked it yet.
+// TempDir makes a directory below parent, whose name begins with prefix, and locks it. It removes
+// those that ended processes left behind, as RemoveLeft does.
 func TempDir(parent, prefix string, remove func(dir string) error) (dir string, lock *DirLock, err error) {
-	entries, _ := os.ReadDir(parent) // MkdirTemp has the error
+	RemoveLeft(parent, prefix, remove)
+	if dir, err = os.MkdirTemp(parent, prefix); err == nil {
+		lock, err = LockDir(dir)
+	}
+	return dir, lock, err
+}
+
+// RemoveLeft calls remove for the directories below parent that ended processes have locked, and
+// whose names begin with prefix. One of the last minute stays, because its process may not have
+// locked it yet.
+func RemoveLeft(parent, prefix string, remove func(dir string) error) {
+	entries, _ := os.ReadDir(parent) // a parent that does not exist has none
 	for _, entry := range entries {
 		left := filepath.Join(parent, entry.Name())
 		info, err := entry.Info()
@@ -116,10 +126,6 @@ func TempDir(parent, prefix string, remove func(dir string) error) (dir string, 
 			_ = remove(left) // of another user, it fails
 		}
 	}
-	if dir, err = os.MkdirTemp(parent, prefix); err == nil {
-		lock, err = LockDir(dir)
-	}
-	return dir, lock, err
 }
 
 func writeHolder(f *os.File) error {
