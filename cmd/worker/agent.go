@@ -96,6 +96,8 @@ func newAgentCommand() *cobra.Command {
 				return cli.Exit(cli.ExitUsage, "--file needs a prompt: stevedore agent --file FILE \"PROMPT\"")
 			case o.args.MaxTurns < 0:
 				return cli.Exit(cli.ExitUsage, "--use-turns %d: want 1 or more", o.args.MaxTurns)
+			case o.wait <= 0:
+				return cli.Exit(cli.ExitUsage, "--wait %s: want more than 0s", o.wait)
 			case len(args) == 0 && !o.resume && (o.call.ID != "" || o.JSON):
 				return cli.Exit(cli.ExitUsage, "a conversation takes no --id and no --json; for one prompt: stevedore agent \"PROMPT\"")
 			}
