@@ -21,16 +21,18 @@ import (
 // be secrets.
 const settingsFile = "worker.settings"
 
+const settingsVersion = 1
+
 // workerSettings is the content of settingsFile.
 type workerSettings struct {
-	Version int               `json:"v"` // 1
+	Version int               `json:"v"`
 	Digests map[string]string `json:"digests"`
 }
 
 // PublishServer lets commands find the embedded server and the settings of its worker.
 // withdraw removes both.
 func (o *Options) PublishServer(url string) (withdraw func() error, err error) {
-	settings := workerSettings{1, map[string]string{}}
+	settings := workerSettings{settingsVersion, map[string]string{}}
 	for _, f := range o.settings {
 		settings.Digests[f.Name] = digestOf(f)
 	}
@@ -57,6 +59,9 @@ func (o *Options) CheckJoined() error {
 	var worker workerSettings
 	if err == nil {
 		err = json.Unmarshal(data, &worker)
+	}
+	if err == nil && worker.Version != settingsVersion {
+		err = fmt.Errorf("%s has version %d of the format; this program reads version %d", settingsFile, worker.Version, settingsVersion)
 	}
 	if err != nil {
 		return fmt.Errorf("read the settings of the worker in the data directory: %w", err)

@@ -1,0 +1,43 @@
+package process
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/pflag"
+)
+
+// A command that joins the worker of a data directory learns which of its settings differ, and does
+// not read settings in another format.
+func TestCheckJoined(t *testing.T) {
+	dir := t.TempDir()
+	options := func(args ...string) *Options {
+		o, flags := new(Options), pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.AddFlags(flags)
+		if err := flags.Parse(append(args, "--data", dir)); err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+	if _, err := options("--slots", "3").PublishServer("nats://127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	for arg, want := range map[string]string{"--slots=3": "", "--tools=shell": "its --tools differs"} {
+		if err := options(arg).CheckJoined(); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", arg, err, want)
+		}
+	}
+	name := filepath.Join(dir, settingsFile)
+	data, err := os.ReadFile(name)
+	if err == nil {
+		err = os.WriteFile(name, []byte(strings.Replace(string(data), `"v":1`, `"v":2`, 1)), 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := options("--slots=3").CheckJoined(); err == nil || !strings.Contains(err.Error(), "version 2") {
+		t.Errorf("another version: %v", err)
+	}
+}
