@@ -23,7 +23,7 @@ func (o *hookOptions) rewritten(event claudeEvent) map[string]any {
 	}
 	// After 20 s, the model sees what the command prints, for example that a server is up.
 	event.Input["command"] = fmt.Sprintf(`%s run --host codex%s --threshold %d --live-after 20s -- "${BASH:-${ZSH_NAME:-sh}}" -c '%s'`,
-		cli.ShellWord(self), o.place(), o.threshold, withinQuotes(command))
+		cli.ShellWord(self), placeOf(o.session, o.Connection.Data), o.threshold, withinQuotes(command))
 	return map[string]any{"permissionDecision": "allow", "updatedInput": event.Input}
 }
 

@@ -25,7 +25,7 @@ func (o *hookOptions) watchFailures() {
 		return
 	}
 	line := fmt.Sprintf(`if [ -f /dev/fd/1 ] && [ "$BASH_VERSION$ZSH_VERSION" ]; then exec {STEVEDORE_OUT}>&1; trap 'c=$?; if [ $c -gt 0 ] && [ $c -lt 129 ]; then %s hook claude-code --failed "${BASH_EXECUTION_STRING:-$ZSH_EXECUTION_STRING}"%s --threshold %d 2>/dev/null >&$STEVEDORE_OUT; fi' EXIT; fi`+"\n",
-		withinQuotes(cli.ShellWord(self)), withinQuotes(o.place()), o.threshold)
+		withinQuotes(cli.ShellWord(self)), withinQuotes(placeOf(o.session, o.Connection.Data)), o.threshold)
 	_ = durable.AppendFile(file, []byte(line), 0o600) // without it, outputs are shown as they are
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -124,10 +123,6 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	}
 	late := o.tools == "" && o.session == "" && o.http.address == "" // otherwise there may be results, or a client on another machine
 	o.session = cmp.Or(o.session, "mcp-"+strings.ToLower(rand.Text()[:16]))
-	readCommand := fmt.Sprintf("%s read --session %s", programName(), cli.ShellWord(o.session))
-	if o.Connection.Data != cli.DefaultDataDir() {
-		readCommand += " --data " + cli.ShellWord(o.Connection.Data)
-	}
 	guard, err := o.http.guard(o.session, o.Connection.Data, stderr)
 	if err != nil {
 		return err
@@ -144,7 +139,7 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	}
 	proxy := func(session string) wrap.Config {
 		return wrap.Config{
-			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", LateTools: late, ReadCommand: readCommand,
+			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", LateTools: late, ReadCommand: programName() + " read" + placeOf(o.session, o.Connection.Data),
 			CallTimeout: o.timeout, BackgroundAfter: o.background, Links: o.links, Log: log,
 			Reader: offload.ReaderConfig{JQCommand: process.JQCommand(), SQLCommand: process.SQLCommand(), SQLCache: databases},
 			Server: server, ContentIDs: name == "",

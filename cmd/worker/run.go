@@ -208,20 +208,20 @@ func (o *runOptions) show(ctx context.Context, args []string, held *heldOutput) 
 	if err != nil {
 		return held.flushBecause(err)
 	}
-	how := fmt.Sprintf("%d lines, %d bytes are stored; read them with: %s read %s --lines 10-40, or --grep REGEXP, --jq QUERY, --offset N", summary.Lines, held.out.Size(), programName(), id)
-	text := summary.Text(how + o.place())
+	text := summary.Text(fmt.Sprintf("%d lines, %d bytes are stored; read them with: %s read %s%s --lines 10-40, or --grep REGEXP, --jq QUERY, --offset N",
+		summary.Lines, held.out.Size(), programName(), id, placeOf(o.session, o.Connection.Data)))
 	count.Shown = int64(utf8.RuneCountInString(text))
 	_, err = io.WriteString(held.to, text)
 	return err
 }
 
-// place are the flags that lead to the stored outputs, unless they are the defaults.
-func (o *storedOutputs) place() (flags string) {
-	if o.session != outputSession {
-		flags = " --session " + cli.ShellWord(o.session)
+// placeOf returns the flags that lead to the stored outputs of a session, unless they are the defaults.
+func placeOf(session, data string) (flags string) {
+	if session != outputSession {
+		flags = " --session " + cli.ShellWord(session)
 	}
-	if o.Connection.Data != cli.DefaultDataDir() {
-		flags += " --data " + cli.ShellWord(o.Connection.Data)
+	if data != cli.DefaultDataDir() {
+		flags += " --data " + cli.ShellWord(data)
 	}
 	return flags
 }
