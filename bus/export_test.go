@@ -13,10 +13,14 @@ var CoversAll = coversAll
 // MaxJoint is how many reads one request answers.
 const MaxJoint = maxJoint
 
-// HoldReads holds the requests of Last until release is called.
+// HoldReads holds the requests of Last for the results until release is called.
 func HoldReads(b *Bus) (release func()) {
-	b.reads.busy <- struct{}{}
-	return func() { <-b.reads.busy }
+	busy := make(chan struct{}, 1)
+	busy <- struct{}{}
+	b.reads.mu.Lock()
+	defer b.reads.mu.Unlock()
+	b.reads.busy[b.StreamName(Results)] = busy
+	return func() { <-busy }
 }
 
 // JoinedReads returns how many reads of a stream have joined the next request.

@@ -14,12 +14,12 @@ import (
 // request tells so for all of them. Alone, such a read costs a tenth of a short call.
 type jointReads struct {
 	mu   sync.Mutex
-	next map[string]*jointRead // by stream; others may join it
-	busy chan struct{}         // has an element while a request is on its way
+	next map[string]*jointRead    // by stream; others may join it
+	busy map[string]chan struct{} // by stream; has an element while a request is on its way
 }
 
 func newJointReads() *jointReads {
-	return &jointReads{next: map[string]*jointRead{}, busy: make(chan struct{}, 1)}
+	return &jointReads{next: map[string]*jointRead{}, busy: map[string]chan struct{}{}}
 }
 
 type jointRead struct {
@@ -33,11 +33,11 @@ const maxJoint = 256
 
 // last returns the last message on a subject, or ErrMsgNotFound.
 func (r *jointReads) last(ctx context.Context, api jsapi.API, stream, subject string) (jsapi.Message, error) {
-	joint, first := r.join(stream, subject)
-	if first {
+	joint, busy := r.join(stream, subject)
+	if busy != nil {
 		select {
-		case r.busy <- struct{}{}:
-			defer func() { <-r.busy }()
+		case busy <- struct{}{}:
+			defer func() { <-busy }()
 		case <-ctx.Done(): // each of the others reads alone
 		}
 		if r.close(stream, joint); len(joint.subjects) > 1 {
@@ -56,16 +56,20 @@ func (r *jointReads) last(ctx context.Context, api jsapi.API, stream, subject st
 	return api.GetFromAny(ctx, stream, jsapi.Get{LastBySubject: subject})
 }
 
-// join adds a subject to the next request for a stream. first is true if the caller sends it.
-func (r *jointReads) join(stream, subject string) (joint *jointRead, first bool) {
+// join adds a subject to the next request for a stream. busy is not nil if the caller sends it.
+func (r *jointReads) join(stream, subject string) (joint *jointRead, busy chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if joint = r.next[stream]; joint == nil || len(joint.subjects) == maxJoint {
-		joint, first = &jointRead{done: make(chan struct{})}, true
+		joint = &jointRead{done: make(chan struct{})}
 		r.next[stream] = joint
+		if busy = r.busy[stream]; busy == nil {
+			busy = make(chan struct{}, 1)
+			r.busy[stream] = busy
+		}
 	}
 	joint.subjects = append(joint.subjects, subject)
-	return joint, first
+	return joint, busy
 }
 
 // close lets nobody else join.

@@ -45,6 +45,9 @@ func TestLastTogether(t *testing.T) {
 			})
 		}
 		joined(reads)
+		if m, err := b.Last(t.Context(), bus.Calls, b.Call("default", "t", "s", "c")); err != nil || m.Sequence != 0 {
+			t.Errorf("a read of another stream: %+v, %v", m, err)
+		}
 		ctx, stop := context.WithCancel(t.Context())
 		stopped := make(chan error)
 		go func() {
