@@ -18,6 +18,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // cluster is three servers in this process. A test can stop and restart them.
@@ -122,6 +124,21 @@ func TestLastMessageOnACluster(t *testing.T) {
 	}
 	if body, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("s", "c"))); !ok || err != nil || string(body) != "x" {
 		t.Errorf("something is there: %s, %t, %v", body, ok, err)
+	}
+	// Workers change the record of a call at the same time.
+	const workers = 8
+	var group sync.WaitGroup
+	key := tools.CallKey{Session: "s", ID: "c"}
+	for range workers {
+		group.Go(func() {
+			if err := task.CountStart(t.Context(), b, key, 1); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	if r, err := task.ReadRecord(t.Context(), b, key); err != nil || r.Starts != workers {
+		t.Errorf("the record has %d starts of %d, %v", r.Starts, workers, err)
 	}
 	found := 0
 	for _, err := range b.Read(t.Context(), bus.Results, bus.Query{Subject: b.Result("*", "*")}) {

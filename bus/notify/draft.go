@@ -85,7 +85,7 @@ func (n *Notifier) changeDraft(ctx context.Context, name, chat string, change fu
 		} else if err == nil {
 			now.revision, err = kv.Update(ctx, key, body, before.revision)
 		}
-		if err == nil || !errors.Is(err, jetstream.ErrKeyExists) { // Update reports a conflict so, too
+		if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 			return now, before, err
 		}
 	}

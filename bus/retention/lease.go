@@ -72,7 +72,7 @@ func (l *lease) store(ctx context.Context, holder string) error {
 		return err
 	}
 	revision, err := kv.Update(ctx, TrimmedKey(l.stream), body, l.revision)
-	if api, ok := errors.AsType[*jetstream.APIError](err); errors.Is(err, jetstream.ErrKeyExists) || ok && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
+	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
 		return errLost
 	}
 	if err != nil {

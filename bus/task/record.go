@@ -130,7 +130,8 @@ func (r *Record) store(ctx context.Context, b *bus.Bus) error {
 	case err == nil:
 		r.revision = ack.Sequence
 		return nil
-	case rejected && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
+	case rejected && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence,
+		rejected && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant: // of a replicated bucket, while another change is in flight
 		err = bus.ErrConflict
 	case errors.Is(err, nats.ErrMaxPayload):
 		err = fmt.Errorf("%w: %w", bus.ErrTooLarge, err)
