@@ -46,6 +46,7 @@ var sqlTables = map[string]string{
 		"web-5d7c9                1/1     Running            0             3d\n" +
 		"api-1                    0/1     CrashLoopBackOff   12 (5m ago)   3d\n",
 	"docker": "CONTAINER ID   IMAGE     COMMAND       PORTS\nabc            nginx     \"/entry x\"\ndef            redis     \"redis\"       6379/tcp\n",
+	"broad":  strings.Repeat("name\t", 1_500) + "\n" + strings.Repeat("some-long-text\n", 10),
 	"prose":  "This is a text.\nIt has no table.\n",
 	"scalar": `[3,1,2]`,
 	"lists":  "[\"007\",1]\n[8,2,{\"a\":1}]\n",
@@ -103,6 +104,7 @@ func TestSQL(t *testing.T) {
 		{"users orders", "SELECT nam FROM t1", "no such column: nam. The tables are:\nt1 (users): 3 rows; id INTEGER, name TEXT, zip TEXT, score REAL\nt2 (orders.data.items): 3 rows; user_id INTEGER, total REAL, paid BOOLEAN, lines JSON, late TEXT; other arrays: .meta.tags"},
 		{"", "SELECT * FROM nowhere", "no such table: nowhere. The query has no tables"},
 		{"prose", "SELECT 1", `the artifact "prose": it is not a table`},
+		{"broad", "SELECT 1", "it has more than 1000 columns"},
 		{"orders:.data.none", "SELECT 1", "there is no array with elements at .data.none"},
 		{"users", "SELEC 1", `near "SELEC": syntax error. The tables are`},
 		{"missing", "SELECT 1", `there is no artifact "missing" in this session`},

@@ -51,7 +51,7 @@ func (l *layout) find(t Table, src io.Reader) (err error) {
 	case err != nil:
 		return err
 	case l.tooMany:
-		return noTable(fmt.Sprintf("it has more than %d columns", maxColumns))
+		return tooWide()
 	case len(l.names) == 0 && t.Path != "":
 		return noTable(fmt.Sprintf("there is no array with elements at %s", t.Path))
 	case len(l.names) == 0:
@@ -130,6 +130,8 @@ func notRead(err error) error {
 	}
 	return err
 }
+
+func tooWide() error { return noTable(fmt.Sprintf("it has more than %d columns", maxColumns)) }
 
 func noTable(why string) error {
 	return tools.Errorf(tools.CodeInvalidArguments, "it is not a table that SQL can read (%s); use jq_knowledge, grep_knowledge or get_knowledge_by_lines", why)

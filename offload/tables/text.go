@@ -149,8 +149,11 @@ func (l *layout) aligned(next func() (string, bool), yield func([]cell) error) e
 		names, ok = next()
 	}
 	header := gap.Split(strings.TrimSpace(names), -1)
-	if len(header) < 2 {
+	switch {
+	case len(header) < 2:
 		return noTable("no columns were found in the text")
+	case len(header) > maxColumns:
+		return tooWide()
 	}
 	starts := startsOf(names, header)
 	l.header(header)
@@ -183,11 +186,13 @@ func (l *layout) aligned(next func() (string, bool), yield func([]cell) error) e
 
 // startsOf returns the characters at which the names of the columns begin.
 func startsOf(line string, names []string) (starts []int) {
-	from := 0
+	at := 0
 	for _, name := range names {
-		at := from + strings.Index(line[from:], name)
-		starts = append(starts, utf8.RuneCountInString(line[:at]))
-		from = at + len(name)
+		before, after, _ := strings.Cut(line, name)
+		at += utf8.RuneCountInString(before)
+		starts = append(starts, at)
+		at += utf8.RuneCountInString(name)
+		line = after
 	}
 	return starts
 }
