@@ -181,6 +181,11 @@ func sdkServer() *mcp.Server {
 	s.AddPrompt(&mcp.Prompt{Name: "p"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{{Role: "user", Content: &mcp.TextContent{Text: "prompt"}}}}, nil
 	})
+	s.AddPrompt(&mcp.Prompt{Name: "big"}, func(context.Context, *mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
+		return &mcp.GetPromptResult{Messages: []*mcp.PromptMessage{
+			{Role: "user", Content: &mcp.TextContent{Text: "read this:"}}, {Role: "user", Content: &mcp.TextContent{Text: bigText(20_000)}},
+		}}, nil
+	})
 	return s
 }
 
@@ -212,9 +217,7 @@ func serveRaw(role string) {
 		var m struct {
 			ID     json.RawMessage
 			Method string
-			Params struct {
-				Name string
-			}
+			Params struct{ Name, URI, Level string }
 			Result struct{ Action string }
 			Error  struct{ Message string }
 		}
@@ -264,6 +267,7 @@ func serveRaw(role string) {
 		case "server/discover":
 			say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"Method not found"}}`, m.ID)
 		default:
+			_ = count(strings.ReplaceAll(m.Method, "/", " ") + " " + m.Params.URI + m.Params.Level) // the file is there after the first one
 			say(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
 		}
 	}

@@ -406,6 +406,15 @@ func TestResources(t *testing.T) {
 	if _, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: "stevedore://other/artifacts/x"}); err == nil {
 		t.Error("an artifact of another session was read")
 	}
+	prompt, err := s.GetPrompt(t.Context(), &mcp.GetPromptParams{Name: "big"})
+	if err != nil || len(prompt.Messages) != 2 || prompt.Messages[1].Role != "user" {
+		t.Fatalf("prompt: %v %v", prompt, err)
+	}
+	short, long := prompt.Messages[0].Content.(*mcp.TextContent).Text, prompt.Messages[1].Content.(*mcp.TextContent).Text
+	if short != "read this:" || len(long) > 4000 {
+		t.Errorf("prompt: %q and %d bytes", short, len(long))
+	}
+	checkContains(t, long, "as the artifact")
 }
 
 // A session goes on after its server crashed. A call is repeated if its annotations
@@ -453,6 +462,28 @@ func (s *session) count(t *testing.T, name string) int64 {
 		t.Fatal(err)
 	}
 	return info.Size()
+}
+
+// A restarted server has the log level and the subscriptions that the client has set.
+func TestSettingsAfterRestart(t *testing.T) {
+	t.Parallel()
+	s := wrapServer(t, "patient")
+	err := errors.Join(
+		//lint:ignore SA1019 many clients still do
+		s.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "debug"}),
+		s.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "a"}), s.Subscribe(t.Context(), &mcp.SubscribeParams{URI: "b"}),
+		s.Unsubscribe(t.Context(), &mcp.UnsubscribeParams{URI: "b"}),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.call(t, "poison", nil)
+	s.call(t, "safe", nil)
+	for what, want := range map[string]int64{"logging setLevel debug": 2, "resources subscribe a": 2, "resources subscribe b": 1} {
+		if n := s.count(t, what); n != want {
+			t.Errorf("%s was requested %d times, want %d", what, n, want)
+		}
+	}
 }
 
 // If a restarted server has other tools, the client is told.
