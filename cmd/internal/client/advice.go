@@ -67,7 +67,7 @@ func StartCommand(queue string) string {
 	case queue == bus.DefaultQueue:
 		return "stevedore serve"
 	case queue == bus.AgentQueue, strings.HasPrefix(queue, bus.AgentQueue+"-"):
-		return "stevedore serve --model SPEC"
+		return "stevedore serve --model SPEC (or stevedore up --model SPEC)"
 	}
 	return "stevedore serve --queue " + queue
 }
