@@ -154,7 +154,8 @@ func (d *doctor) examineSandbox() {
 // examineDisk writes to the directories, because permissions and quotas have no other
 // reliable test.
 func (d *doctor) examineDisk() {
-	for name, dir := range map[string]string{"workspace": d.Workspace, "data": d.Connection.Data} {
+	for _, place := range [][2]string{{"workspace", d.Workspace}, {"data", d.Connection.Data}} {
+		name, dir := place[0], place[1]
 		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) && name == "data" {
 			continue // no embedded server was started here
 		}
