@@ -90,13 +90,16 @@ func (o *Offloader) storedBody(ctx context.Context, rec Record) (body, error) {
 	if rec.Type == TypeBinary || rec.Chars >= o.cfg.InlineChars {
 		return body{}, nil
 	}
+	text, err := o.content(ctx, rec)
+	return textBody(text), err
+}
+
+// content returns the whole content of an artifact.
+func (o *Offloader) content(ctx context.Context, rec Record) (string, error) {
 	c, err := o.store.Open(ctx, rec)
 	if err != nil {
-		return body{}, err
+		return "", err
 	}
 	text, err := readRange(c, 0, c.Size())
-	if err := errors.Join(err, c.Close()); err != nil {
-		return body{}, err
-	}
-	return textBody(string(text)), nil
+	return string(text), errors.Join(err, c.Close())
 }

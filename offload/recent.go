@@ -122,16 +122,11 @@ func (o *Offloader) linesOf(ctx context.Context, rec Record) string {
 	if rec.Lines < 2 || rec.Size > maxCompared {
 		return ""
 	}
-	c, err := o.store.Open(ctx, rec)
+	text, err := o.content(ctx, rec)
 	if err != nil {
 		return ""
 	}
-	defer c.Close()
-	data, err := readRange(c, 0, c.Size())
-	if err != nil {
-		return ""
-	}
-	return string(data)
+	return text
 }
 
 // compareLines counts the lines that only one of two texts has, and shows the first of them.
