@@ -45,8 +45,9 @@ func (e *LockedError) Error() string {
 type DirLock struct{ file *os.File }
 
 // LockDir locks dir for this process until Unlock or the end of the process. It
-// creates a missing dir, and waits for some time for the end of another process. A *LockedError names the process that holds the lock. The
-// lock excludes other callers of LockDir only.
+// creates a missing dir, and waits for some time for the end of another process. A
+// *LockedError names the process that holds the lock. The lock excludes other callers of
+// LockDir only.
 func LockDir(dir string) (*DirLock, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("lock data directory %q: %w", dir, explainReadOnly(err, dir))
