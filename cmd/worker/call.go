@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -135,7 +136,9 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	}
 	defer b.Close()
 	o.queue = b.QueueFor(o.queue)
-
+	if o.call.Session, err = agents.NameOf(ctx, b, o.call.Session); err != nil {
+		return err
+	}
 	if o.call.ID == "" {
 		o.call.ID = nuid.Next() // printed when the wait ends
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -160,7 +161,11 @@ func (o *cronOptions) takeArgs(args []string, stdin io.Reader) error {
 
 func (o *cronOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus, cron.Caller) error) error {
 	return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-		return do(ctx, b, cron.Caller{Session: o.Session, Operator: o.Session == ""})
+		session, err := agents.NameOf(ctx, b, o.Session)
+		if err != nil {
+			return err
+		}
+		return do(ctx, b, cron.Caller{Session: session, Operator: session == ""})
 	})
 }
 
