@@ -74,29 +74,34 @@ func up(sync bool) (url string, process *os.Process, stop func(), err error) {
 	if !sync {
 		args = append(args, "--no-sync")
 	}
-	cmd := exec.Command(path, args...)
+	url, process, end, err := startProcess(exec.Command(path, args...))
+	return url, process, func() {
+		end()
+		_ = os.RemoveAll(dir)
+	}, err
+}
+
+// startProcess starts a server, which prints a JSON object with its address.
+func startProcess(cmd *exec.Cmd) (url string, process *os.Process, stop func(), err error) {
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()
 	}
 	if err != nil {
-		return "", nil, nil, err
+		return "", nil, func() {}, err
 	}
 	var first struct{ URL string }
 	line, err := bufio.NewReader(out).ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, &first)
 	}
-	stop = func() {
+	if err != nil {
+		err = fmt.Errorf("start %s: %w", cmd, err)
+	}
+	return first.URL, cmd.Process, func() {
 		_ = cmd.Process.Signal(os.Interrupt)
 		_ = cmd.Wait()
-		_ = os.RemoveAll(dir)
-	}
-	if err != nil {
-		stop()
-		return "", nil, nil, fmt.Errorf("start stevedore up: %w", err)
-	}
-	return first.URL, cmd.Process, stop, nil
+	}, err
 }
 
 func stevedoreSubmit(sync bool) (system, error)    { return stevedore(sync, submitName, "submit") }
@@ -117,8 +122,12 @@ func stevedore(sync bool, name, endpoint string) (system, error) {
 	}
 	js, err := jetstream.New(nc)
 	subjects, err2 := bus.NewSubjects("")
-	var handled atomic.Int64
-	_, err3 := nc.Subscribe(subjects.Stored(subjects.Result("*", "*")), func(*nats.Msg) { handled.Add(1) })
+	var handled *atomic.Int64
+	var err3 error
+	if endpoint != "call" { // otherwise the answer is the result
+		handled = new(atomic.Int64)
+		_, err3 = nc.Subscribe(subjects.Stored(subjects.Result("*", "*")), func(*nats.Msg) { handled.Add(1) })
+	}
 	if err := errors.Join(err, err2, err3); err != nil {
 		stop()
 		return system{}, err
@@ -136,7 +145,7 @@ func stevedore(sync bool, name, endpoint string) (system, error) {
 		return err
 	}
 	return system{
-		name: name, handled: &handled, process: process,
+		name: name, handled: handled, process: process,
 		do: func(ctx context.Context, _ []byte) error {
 			ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 			defer cancel()
@@ -146,68 +155,6 @@ func stevedore(sync bool, name, endpoint string) (system, error) {
 			return request(ctx)
 		},
 		close: func() { nc.Close(); stop() },
-	}, nil
-}
-
-// barePipeline is the least that a durable job needs on the same server: a stream of jobs, a
-// consumer, a stream of results, and JSON for both.
-func barePipeline(sync bool) (system, error) {
-	url, stop, err := server(sync)
-	if err != nil {
-		return system{}, err
-	}
-	nc, err := nats.Connect(url)
-	if err != nil {
-		stop()
-		return system{}, err
-	}
-	js, err := jetstream.New(nc)
-	if err != nil {
-		stop()
-		return system{}, err
-	}
-	ctx := context.Background()
-	jobs, err := js.CreateStream(ctx, jetstream.StreamConfig{Name: "JOBS", Subjects: []string{"job.*"}, Retention: jetstream.WorkQueuePolicy})
-	_, err2 := js.CreateStream(ctx, jetstream.StreamConfig{Name: "DONE", Subjects: []string{"done.*"}})
-	if err := errors.Join(err, err2); err != nil {
-		stop()
-		return system{}, err
-	}
-	consumer, err := jobs.CreateConsumer(ctx, jetstream.ConsumerConfig{Durable: "worker", AckPolicy: jetstream.AckExplicitPolicy})
-	if err != nil {
-		stop()
-		return system{}, err
-	}
-	var handled atomic.Int64
-	running, err := consumer.Consume(func(msg jetstream.Msg) {
-		var job, result struct {
-			Text      string    `json:"text"`
-			StartedAt time.Time `json:"started_at,omitzero"`
-		}
-		err := json.Unmarshal(msg.Data(), &job)
-		result.Text, result.StartedAt = job.Text, time.Now()
-		body, err2 := json.Marshal(result)
-		done, err3 := js.PublishAsync("done"+strings.TrimPrefix(msg.Subject(), "job"), body)
-		if errors.Join(err, err2, err3) != nil {
-			return // it is delivered again
-		}
-		go func() {
-			<-done.Ok()
-			_ = msg.Ack()
-			handled.Add(1)
-		}()
-	})
-	if err != nil {
-		stop()
-		return system{}, err
-	}
-	return system{
-		name: bareName, handled: &handled,
-		do: func(ctx context.Context, payload []byte) error {
-			_, err := js.Publish(ctx, "job."+nuid.Next(), payload)
-			return err
-		},
-		close: func() { running.Stop(); nc.Close(); stop() },
 	}, nil
 }
 

@@ -79,7 +79,7 @@ const maxPathDepth = 255
 // workspace. It does not resolve symbolic links; the root does.
 func (ws *workspace) rel(path string) (string, error) {
 	rel, err := ws.local(path)
-	if err != nil || len(ws.hide) == 0 {
+	if err != nil || len(ws.hide) == 0 || rel == "." {
 		return rel, err
 	}
 	full := filepath.Join(ws.real, rel)
