@@ -273,3 +273,20 @@ func TestAsyncToolThatLostTheRace(t *testing.T) {
 		t.Errorf("a completion in addition to a final result: %s, %v", data, err)
 	}
 }
+
+// A worker that dies after it stored the async result of a call has not stored the report of its
+// text for the user; the next worker does.
+func TestReportOfAnAsyncResultOfADeadWorker(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	submit(t, b, b.Result("s", "j"), `{"id":"j","session":"s","tool":"later","outcome":"async","async":true,"for_user":"I began."}`)
+	submit(t, b, b.Call("default", "later", "s", "j"), `{}`)
+	start(t, b, worker.Config{AskTimeout: killAskTimeout}, asyncTool{"later", tools.Keyed, func(ctx context.Context, done tools.AsyncCallback) { done(ctx, tools.UserResult("done")) }})
+	waitEmpty(t, b)
+	if report, ok := event(t, b, b.Report("s", "j")); !ok || report.ForUser != "I began." {
+		t.Errorf("report %+v, %v", report, ok)
+	}
+	if completion, ok := event(t, b, b.Completion("s", "j")); !ok || completion.ForUser != "done" {
+		t.Errorf("completion %+v, %v", completion, ok)
+	}
+}

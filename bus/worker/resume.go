@@ -121,13 +121,11 @@ func (w *Worker) hasFinalResult(ctx context.Context, a *attempt) (bool, error) {
 	if err := a.checkDigest(stored[0].Digest); err != nil {
 		return false, err
 	}
+	final := true
 	if stored[0].Outcome == tools.Async && !a.completesElsewhere {
-		a.resultPublished = true
-		if !task.Ended(stored) {
-			return false, nil
-		}
+		a.resultPublished, final = true, task.Ended(stored)
 	}
-	return true, w.report(ctx, a, stored[0].ResultEvent, stored[0].Body) // the worker that stored it may have died before
+	return final, w.report(ctx, a, stored[0].ResultEvent, stored[0].Body) // the worker that stored it may have died before
 }
 
 // publishFinal publishes the final result of a call that no worker will finish. If
