@@ -53,8 +53,10 @@ var sqlTables = map[string]string{
 	"odd":    `{"a b":{"x":[{"v":1}]},"items":[{"w":2},{"w":3}]}`,
 	"meta":   "name,n\na,1\nb,2\n",
 	// A result of a tool with this name.
-	"sqlite_query_1": "name,n\nc,3\nd,4\n",
-	"twice":          "a,A,b (x)\n1,2,3\n1,1,1\n" + strings.Repeat("0,0,0\n", 20) + "4,5,6,7\n",
+	"sqlite_query_1":    "name,n\nc,3\nd,4\n",
+	"sqlite_query_12":   "name,n\ne,5\n",
+	"my_sqlite_query_1": "name,n\nf,5\n",
+	"twice":             "a,A,b (x)\n1,2,3\n1,1,1\n" + strings.Repeat("0,0,0\n", 20) + "4,5,6,7\n",
 }
 
 func TestSQL(t *testing.T) {
@@ -90,6 +92,7 @@ func TestSQL(t *testing.T) {
 		{"", "SELECT name FROM meta WHERE n = 2", "name\nb"},
 		{"users", "WITH meta AS (SELECT max(score) AS m FROM t1) SELECT name FROM t1, meta WHERE score = m", "name\nCy, the \"third\""},
 		{"", `SELECT q.name, meta.name FROM "sqlite_query_1" q JOIN meta ON meta.n = q.n - 2 WHERE q.name = 'c'`, "name|name\nc|a"},
+		{"", `SELECT a.n, b.n FROM "sqlite_query_1" a JOIN sqlite_query_12 b JOIN my_sqlite_query_1 c ON c.n = b.n WHERE a.n = 3`, "n|n\n3|5"},
 	} {
 		res, err := r.SQL(t.Context(), "s", SQLQuery{SQL: row.sql, Artifacts: strings.Fields(row.artifacts)})
 		if err != nil {

@@ -160,13 +160,13 @@ func (d *database) query(ctx context.Context, req request) (*Result, error) {
 
 // collect adds the rows that fit, and counts the others.
 func (d *database) collect(ctx context.Context, req request, res *Result) error {
-	query := req.SQL
+	var names []string
 	for _, t := range req.Tables {
 		for _, name := range t.Names {
-			query = strings.ReplaceAll(query, name, viewName(name))
+			names = append(names, name, viewName(name))
 		}
 	}
-	rows, err := d.conn.QueryContext(ctx, query)
+	rows, err := d.conn.QueryContext(ctx, strings.NewReplacer(names...).Replace(req.SQL)) // one name may contain another
 	if err != nil {
 		return err
 	}
