@@ -96,12 +96,13 @@ func checkArgs(definitions []rpc.ToolInfo, call tools.Call) (warning string) {
 		if t.Parameters == nil {
 			return "" // the offer had no room for it
 		}
-		call.Args, _ = tools.Coerce(t.Parameters, nil, call.Args)
+		coerced := call
+		coerced.Args, _ = tools.Coerce(t.Parameters, nil, call.Args)
 		registry := tools.NewRegistry(zerolog.Nop())
 		if err := registry.Register(offeredTool{definition: tools.Definition{Name: t.Name, Parameters: t.Parameters}}); err != nil {
 			return ""
 		}
-		err := registry.Check(call)
+		err := registry.Check(coerced)
 		if err == nil {
 			return ""
 		}

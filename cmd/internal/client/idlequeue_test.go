@@ -1,0 +1,32 @@
+package client
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Each of the definitions of a tool gets the arguments as they were given, and not as an earlier one
+// has converted them.
+func TestArgumentsOfSeveralDefinitions(t *testing.T) {
+	definition := func(schema string) (info rpc.ToolInfo) {
+		info.Name, info.Parameters = "t", new(jsonschema.Schema)
+		if err := json.Unmarshal([]byte(schema), info.Parameters); err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	number := definition(`{"type":"object","properties":{"x":{"type":"number"},"y":{}},"required":["y"]}`)
+	null := definition(`{"type":"object","properties":{"x":{"type":["string","null"]}},"required":["x"]}`)
+	call := tools.Call{Tool: "t", Args: json.RawMessage(`{"x":null}`)}
+	if warning := checkArgs([]rpc.ToolInfo{number, null}, call); warning != "" {
+		t.Error(warning)
+	}
+	if checkArgs([]rpc.ToolInfo{number}, call) == "" {
+		t.Error("no warning if no definition accepts the arguments")
+	}
+}
