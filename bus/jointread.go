@@ -10,8 +10,8 @@ import (
 )
 
 // jointReads joins the reads of the last messages of a stream that wait at the same time. Workers
-// and clients look for earlier results of new calls, so nearly all reads find none, and one
-// request tells so for all of them. Alone, such a read costs a tenth of a short call.
+// and clients look for earlier results of new calls, so nearly all reads find none, and one request
+// finds that out for all of them. A request for each read would cost a tenth of a short call.
 type jointReads struct {
 	mu   sync.Mutex
 	next map[string]*jointRead    // by stream; others may join it

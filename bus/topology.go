@@ -96,7 +96,7 @@ func (s Subjects) Streams(cfg Config) []jetstream.StreamConfig {
 
 	// Each subject holds one message, the first one. So the first result and the first
 	// claim win, whatever client library publishes them.
-	results := base(Results, "results, completions and claims; the first of each wins", "result.*.*", "completion.*.*", "claim.*.*", "report.*.*")
+	results := base(Results, "results, completions, claims and reports; the first of each wins", "result.*.*", "completion.*.*", "claim.*.*", "report.*.*")
 	results.MaxMsgsPerSubject, results.DiscardNewPerSubject = 1, true
 	results.MaxAge = cmp.Or(cfg.ResultsTTL, ResultsKept)
 	results.Duplicates = min(results.Duplicates, results.MaxAge) // the server wants this
@@ -225,8 +225,8 @@ func (s Subjects) TickConsumer() Consumer {
 	return Consumer{Stream: Ticks, Name: "ticks", Filter: []string{s.join("tick", "*", "*")}}
 }
 
-// NotifierConsumer consumes all completions, and the results that have a text for a user: those
-// have a report. A notifier that read all results would cost a tenth of a short call.
+// NotifierConsumer consumes completions and reports. A notifier that reads all results costs a
+// tenth of a short call.
 func (s Subjects) NotifierConsumer() Consumer {
 	return Consumer{Stream: Results, Name: "notifier", Filter: []string{s.Completion("*", "*"), s.Report("*", "*")}}
 }

@@ -95,7 +95,7 @@ func (n *Notifier) Register(ctx context.Context) error {
 // Run routes and delivers until ctx is done, and returns when the last delivery
 // is settled.
 //
-//	Run -+- results  --route--> outbox      completions, and reports of results
+//	Run -+- results  --route--> outbox      completions and reports
 //	     +- dead     --route--> outbox      ticks that became dead letters
 //	     +- outbox   --deliver--> channel   one at a time, per chat
 //	     +- outbox   --sweep--> default     channels without a consumer

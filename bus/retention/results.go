@@ -41,7 +41,7 @@ func (k *Keeper) trimResults(ctx context.Context, f bus.Fill, l *lease, toFree i
 	if err != nil {
 		return err
 	}
-	read := end
+	read := end // the floor is the last report or completion, not the last record
 	if ok && notified.NumPending+uint64(notified.NumAckPending) > 0 {
 		read = min(read, notified.AckFloor.Stream+1)
 	}

@@ -87,7 +87,7 @@ func ReadHistory(ctx context.Context, b *bus.Bus, q HistoryQuery) (History, erro
 }
 
 // EndingOf decodes a message of the results stream, and returns its event too. ok is false for a
-// claim, and for a message that is not a result.
+// claim or a report, and for a message that is not a result.
 func EndingOf(b *bus.Bus, m bus.Stored) (e Ending, r tools.ResultEvent, ok bool) {
 	tokens := b.Split(m.Subject)
 	if len(tokens) != 3 || tokens[0] != ResultKind && tokens[0] != CompletionKind {

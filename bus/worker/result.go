@@ -63,7 +63,7 @@ func (w *Worker) publishResult(ctx context.Context, a *attempt, res *tools.Resul
 	return w.report(spanCtx, a, event, body)
 }
 
-// report passes a stored result to the notifier, if the user should perhaps see it.
+// report stores the report of a stored result, if it has one.
 func (w *Worker) report(ctx context.Context, a *attempt, event tools.ResultEvent, body []byte) error {
 	return task.Report(ctx, w.bus, a.key.Session, a.key.ID, event, body, w.publishWithRetry)
 }

@@ -36,7 +36,7 @@ export async function connect(url = process.env.NATS_URL ?? "nats://127.0.0.1:42
   const reconnects = new Set(); // functions to call after each reconnect
   (async () => { for await (const { type } of nc.status()) if (type === "reconnect") reconnects.forEach((f) => f(null)); })();
 
-  // ask repeats a request that may be lost, as with the worker that has it: soon at first, and then each
+  // ask repeats a request, which is lost if the worker that has it dies: first after 10 s, later each
   // minute. A call has an id, so a repetition does not run it again.
   async function ask(subject, body, timeout = 60_000) {
     for (let start = Date.now(), wait = 10_000; ; wait = Math.min(60_000, 2 * wait)) {

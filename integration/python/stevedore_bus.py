@@ -36,7 +36,7 @@ class Stevedore:
         self.nc, self.session, self.queue, self.prefix = nc, session, queue, prefix
 
     def ask(self, subject: str, body: dict[str, Any], timeout: float = 60) -> dict[str, Any]:
-        """Repeats a request that may be lost, as with the worker that has it: soon at first, and then each
+        """Repeats a request, which is lost if the worker that has it dies: first after 10 s, later each
         minute. A call has an id, so a repetition does not run it again."""
         deadline, wait = time.monotonic() + timeout, 5
         while True:

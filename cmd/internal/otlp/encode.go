@@ -53,7 +53,7 @@ type (
 	}
 )
 
-// requestOf returns the form of spans that are not empty. A process has one resource and one scope.
+// requestOf returns the request for one or more spans. A process has one resource and one scope.
 func requestOf(spans []trace.ReadOnlySpan) request {
 	var in resourceSpans
 	in.Resource.Attributes = keyValues(spans[0].Resource().Attributes())

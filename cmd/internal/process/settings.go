@@ -61,7 +61,7 @@ func (o *Options) CheckJoined() error {
 		err = json.Unmarshal(data, &worker)
 	}
 	if err == nil && worker.Version != settingsVersion {
-		err = fmt.Errorf("%s has version %d of the format; this program reads version %d", settingsFile, worker.Version, settingsVersion)
+		err = fmt.Errorf("%s has version %d of the format, and this program reads version %d; use the program that runs the worker", settingsFile, worker.Version, settingsVersion)
 	}
 	if err != nil {
 		return fmt.Errorf("read the settings of the worker in the data directory: %w", err)
