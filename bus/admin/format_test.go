@@ -18,7 +18,7 @@ import (
 func TestUnknownFormatIsRefused(t *testing.T) {
 	for version, want := range map[string][]string{
 		"":    {"has no format version", "this program reads version 3", "nats stream rm STEVEDORE_RESULTS"},
-		"1":   {"has version 1", "this program reads version 3", "finish its work"},
+		"1":   {"has version 1", "this program reads version 3", "finish its work", "nats stream rm STEVEDORE_RESULTS"},
 		"4":   {"has version 4", "this program reads version 3", "the version of Stevedore that provisioned it"},
 		"one": {"damaged", `"one"`, "this program reads version 3"},
 		"-1":  {"damaged", "this program reads version 3"},

@@ -61,7 +61,7 @@ func CheckFormat(info *jetstream.StreamInfo) (unused bool, err error) {
 	case version > Format:
 		return fail(fmt.Sprintf("has version %d of the format", version), "use the version of Stevedore that provisioned it, or a later one")
 	case version < Format:
-		return fail(fmt.Sprintf("has version %d of the format", version), "finish its work with the version of Stevedore that provisioned it")
+		return fail(fmt.Sprintf("has version %d of the format", version), "finish its work with the version of Stevedore that provisioned it, and delete the stream: nats stream rm "+name)
 	}
 	return false, nil
 }
