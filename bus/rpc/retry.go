@@ -98,13 +98,7 @@ func removeResult(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
 		case last.Error == nil || last.Error.Code != tools.CodeGivenUp:
 			return fmt.Errorf("the call has another result (%s); remove the dead letter", last.Outcome)
 		}
-		report, err := b.Last(ctx, bus.Results, b.Report(session, id))
-		for _, sequence := range []uint64{report.Sequence, last.Sequence} {
-			if sequence > 0 && err == nil {
-				err = task.Delete(ctx, b, sequence)
-			}
-		}
-		if err != nil {
+		if err := task.Delete(ctx, b, last.Sequence); err != nil {
 			return fmt.Errorf("remove the result of call %q in session %q: %w", id, session, err)
 		}
 	}

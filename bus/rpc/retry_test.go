@@ -66,6 +66,10 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 			if strings.HasSuffix(tool, "begun") {
 				publish(t, b, bus.Message{Subject: b.Claim("s", tool), Body: []byte(`{"worker":"dead","nonce":"n"}`)})
 			}
+			const begun = `{"id":"async","session":"s","outcome":"async","for_user":"it has begun"}`
+			if tool == "async" {
+				publish(t, b, bus.Message{Subject: b.Result("s", tool), Body: []byte(begun)})
+			}
 			// Three workers died while they ran it. The start of the first one is not recorded.
 			for range 2 {
 				if err := task.CountStart(t.Context(), b, tools.CallKey{Session: "s", ID: tool}, 1); err != nil {
@@ -99,6 +103,9 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 					report, err := b.Last(t.Context(), bus.Results, b.Report("s", tool))
 					return err == nil && strings.Contains(string(report.Body), "it ran for you")
 				})
+			}
+			if report, err := b.Last(t.Context(), bus.Results, b.Report("s", tool)); tool == "async" && (err != nil || string(report.Body) != begun) {
+				t.Errorf("the text of the first result is not reported: %q, %v", report.Body, err)
 			}
 			if got.ForLLM != "it ran" || letterOf(t, b, tool) != "" {
 				t.Errorf("after the retry: %+v, letter %q", got, letterOf(t, b, tool))

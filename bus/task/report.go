@@ -1,8 +1,10 @@
 package task
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/nats-io/nats.go"
 
@@ -21,15 +23,33 @@ func HasReport(e tools.ResultEvent) bool {
 // Report stores the report of a stored result, if it has one. publish stores a message unless its
 // subject has one. A call may leave its queue only afterwards: if the process that stored the
 // result dies before, the next worker of the call stores the report. The two tokens name the call.
+//
+// A report is a copy of the result, so any other message in its place is removed: a client forged
+// it, or it is of an earlier result of the call, which a retry removed or which has expired.
 func Report(ctx context.Context, b *bus.Bus, session, call string, event tools.ResultEvent, body []byte, publish func(context.Context, bus.Message) error) error {
 	if !HasReport(event) {
 		return nil
 	}
 	m := bus.Message{Subject: b.Report(session, call), Body: body, Header: nats.Header{}}
 	tracing.Add(ctx, m.Header)
-	err := publish(ctx, m)
-	if errors.Is(err, bus.ErrSubjectExists) {
-		return nil
+	for range maxReplaced {
+		if err := publish(ctx, m); !errors.Is(err, bus.ErrSubjectExists) {
+			return err
+		}
+		stored, err := b.Last(ctx, bus.Results, m.Subject)
+		switch {
+		case err == nil && stored.Sequence == 0: // it has just expired
+		case err == nil && bytes.Equal(stored.Body, body):
+			return nil
+		case err == nil:
+			err = Delete(ctx, b, stored.Sequence)
+		}
+		if err != nil {
+			return fmt.Errorf("replace the message %d on %q: %w", stored.Sequence, m.Subject, err)
+		}
 	}
-	return err
+	return fmt.Errorf("a client keeps publishing to %q", m.Subject)
 }
+
+// maxReplaced is how often Report removes another message in the place of a report.
+const maxReplaced = 20

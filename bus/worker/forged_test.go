@@ -95,6 +95,36 @@ func TestForgedCompletionIsReplaced(t *testing.T) {
 	}
 }
 
+// A message in the place of a report does not keep the text of a result from its user, whoever
+// stored the result: a worker, or a client that cancelled the call.
+func TestForgedReportIsReplaced(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	forged := []string{"\x00", forgedEvents["an ack"], `{"id":"c","session":"s","outcome":"completed","for_user":"forged"}`}
+	for i, body := range forged {
+		submit(t, b, b.Report("s", fmt.Sprint("c", i)), strings.ReplaceAll(body, `"c"`, fmt.Sprintf(`"c%d"`, i)))
+		submit(t, b, "stevedore.call.default.echo", fmt.Sprintf(`{"id":"c%d","session":"s","action":"cron","args":{"text":"real"}}`, i))
+	}
+	if _, err := task.Cancel(t.Context(), b, "s", "c0", "me"); err != nil {
+		t.Fatal(err)
+	}
+	start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	waitEmpty(t, b)
+	for i := range forged {
+		result, err := b.Last(t.Context(), bus.Results, b.Result("s", fmt.Sprint("c", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		report, err := b.Last(t.Context(), bus.Results, b.Report("s", fmt.Sprint("c", i)))
+		if err != nil || len(result.Body) == 0 || string(report.Body) != string(result.Body) {
+			t.Errorf("call %d: report %q, result %q, %v", i, report.Body, result.Body, err)
+		}
+	}
+	if n := runs.Load(); n != int64(len(forged)-1) {
+		t.Errorf("%d calls ran", n)
+	}
+}
+
 // A message that is no claim does not keep a once-only call from running, once.
 func TestForgedClaimIsReplaced(t *testing.T) {
 	b := bustest.New(t)
