@@ -63,7 +63,7 @@ screenshots:
 # call. It takes some minutes; close other programs.
 bench:
 	go test -run '^$$' -bench 'Pipeline|Latency' -benchtime 1x ./bus/worker
-	for clients in 1 64 500; do go test -C integration/peers -count=1 -timeout 30m -v . -bare -clients $$clients || exit 1; done
+	for clients in 1 64 500; do go test -C integration/peers -count=1 -timeout 30m -v . -bare -rounds 5 -clients $$clients || exit 1; done
 	go test -run '^$$' -bench Publish -benchtime 1x ./bus
 	go test -run '^$$' -bench List -benchtime 3x ./bus/task
 	go test -run '^$$' -bench 'Index|Put|Read|Grep|Offload' -benchtime 15x -timeout 60m ./offload/...

@@ -108,7 +108,7 @@ func stevedoreSubmit(sync bool) (system, error)    { return stevedore(sync, subm
 func stevedoreCall(sync bool) (system, error)      { return stevedore(sync, callName, "call") }
 func stevedorePublished(sync bool) (system, error) { return stevedore(sync, publishedName, "") }
 
-// stevedore runs the tool list_dir of an empty directory, through an endpoint of the service
+// stevedore runs the tool list_dir of a directory with one entry, through an endpoint of the service
 // or, without one, through calls that the client publishes itself.
 func stevedore(sync bool, name, endpoint string) (system, error) {
 	url, process, stop, err := up(sync)
