@@ -18,7 +18,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
-// route puts the notification of a completion or of a result, as its report has it, into the outbox. Its ID
+// route puts the notification of a completion or report into the outbox. Its ID
 // derives from the subject, so a redelivery of the event causes no second one.
 func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 	tokens := n.bus.Split(d.Subject)
