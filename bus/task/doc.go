@@ -17,8 +17,8 @@
 //	                result.S.C                   the first one wins         (bus/retention); a retry
 //	the completion  the same stream, subject     the worker in which the    the same
 //	                completion.S.C               async tool ended
-//	the report      the same stream, subject     who stored the result, if  the same
-//	                report.S.C                   it has a text for a user
+//	the report      the same stream, subject     who stored the result, if  the limits of the stream; a report
+//	                report.S.C                   it has a text for a user   of another result of the call
 //	a dead letter   stream DEAD, subject         the worker that gave up    30 days; a retry
 //	                dead.call.<tool>
 //
