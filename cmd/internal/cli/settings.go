@@ -177,7 +177,7 @@ func (s *setting) UnmarshalYAML(node ast.Node) error {
 		case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
 			*s = append(*s, n.GetToken().Value)
 		default:
-			return fmt.Errorf("want a value or a list of values, not %s", n)
+			return fmt.Errorf("line %d: want a value or a list of values, not %s", n.GetToken().Position.Line, n)
 		}
 	}
 	return nil
