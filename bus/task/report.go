@@ -42,7 +42,14 @@ func Report(ctx context.Context, b *bus.Bus, session, call string, event tools.R
 		case err == nil && bytes.Equal(stored.Body, body):
 			return nil
 		case err == nil:
-			err = Delete(ctx, b, stored.Sequence)
+			var result bus.Stored
+			result, err = b.Last(ctx, bus.Results, b.Result(session, call))
+			if err == nil && !bytes.Equal(result.Body, body) {
+				return nil // a retry has removed the result meanwhile, and the report is of the next one
+			}
+			if err == nil {
+				err = Delete(ctx, b, stored.Sequence)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("replace the message %d on %q: %w", stored.Sequence, m.Subject, err)
