@@ -60,15 +60,7 @@ func newStaging() *staging {
 	if !inMemory(memoryPath) {
 		return &staging{}
 	}
-	dir, err := os.MkdirTemp(memoryPath, stagingPrefix)
-	if err != nil {
-		return &staging{}
-	}
-	lock, err := durable.LockDir(dir)
-	if err != nil {
-		_ = os.RemoveAll(dir)
-		return &staging{}
-	}
+	dir, lock, _ := durable.TempDir(memoryPath, stagingPrefix)
 	return &staging{dir: dir, lock: lock}
 }
 

@@ -57,7 +57,8 @@ func (c *Cache) dirLocked() (string, error) {
 	if c.dir != "" {
 		return c.dir, nil
 	}
-	dir, lock, err := durable.TempDir(c.parent, dirPrefix, os.RemoveAll)
+	durable.RemoveLeft(c.parent, dirPrefix, os.RemoveAll)
+	dir, lock, err := durable.TempDir(c.parent, dirPrefix)
 	if err != nil {
 		return "", fmt.Errorf("make a directory for the databases of tables: %w", err)
 	}

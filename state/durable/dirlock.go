@@ -102,14 +102,15 @@ func (l *DirLock) Unlock() error {
 	return errors.Join(l.file.Truncate(0), l.file.Close())
 }
 
-// TempDir makes a directory below parent, whose name begins with prefix, and locks it. It removes
-// those that ended processes left behind, as RemoveLeft does.
-func TempDir(parent, prefix string, remove func(dir string) error) (dir string, lock *DirLock, err error) {
-	RemoveLeft(parent, prefix, remove)
-	if dir, err = os.MkdirTemp(parent, prefix); err == nil {
-		lock, err = LockDir(dir)
+// TempDir makes a directory below parent, whose name begins with prefix, and locks it.
+func TempDir(parent, prefix string) (dir string, lock *DirLock, err error) {
+	if dir, err = os.MkdirTemp(parent, prefix); err != nil {
+		return "", nil, err
 	}
-	return dir, lock, err
+	if lock, err = LockDir(dir); err != nil {
+		return "", nil, errors.Join(err, os.RemoveAll(dir))
+	}
+	return dir, lock, nil
 }
 
 // RemoveLeft calls remove for the directories below parent that ended processes have locked, and

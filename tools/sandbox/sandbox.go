@@ -155,7 +155,8 @@ func (s *Sandbox) openState(cfg *Config) error {
 		err = os.MkdirAll(s.home, 0o700)
 	}
 	if err == nil {
-		s.tmp, s.lock, err = durable.TempDir(cfg.State, "tmp-", removeAll)
+		durable.RemoveLeft(cfg.State, "tmp-", removeAll)
+		s.tmp, s.lock, err = durable.TempDir(cfg.State, "tmp-")
 	}
 	if err != nil {
 		return fmt.Errorf("sandbox: create the private home of commands: %w", err)
