@@ -281,7 +281,7 @@ func TestReportOfAnAsyncResultOfADeadWorker(t *testing.T) {
 	b := bustest.New(t)
 	submit(t, b, b.Result("s", "j"), `{"id":"j","session":"s","tool":"later","outcome":"async","async":true,"for_user":"I began."}`)
 	submit(t, b, b.Call("default", "later", "s", "j"), `{}`)
-	start(t, b, worker.Config{AskTimeout: killAskTimeout}, asyncTool{"later", tools.Keyed, func(ctx context.Context, done tools.AsyncCallback) { done(ctx, tools.UserResult("done")) }})
+	start(t, b, worker.Config{AskTimeout: 50 * time.Millisecond}, asyncTool{"later", tools.Keyed, func(ctx context.Context, done tools.AsyncCallback) { done(ctx, tools.UserResult("done")) }})
 	waitEmpty(t, b)
 	if report, ok := event(t, b, b.Report("s", "j")); !ok || report.ForUser != "I began." {
 		t.Errorf("report %+v, %v", report, ok)
