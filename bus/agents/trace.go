@@ -72,7 +72,7 @@ func (r *traceReader) runs(ctx context.Context, id string) ([]*agent.TraceStep, 
 	if err != nil {
 		return nil, err
 	}
-	entries, _ := agent.DecodeEntries(bodies)
+	entries, _ := agent.DecodeEntries(bodies) // the error is about those that are left out
 	return agent.TraceRuns(entries), nil
 }
 

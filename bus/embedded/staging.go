@@ -60,7 +60,7 @@ func newStaging() *staging {
 	if !inMemory(memoryPath) {
 		return &staging{}
 	}
-	dir, lock, _ := durable.TempDir(memoryPath, stagingPrefix)
+	dir, lock, _ := durable.TempDir(memoryPath, stagingPrefix) // otherwise batches are staged on the disk
 	return &staging{dir: dir, lock: lock}
 }
 

@@ -96,7 +96,7 @@ func TestDraftBecomesTheAnswer(t *testing.T) {
 		"a message in between":           {func(s *draftStage) { s.show("c1", "a"); s.publish(other); s.show("c1", "ans"); later(s) }, []string{"other", "answer", "other"}},
 		"a draft after the answer":       {func(s *draftStage) { s.show("c1", "a"); later(s); s.show("c1", "ans"); s.end("c1") }, []string{"answer", "other"}},
 		"a first draft after the answer": {func(s *draftStage) { later(s); s.show("c1", "a") }, []string{"answer", "other"}},
-		"a draft of the next call":       {func(s *draftStage) { s.show("c1", "a"); later(s); time.Sleep(time.Second); s.show("c2", "b") }, []string{"answer", "other", "b"}},
+		"a draft of the next call":       {func(s *draftStage) { s.show("c1", "a"); later(s); s.awaits("answer", "other"); s.show("c2", "b") }, []string{"answer", "other", "b"}},
 		"a draft that another call left": {func(s *draftStage) { s.show("c0", "a"); s.show("c1", "b"); later(s) }, []string{"answer", "other"}},
 		"an attempt that fails":          {func(s *draftStage) { s.show("c1", "a"); s.chat.fails = []error{errors.New("502")}; later(s) }, []string{"answer", "other"}},
 		"a response that is lost":        {func(s *draftStage) { s.show("c1", "a"); s.chat.lose = true; later(s) }, []string{"answer", "other"}},
@@ -126,7 +126,7 @@ func TestDraftBecomesTheAnswer(t *testing.T) {
 				done := make(chan error, 1)
 				go func() { done <- s.notifier.Run(ctx) }()
 				test.run(s)
-				bustest.WaitUntil(t, "the messages", func() bool { return slices.Equal(s.chat.shows(), test.want) })
+				s.awaits(test.want...)
 				cancel()
 				if err := <-done; err != nil {
 					t.Error(err)
@@ -161,6 +161,12 @@ func (s *draftStage) show(id, text string) {
 	if err := s.notifier.ShowDraft(s.Context(), s.chat, "me", s.call(id), channel.Draft{Text: text}); err != nil {
 		s.Error(err)
 	}
+}
+
+// awaits waits until the chat shows these messages.
+func (s *draftStage) awaits(want ...string) {
+	s.Helper()
+	bustest.WaitUntil(s, "the messages", func() bool { return slices.Equal(s.chat.shows(), want) })
 }
 
 func (s *draftStage) end(id string) {

@@ -6,10 +6,9 @@
 // stream: it holds a lease in the trim record of the stream (Trimmed, in the bucket of
 // tasks, key trim.<stream>), and another one continues if it dies.
 //
-// Records of calls in progress always stay. Records younger than Config.MinAge, and those
-// from the first report or completion on that the notifier has not read, stay as long as the
-// stream holds them. A conversation is
-// removed as a whole.
+// Records of calls in progress always stay. Records younger than Config.MinAge stay as long as
+// the stream holds them, and so do those that are newer than what the notifier has read. A
+// conversation is removed as a whole.
 //
 // The trim record says how far records may be missing, and it is written before they are
 // removed. So a worker knows that the claim of an old once-only call may be gone (Drops),

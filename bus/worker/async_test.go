@@ -274,6 +274,29 @@ func TestAsyncToolThatLostTheRace(t *testing.T) {
 	}
 }
 
+// Another worker starts the tool of a call in the background while this one runs it, and dies
+// before it stores its report. This worker does, and its own result is the completion.
+func TestReportOfAnAsyncResultThatWon(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	tool, err := tools.NewTool("later", "loses against another worker", func(context.Context, tools.Call, struct{}) *tools.Result {
+		submit(t, b, b.Result("s", "j"), `{"id":"j","session":"s","tool":"later","outcome":"async","async":true,"for_user":"I began."}`)
+		return tools.UserResult("done")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, b, worker.Config{}, tool.WithEffect(tools.Idempotent))
+	submit(t, b, b.Call("default", "later", "s", "j"), `{}`)
+	waitEmpty(t, b)
+	if report, ok := event(t, b, b.Report("s", "j")); !ok || report.ForUser != "I began." {
+		t.Errorf("report %+v, %v", report, ok)
+	}
+	if completion, ok := event(t, b, b.Completion("s", "j")); !ok || completion.ForUser != "done" {
+		t.Errorf("completion %+v, %v", completion, ok)
+	}
+}
+
 // A worker that dies after it stored the async result of a call has not stored the report of its
 // text for the user; the next worker does.
 func TestReportOfAnAsyncResultOfADeadWorker(t *testing.T) {

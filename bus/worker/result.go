@@ -75,10 +75,16 @@ func (w *Worker) resolveConflict(ctx context.Context, a *attempt, event tools.Re
 	if a.resultPublished {
 		return nil // the first completion is stored, and it wins
 	}
-	if first.Worker == event.Worker && first.StartedAt.Equal(event.StartedAt) {
-		return w.report(ctx, a, first.ResultEvent, first.Body)
+	if err := a.checkDigest(first.Digest); err != nil {
+		return err
 	}
-	if first.Outcome == tools.Async && event.Outcome != tools.Async && a.checkDigest(first.Digest) == nil {
+	if err := w.report(ctx, a, first.ResultEvent, first.Body); err != nil { // the process that stored it may have died before
+		return err
+	}
+	switch {
+	case first.Worker == event.Worker && first.StartedAt.Equal(event.StartedAt):
+		return nil
+	case first.Outcome == tools.Async && event.Outcome != tools.Async:
 		// An earlier delivery started the tool in the background and this one did
 		// not, so this result is the completion.
 		a.resultPublished = true
@@ -86,10 +92,7 @@ func (w *Worker) resolveConflict(ctx context.Context, a *attempt, event tools.Re
 	}
 	w.log.Info().Str("call", a.key.ID).Str("session", a.key.Session).Str("first", first.Worker).Msg("another worker published the result first")
 	a.lostRace = first.Outcome != tools.Async
-	if err := a.checkDigest(first.Digest); err != nil {
-		return err
-	}
-	return w.report(ctx, a, first.ResultEvent, first.Body)
+	return nil
 }
 
 // checkDigest rejects the call if a stored event with this digest belongs to

@@ -22,7 +22,7 @@ import (
 
 // exportArtifact writes all bytes of an artifact to a file. The file appears when it is
 // complete and has the digest of the artifact; an existing file is replaced then, and keeps its mode.
-// What is no file, such as a device, is never replaced.
+// It replaces no device and no directory.
 func exportArtifact(ctx context.Context, o *client.Options, b *bus.Bus, id, file string, stderr io.Writer) (size int64, err error) {
 	if target, err := filepath.EvalSymlinks(file); err == nil {
 		file = target

@@ -95,13 +95,15 @@ func startProcess(cmd *exec.Cmd) (url string, process *os.Process, stop func(), 
 	if err == nil {
 		err = json.Unmarshal(line, &first)
 	}
-	if err != nil {
-		err = fmt.Errorf("start %s: %w", cmd, err)
-	}
-	return first.URL, cmd.Process, func() {
+	stop = func() {
 		_ = cmd.Process.Signal(os.Interrupt)
 		_ = cmd.Wait()
-	}, err
+	}
+	if err != nil {
+		stop()
+		return "", nil, func() {}, fmt.Errorf("start %s: %w", cmd, err)
+	}
+	return first.URL, cmd.Process, stop, nil
 }
 
 func stevedoreSubmit(sync bool) (system, error)    { return stevedore(sync, submitName, "submit") }

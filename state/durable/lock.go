@@ -36,8 +36,8 @@ func Lock(ctx context.Context, f *os.File) error {
 }
 
 // LockFile opens the file at path, which it creates if necessary, and waits for
-// its lock until ctx ends. unlock closes the file, which releases the lock. The holder of
-// the lock may remove the file: who waits for the lock then locks a new file.
+// its lock until ctx ends. unlock closes the file, which releases the lock. If the holder of
+// the lock removes the file, a process that waits for it creates and locks a new file.
 func LockFile(ctx context.Context, path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
