@@ -2,9 +2,10 @@
 
 .PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill flood mutants small-streams soak eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api try
 
+# Without -trimpath, so that both use what "go run" and the tests have compiled.
 build:
-	go build -buildvcs=auto -trimpath -ldflags "-s -w" -o bin/stevedore$$(go env GOEXE) ./cmd/worker
-	go build -buildvcs=auto -trimpath -ldflags "-s -w" -o bin/stevedore-heartbeat$$(go env GOEXE) ./cmd/heartbeat
+	go build -ldflags "-s -w" -o bin/stevedore$$(go env GOEXE) ./cmd/stevedore
+	go build -ldflags "-s -w" -o bin/stevedore-heartbeat$$(go env GOEXE) ./cmd/heartbeat
 
 # Install both programs, by default where "go install" does.
 BINDIR ?= $$(go env GOPATH)/bin

@@ -17,15 +17,17 @@ const module = "github.com/stevedore-bus/stevedore"
 // also the drawing of the architecture: an arrow points down only.
 var allowedImports = map[string][]string{
 	// Wiring: only cmd reads flags, environment and files.
-	"cmd/worker":           {"*"},
-	"cmd/heartbeat":        {"bus", "bus/admin", "cmd/internal/heartbeat", "bus/schedule", "cmd/internal/cli"},
-	"cmd/internal/cli":     {"bus", "bus/admin", "bus/jsapi", "cmd/internal/heartbeat", "state/durable", "tools"},
-	"cmd/internal/process": {"*"},
-	"cmd/internal/otlp":    {"tools/tracing"},
-	"cmd/internal/clitest": {},
-	"cmd/internal/client":  {"bus", "bus/rpc", "bus/session", "bus/status", "bus/task", "cmd/internal/cli", "offload", "tools", "tools/agent"},
-	"cmd/internal/demo":    {"*"},
-	"cmd/internal/savings": {"cmd/internal/mcp/hosts", "tools"},
+	"cmd/internal/commands": {"*"},
+	"cmd/stevedore":         {"cmd/internal/commands"},
+	"cmd/worker":            {"cmd/internal/commands"},
+	"cmd/heartbeat":         {"bus", "bus/admin", "cmd/internal/heartbeat", "bus/schedule", "cmd/internal/cli"},
+	"cmd/internal/cli":      {"bus", "bus/admin", "bus/jsapi", "cmd/internal/heartbeat", "state/durable", "tools"},
+	"cmd/internal/process":  {"*"},
+	"cmd/internal/otlp":     {"tools/tracing"},
+	"cmd/internal/clitest":  {},
+	"cmd/internal/client":   {"bus", "bus/rpc", "bus/session", "bus/status", "bus/task", "cmd/internal/cli", "offload", "tools", "tools/agent"},
+	"cmd/internal/demo":     {"*"},
+	"cmd/internal/savings":  {"cmd/internal/mcp/hosts", "tools"},
 
 	// bus/worker combines calls, tools, offloading and state.
 	"bus/agents":                 {"bus", "bus/cron", "bus/notify", "bus/notify/channel", "bus/rpc", "bus/schedule", "bus/session", "bus/task", "offload", "state", "tools", "tools/agent", "tools/builtin"},

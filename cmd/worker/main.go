@@ -1,36 +1,6 @@
-// Stevedore runs the tools of LLM agents on a NATS bus: see stevedore --help.
+// Worker is the program stevedore under the name of its main part: go run ./cmd/worker demo.
 package main
 
-import (
-	"context"
-	"fmt"
-	"io"
-	"os"
+import "github.com/stevedore-bus/stevedore/cmd/internal/commands"
 
-	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
-	"github.com/stevedore-bus/stevedore/cmd/internal/otlp"
-)
-
-func main() {
-	os.Exit(run(cli.SignalContext(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
-}
-
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	if len(args) == 1 && args[0] == cli.NATSPluginFlag {
-		if err := cli.WriteNATSPlugin(stdout, newRoot()); err != nil {
-			fmt.Fprintln(stderr, "stevedore:", err)
-			return cli.ExitFailed
-		}
-		return cli.ExitOK
-	}
-	ctx, stop, err := otlp.Start(ctx, "stevedore-worker", cli.ReadVersion().Version)
-	if err != nil {
-		fmt.Fprintln(stderr, "stevedore:", err)
-		return cli.ExitUsage
-	}
-	code := cli.Run(ctx, newRoot(), args, stdin, stdout, stderr)
-	if err := stop(); err != nil {
-		fmt.Fprintln(stderr, "stevedore:", err)
-	}
-	return code
-}
+func main() { commands.Main() }

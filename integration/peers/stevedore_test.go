@@ -53,7 +53,7 @@ var program = sync.OnceValues(func() (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, "stevedore")
-	out, err := exec.Command("go", "build", "-C", "../..", "-o", path, "./cmd/worker").CombinedOutput()
+	out, err := exec.Command("go", "build", "-C", "../..", "-o", path, "./cmd/stevedore").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build stevedore: %w\n%s", err, out)
 	}

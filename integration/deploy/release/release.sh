@@ -18,7 +18,7 @@ export CGO_ENABLED=0
 # build DIR [SUFFIX] builds both programs into a directory. They contain the time zones, which
 # Windows and the image lack.
 build() {
-  go build -tags timetzdata -trimpath -buildvcs=true -ldflags "-s -w" -o "$1/stevedore${2:-}" ./cmd/worker
+  go build -tags timetzdata -trimpath -buildvcs=true -ldflags "-s -w" -o "$1/stevedore${2:-}" ./cmd/stevedore
   go build -tags timetzdata -trimpath -buildvcs=true -ldflags "-s -w" -o "$1/stevedore-heartbeat${2:-}" ./cmd/heartbeat
 }
 

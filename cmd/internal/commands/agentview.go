@@ -1,0 +1,116 @@
+package commands
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// agentView shows what an agent does while it runs. If stream is set, it writes the
+// text of the model to stdout as it arrives. Otherwise stdout gets only the final answer,
+// and the text of a turn that calls tools goes to stderr. Tool calls always go to stderr.
+type agentView struct {
+	stdout, stderr io.Writer
+	stream         bool
+
+	turn int    // whose text is below
+	text string // of the turn, as far as it arrived
+	gap  bool   // a piece of the text was lost
+	open bool   // the last line of the output is not complete
+	err  error  // of stdout
+}
+
+// add shows a progress event.
+func (v *agentView) add(event tools.ProgressEvent) {
+	for _, a := range event.Activity {
+		switch a.Type {
+		case tools.ActivityText:
+			v.addText(a)
+		case tools.ActivityWaiting:
+			v.note("… %s", a.Text)
+		case tools.ActivityToolStart:
+			v.flush(a.Turn)
+			v.note("→ %s %s", a.Tool, a.Args)
+		case tools.ActivityToolEnd:
+			switch a.Outcome {
+			case tools.Completed:
+				v.note("✓ %s (%d ms)", a.Tool, a.DurationMS)
+			case tools.Async:
+				v.note("✓ %s: started in the background", a.Tool)
+			default:
+				v.note("✗ %s: %s (%d ms)", a.Tool, a.Outcome, a.DurationMS)
+			}
+		}
+	}
+}
+
+func (v *agentView) addText(a tools.Activity) {
+	if a.Turn != v.turn {
+		v.endLine()
+		v.turn, v.text, v.gap = a.Turn, "", false
+	}
+	have := utf8.RuneCountInString(v.text)
+	switch {
+	case a.Offset < have:
+		v.text = string([]rune(v.text)[:a.Offset])
+		if v.stream {
+			v.note("(the answer was cut off; the model begins it again)")
+			v.write(v.text)
+		}
+	case a.Offset > have:
+		v.gap = true
+	}
+	v.text += a.Text
+	if v.stream {
+		v.write(a.Text)
+	}
+}
+
+// flush shows the text of a turn that turned out not to be the answer.
+func (v *agentView) flush(turn int) {
+	if !v.stream && v.turn == turn && strings.TrimSpace(v.text) != "" {
+		v.note("%s", strings.TrimSpace(v.text))
+	}
+	if v.turn == turn {
+		v.turn, v.text = 0, ""
+	}
+}
+
+// answer shows the final answer, unless the user has seen it.
+func (v *agentView) answer(text string) error {
+	text = strings.TrimRight(text, "\n")
+	seen := v.stream && !v.gap && v.text != "" && strings.TrimSpace(v.text) == strings.TrimSpace(text)
+	v.endLine()
+	if !seen {
+		v.write(text + "\n")
+		v.open = false
+	}
+	return v.err
+}
+
+func (v *agentView) write(text string) {
+	if text == "" || v.err != nil {
+		return
+	}
+	_, v.err = io.WriteString(v.stdout, cli.Printable(v.stdout, text))
+	v.open = !strings.HasSuffix(text, "\n")
+}
+
+// note writes a line about the run. It is lost if stderr is closed.
+func (v *agentView) note(format string, args ...any) {
+	v.endLine()
+	text := strings.TrimSpace(fmt.Sprintf(format, args...))
+	fmt.Fprintln(v.stderr, cli.Dim(v.stderr, cli.Printable(v.stderr, text)))
+}
+
+// endLine ends a line that the model has not ended.
+func (v *agentView) endLine() {
+	if v.open {
+		v.write("\n")
+		v.open = false
+	}
+}

@@ -1,0 +1,225 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nuid"
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const callHelp = `Submit one call, wait for its result, and print what the model would see.
+
+The arguments are a JSON object, "-" to read the object from standard input, or
+NAME=VALUE pairs. A VALUE that is valid JSON is passed as JSON, otherwise as a string:
+
+  stevedore call read_file path=go.mod
+  stevedore call grep '{"pattern":"TODO","path":"."}'
+  stevedore call shell command='ls -lR /usr/lib' --session s1 --id big-1
+  stevedore call shell argv='["git","log"]' --offload=true
+
+If you submit a call again with the same --id, the tool is not run again: the command
+prints the stored result. After --wait, the command ends, but the call continues; submit
+it again to wait again. The command waits while the bus restarts. If the bus is
+unreachable for 30 s, the command ends, but the call does not.`
+
+type callOptions struct {
+	client.Options
+	call       tools.Call
+	queue      string
+	offload    string
+	wait       time.Duration
+	completion bool
+}
+
+func newCallCommand() *cobra.Command {
+	var o callOptions
+	cmd := &cobra.Command{
+		Use:   "call TOOL [ARGS]",
+		Short: "Submit a call, wait for its result and print it",
+		Long:  callHelp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.call.Tool = args[0]
+			var err error
+			if o.call.Args, err = parseArgs(args[1:], cmd.InOrStdin()); err != nil {
+				return &cli.Error{Code: cli.ExitUsage, Err: err}
+			}
+			return submit(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	o.AddFlags(cmd)
+	flags.StringVar(&o.call.Session, "session", tools.DefaultSession, "`SESSION` that the call belongs to")
+	flags.StringVar(&o.call.ID, "id", "", "`ID` of the call; default a new id")
+	flags.StringVar(&o.queue, "queue", bus.DefaultQueue, "`QUEUE` to submit to")
+	flags.StringVar(&o.call.Channel, "channel", "", "`CHANNEL` that delivers notifications of this call to the user")
+	flags.StringVar(&o.call.ChatID, "chat-id", "", "`CHAT` within the channel")
+	flags.StringVar(&o.offload, "offload", "", "`BOOL`: true always offloads the result, false never; default by size")
+	flags.StringVar(&o.call.Priority, "priority", "", "`PRIORITY` while calls wait: low, normal or high (default normal)")
+	flags.DurationVar(&o.wait, "wait", 10*time.Minute, "`TIME` to wait for the result")
+	flags.BoolVar(&o.completion, "completion", false, "for an async call, also wait for the completion")
+	o.Complete(client.ToolNames, cmd)
+	o.CompleteSession(cmd)
+	return cmd
+}
+
+// parseArgs returns the arguments as a JSON object.
+func parseArgs(args []string, stdin io.Reader) (json.RawMessage, error) {
+	switch {
+	case len(args) == 0:
+		return json.RawMessage("{}"), nil
+	case len(args) == 1 && args[0] == "-":
+		data, err := io.ReadAll(io.LimitReader(stdin, 64<<20))
+		if err != nil {
+			return nil, fmt.Errorf("read arguments: %w", err)
+		}
+		return object(data)
+	case len(args) == 1 && strings.HasPrefix(strings.TrimSpace(args[0]), "{"):
+		return object([]byte(args[0]))
+	}
+	pairs := make(map[string]any, len(args))
+	for _, arg := range args {
+		name, value, ok := strings.Cut(arg, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("argument %q: want a JSON object, or NAME=VALUE", tools.Excerpt(arg, 80))
+		}
+		if _, twice := pairs[name]; twice {
+			return nil, fmt.Errorf("argument %q is given twice", tools.Excerpt(name, 80))
+		}
+		pairs[name] = value
+		if json.Valid([]byte(value)) {
+			pairs[name] = json.RawMessage(value)
+		}
+	}
+	return bus.Encode(pairs)
+}
+
+func object(data []byte) (json.RawMessage, error) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil, fmt.Errorf("the arguments are not a JSON object: %w", err)
+	}
+	return data, nil
+}
+
+func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error {
+	switch o.offload {
+	case "":
+	case "true", "false":
+		force := o.offload == "true"
+		o.call.Offload = &force
+	default:
+		return cli.Exit(cli.ExitUsage, "--offload %q: want true or false", o.offload)
+	}
+	if o.wait <= 0 {
+		return cli.Exit(cli.ExitUsage, "--wait %s: want more than 0s", o.wait)
+	}
+	if !tools.IsToken(o.queue) || !tools.IsToken(o.call.Tool) {
+		return cli.Exit(cli.ExitUsage, "queue %q and tool %q must be of the form %s", o.queue, o.call.Tool, tools.TokenForm)
+	}
+	b, err := o.Connect(ctx, "call", stderr)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	o.queue = b.QueueFor(o.queue)
+	if o.call.Session, err = agents.NameOf(ctx, b, o.call.Session); err != nil {
+		return err
+	}
+	if o.call.ID == "" {
+		o.call.ID = nuid.Next() // printed when the wait ends
+	}
+	connected, disconnect := b.WithConnection(ctx)
+	defer disconnect()
+	wait, cancel := context.WithTimeout(connected, o.wait)
+	defer cancel()
+	stop := client.WarnIfNoWorker(wait, b, o.queue, func(ctx context.Context) {
+		if client.IsQueued(ctx, b, o.call) {
+			fmt.Fprintf(stderr, "stevedore: no worker is consuming queue %q; the call stays queued until you start one: \"%s\"\n", o.queue, client.StartCommand(o.queue))
+		}
+	})
+	event, err := rpc.Submit(wait, b, o.queue, o.call)
+	stop()
+	if err == nil && event.Outcome == tools.Async && o.completion {
+		event, err = rpc.AwaitCompletion(wait, b, tools.Call{ID: event.ID, Session: event.Session, Tool: event.Tool})
+	}
+	switch {
+	case ctx.Err() != nil && errors.Is(err, rpc.ErrPending):
+		return cli.Exit(cli.ExitPending, "interrupted; the call continues: submit it again with --id %s to wait for it", cli.ShellWord(o.call.ID))
+	case err != nil && client.Outage(connected, b) != nil:
+		accepted := "may have been accepted"
+		if errors.Is(err, rpc.ErrPending) {
+			accepted = "was accepted"
+		}
+		return fmt.Errorf("%w; the call %s: when the bus is back, submit it again with --id %s to wait for it, or see %s", client.Outage(connected, b), accepted, cli.ShellWord(o.call.ID), taskCommand(o.call))
+	case errors.Is(err, bus.ErrUnreachable):
+		return fmt.Errorf("%w; when the bus is back, submit the call again with --id %s", err, cli.ShellWord(o.call.ID))
+	case errors.Is(err, rpc.ErrPending):
+		return cli.Exit(cli.ExitPending, "no result after %s; %s; the call stays submitted: submit it again with --id %s to wait for it, or see %s", o.wait, callState(ctx, b, o), cli.ShellWord(o.call.ID), taskCommand(o.call))
+	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
+		return cli.Exit(cli.ExitUsage, "%w", err)
+	case errors.Is(err, context.DeadlineExceeded): // the bus did not acknowledge the call
+		return cli.Exit(cli.ExitUnreachable, "the bus did not answer within %s: %w; when it is back, submit the call again with --id %s", o.wait, err, cli.ShellWord(o.call.ID))
+	case err != nil:
+		return err
+	}
+	if err := printResult(event, o.JSON, stdout); err != nil {
+		return err
+	}
+	if event.IsError {
+		return cli.Exit(cli.ExitToolError, "")
+	}
+	return nil
+}
+
+// taskCommand returns the command that shows the state of a call.
+func taskCommand(call tools.Call) string {
+	return fmt.Sprintf("stevedore tasks get %s --session %s", call.IDToken(), call.SessionToken())
+}
+
+// callState returns a line with the state of a call that has no result yet.
+func callState(ctx context.Context, b *bus.Bus, o callOptions) string {
+	if !b.Conn().IsConnected() {
+		return "state: unknown (not connected to the bus)"
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	t, err := task.Get(ctx, b, o.call.SessionToken(), o.call.IDToken())
+	switch {
+	case err != nil:
+		return "state: unknown (" + tools.OneLine(err.Error()) + ")"
+	case t.State == task.Running:
+		return fmt.Sprintf("state: running (worker %q)", t.Worker)
+	case t.Message != "":
+		return fmt.Sprintf("state: %s (%s)", t.State, tools.OneLine(t.Message))
+	}
+	if consumed, err := rpc.HasWorker(ctx, b, o.queue, ""); err == nil && !consumed && t.State == task.Queued {
+		return fmt.Sprintf("state: queued (no worker is consuming queue %q)", o.queue)
+	}
+	return fmt.Sprintf("state: %s", t.State)
+}
+
+func printResult(event tools.ResultEvent, asJSON bool, stdout io.Writer) error {
+	if asJSON {
+		return cli.JSON(stdout, event)
+	}
+	text := event.ForLLM
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	_, err := io.WriteString(stdout, cli.Printable(stdout, text))
+	return err
+}

@@ -1,0 +1,147 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const channelsHelp = `List and test the channels that deliver notifications to users. These commands take the
+--channel flags, or the settings file, of "stevedore up". They need no bus.
+
+  stevedore channels ls --config settings.yaml
+  stevedore channels test log --channel log=file:notes.txt
+
+A SPEC is a kind, or KIND:NAME=VALUE,NAME=VALUE with the settings of that kind:
+
+%s
+Settings in [] are optional. Settings with a * are secrets: give env:VARIABLE or
+file:PATH instead of the value.
+
+"test" sends one notification directly to the channel, once. It prints the error of the
+channel, without secrets.`
+
+func newChannelsCommand() *cobra.Command {
+	o := new(process.ChannelOptions)
+	var json bool
+	cmd := &cobra.Command{
+		Use:     "channels",
+		Aliases: []string{"channel"},
+		Short:   "List and test the channels that deliver notifications to users",
+		Long:    fmt.Sprintf(channelsHelp, channel.KindsHelp()),
+	}
+	o.AddFlags(cmd.PersistentFlags())
+	ls := &cobra.Command{
+		Use: "ls", Short: "List the channels of the settings and their errors",
+		RunE: func(cmd *cobra.Command, _ []string) error { return listChannels(o, cmd.OutOrStdout(), json) },
+	}
+	ls.Flags().BoolVar(&json, "json", false, "print JSON, one object per line")
+
+	var chat, text string
+	test := &cobra.Command{
+		Use: "test NAME", Short: "Send a test notification through a channel",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return testChannel(cmd.Context(), o, args[0], chat, text, cmd.OutOrStdout())
+		},
+	}
+	test.Flags().StringVar(&chat, "chat-id", "", "`CHAT` within the channel; default that of the channel")
+	test.Flags().StringVar(&text, "text", "This is a test. Notifications of Stevedore arrive here.", "`TEXT` to send")
+	cmd.AddCommand(ls, test)
+	return cmd
+}
+
+// listedChannel is a channel in the list. It omits the settings of the spec: they may
+// contain a secret in a wrong place.
+type listedChannel struct {
+	Name    string `json:"name"`
+	Kind    string `json:"kind"`
+	Default bool   `json:"default"`
+	Error   string `json:"error,omitempty"`
+}
+
+func listChannels(o *process.ChannelOptions, out io.Writer, json bool) error {
+	specs, err := o.Specs()
+	if err != nil {
+		return err
+	}
+	var broken []string
+	for _, name := range slices.Sorted(maps.Keys(specs)) {
+		kind, _, _ := strings.Cut(specs[name], ":")
+		c := listedChannel{Name: name, Kind: kind, Default: name == o.Default}
+		if _, err := channel.Open(specs[name], process.ChannelEnv(out)); err != nil {
+			c.Error = err.Error()
+			broken = append(broken, name)
+		}
+		if json {
+			if err := cli.JSON(out, c); err != nil {
+				return err
+			}
+			continue
+		}
+		line := fmt.Sprintf("%s  %s", c.Name, c.Kind)
+		if c.Default {
+			line += "  (default)"
+		}
+		if c.Error != "" {
+			line += "  cannot be opened: " + c.Error
+		}
+		if _, err := fmt.Fprintln(out, tools.OneLine(line)); err != nil {
+			return err
+		}
+	}
+	if _, ok := specs[o.Default]; !ok {
+		return cli.Exit(cli.ExitFailed, "the default channel %q is not in this list; another process must deliver its notifications", o.Default)
+	}
+	if len(broken) > 0 {
+		return cli.Exit(cli.ExitFailed, "cannot be opened: %s", strings.Join(broken, ", "))
+	}
+	return nil
+}
+
+// testTimeout is the time in which a channel must accept a notification.
+const testTimeout = time.Minute
+
+func testChannel(ctx context.Context, o *process.ChannelOptions, name, chat, text string, out io.Writer) error {
+	specs, err := o.Specs()
+	if err != nil {
+		return err
+	}
+	spec, ok := specs[name]
+	if !ok {
+		return cli.Exit(cli.ExitNotFound, "there is no channel %q; the settings name %s", name, strings.Join(slices.Sorted(maps.Keys(specs)), ", "))
+	}
+	opened, err := process.OpenChannel(name, spec, process.ChannelEnv(out))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, testTimeout)
+	defer cancel()
+	now := time.Now().UTC()
+	err = opened.Send(ctx, channel.Notification{
+		// A new id each time, because receivers may drop duplicates.
+		ID: fmt.Sprintf("test-%x", now.UnixNano()), Kind: channel.KindMessage, Channel: name, ChatID: chat, Text: text, At: now,
+	})
+	if err == nil {
+		_, err = fmt.Fprintf(out, "Sent to %s; the receiver accepted it.\n", name)
+		return err
+	}
+	what := "would be retried with increasing pauses"
+	if _, hopeless := bus.Rejected(err); hopeless {
+		what = "would become a dead letter immediately"
+	} else if pause, ok := bus.Postponed(err); ok {
+		what = fmt.Sprintf("would be retried after %s, as the receiver requests", pause.Round(time.Millisecond))
+	}
+	return fmt.Errorf("channel %s: %w\nA notification with this error %s", name, err, what)
+}

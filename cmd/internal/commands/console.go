@@ -1,0 +1,202 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
+	"github.com/stevedore-bus/stevedore/state/durable"
+)
+
+const consoleHelp = `Serve the page of a cluster, or of a running "stevedore up": a web page that shows the
+running calls, results, artifacts, conversations, schedules, dead letters, channels,
+workers, queues and streams. You can cancel and retry there, and write to the agent.
+
+  stevedore console --server nats://nats.example:4222
+  stevedore console --console 127.0.0.1:8080 --console-read-only
+
+Open the printed URL. It contains a token, which the browser exchanges for a cookie.
+Without the token the page shows nothing. "stevedore up" serves the same page itself.
+
+The page is for operators: it shows all sessions. It listens on the loopback interface. To
+reach it from another machine, use a tunnel (ssh -L 4280:127.0.0.1:4280 HOST), or a proxy
+with TLS and --console-host NAME. If the proxy runs on another machine, listen for it with
+--console HOST:PORT and --console-insecure.`
+
+const (
+	defaultConsole = "127.0.0.1:4280"
+	consoleOff     = "off"
+)
+
+// consoleOptions are the settings of the page.
+type consoleOptions struct {
+	address   string
+	insecure  bool
+	readOnly  bool
+	hosts     []string
+	tokenFile string
+}
+
+func (o *consoleOptions) addFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.address, "console", defaultConsole, "`HOST:PORT` of the page; port 0 selects a free port, which also happens if that of the default is in use; \"off\" disables the page")
+	flags.BoolVar(&o.insecure, "console-insecure", false, "let other hosts reach --console, which has no TLS: for a proxy with TLS, or an encrypted network")
+	flags.BoolVar(&o.readOnly, "console-read-only", false, "let the page show everything and change nothing")
+	flags.StringSliceVar(&o.hosts, "console-host", nil, "`NAME`s under which a proxy serves the page, in addition to localhost and IP addresses")
+	flags.StringVar(&o.tokenFile, "console-token-file", "", "`FILE` with the token of the page; created if it does not exist; default of \"stevedore up\": console.token in the data directory, of \"stevedore console\": a new token at each start")
+}
+
+func newConsoleCommand() *cobra.Command {
+	var o consoleOptions
+	var c client.Options
+	var quiet bool
+	cmd := &cobra.Command{
+		Use:   "console",
+		Short: "Serve a web page that shows the calls, results, conversations and streams of a bus",
+		Long:  consoleHelp,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.address == consoleOff {
+				return cli.Exit(cli.ExitUsage, "--console off: this command only serves the page")
+			}
+			log, err := c.Logging.Logger(cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			b, err := c.Connection.Connect(cmd.Context(), "stevedore console", log)
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			failed := make(chan error, 1)
+			url, stop, err := o.serve(cmd.Context(), b, b.Conn().ConnectedUrlRedacted(), log, func(err error) { failed <- err })
+			if err != nil {
+				return err
+			}
+			defer stop()
+			switch {
+			case quiet:
+			case c.JSON:
+				err = cli.JSON(cmd.OutOrStdout(), map[string]string{"console": url})
+			default:
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "The page is at %s\n", url)
+			}
+			if err != nil {
+				return err
+			}
+			select {
+			case <-cmd.Context().Done():
+				return nil
+			case err := <-failed:
+				return err
+			case <-b.Closed():
+				return b.ClosedErr()
+			}
+		},
+	}
+	c.AddFlags(cmd)
+	o.addFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&quiet, "quiet", false, "print no URL, because it contains the token (for journals; set --console-token-file)")
+	cmd.MarkFlagsMutuallyExclusive("json", "quiet")
+	return cmd
+}
+
+// check returns an error if the address is invalid, or if other hosts can reach it without
+// permission.
+func (o *consoleOptions) check() error {
+	if o.address == consoleOff {
+		return nil
+	}
+	_, loopback, err := httpauth.CheckAddress(o.address)
+	switch {
+	case err != nil:
+		return cli.Exit(cli.ExitUsage, "--console: %w", err)
+	case !loopback && !o.insecure:
+		return cli.Exit(cli.ExitUsage, "--console %s: other hosts can reach this address, and who sees the unencrypted token can run tools; use a loopback address with a tunnel or a proxy, or set --console-insecure if the network itself is encrypted", o.address)
+	}
+	return nil
+}
+
+// serve serves the page of the bus at server until stop is called, and returns its URL with
+// the token. It calls failed if the server ends before that.
+func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, server string, log zerolog.Logger, failed func(error)) (url string, stop func(), err error) {
+	if err := o.check(); err != nil {
+		return "", nil, err
+	}
+	token, err := o.token()
+	if err != nil {
+		return "", nil, err
+	}
+	page, err := console.New(b, console.Config{
+		Token: token, Hosts: o.hosts, ReadOnly: o.readOnly, Version: cli.ReadVersion().Version, Server: server,
+		Advise: client.Advise, Log: log,
+	})
+	if err != nil {
+		return "", nil, cli.Exit(cli.ExitUsage, "--console-token-file: %w", err)
+	}
+	l, err := httpauth.Listen(ctx, o.address)
+	if err != nil && o.address == defaultConsole { // another worker of this machine has the port
+		l, err = httpauth.Listen(ctx, "127.0.0.1:0")
+	}
+	if err != nil {
+		return "", nil, cli.Exit(cli.ExitUsage, "--console %q: %w", o.address, err)
+	}
+	if tcp, ok := l.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
+		log.Warn().Str("console", l.Addr().String()).Msg("other hosts can reach the page over an unencrypted connection; anyone with the token can run tools")
+	}
+	stop = httpauth.Serve(l, page, func(err error) { failed(fmt.Errorf("serve the page: %w", err)) })
+	return fmt.Sprintf("http://%s/?%s=%s", pageHost(l.Addr()), httpauth.TokenParameter, token), stop, nil
+}
+
+// pageHost replaces the unspecified address by one that a browser can open.
+func pageHost(addr net.Addr) string {
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
+		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
+	}
+	return addr.String()
+}
+
+func (o *consoleOptions) token() (string, error) {
+	if o.tokenFile == "" {
+		return httpauth.NewToken(), nil
+	}
+	token, err := tokenIn(o.tokenFile)
+	if err != nil {
+		return "", cli.Exit(cli.ExitUsage, "--console-token-file: %w", err)
+	}
+	return token, nil
+}
+
+// tokenIn returns the token in a file, which it creates if it does not exist.
+func tokenIn(file string) (string, error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		token := httpauth.NewToken()
+		return token, durable.WriteFile(file, []byte(token+"\n"), 0o600)
+	}
+	if err != nil {
+		return "", err
+	}
+	token := strings.TrimSpace(string(data))
+	if len(token) < httpauth.MinToken || strings.ContainsAny(token, " \t\r\n&#+%") {
+		return "", fmt.Errorf("%q: want one line of at least %d letters and digits; remove the file to get a new token", file, httpauth.MinToken)
+	}
+	return token, nil
+}
+
+// consoleTokenFile is the file of the page's token in a data directory. A browser stays
+// signed in when the worker restarts.
+func consoleTokenFile(data string) string { return filepath.Join(data, "console.token") }

@@ -1,0 +1,179 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/dead"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const deadHelp = `Manage dead letters: calls, ticks, notifications and results that the workers could not
+process, with the reason and the original message. They are kept for 30 days. When the
+reason is fixed, retry publishes the message again. A call that became a dead letter has
+a failed result; retry removes that result first.
+
+  stevedore dead ls                --limit 50 prints 50; --after NUMBER continues
+  stevedore dead show 17
+  stevedore dead retry 17 18       or --all
+  stevedore dead rm 17`
+
+type deadOptions struct {
+	client.Options
+	kind string
+	all  bool
+
+	limit int
+	after uint64
+}
+
+func newDeadCommand() *cobra.Command {
+	o := new(deadOptions)
+	cmd := &cobra.Command{
+		Use:   "dead",
+		Short: "List, show, retry and remove dead letters",
+		Long:  deadHelp,
+	}
+	o.AddFlags(cmd)
+	cmd.PersistentFlags().StringVar(&o.kind, "kind", "", "`KIND` of dead letters: call, tick, notification or result; default all")
+
+	ls := &cobra.Command{
+		Use: "ls", Short: "List dead letters, oldest first",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
+				return o.list(ctx, b, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			})
+		},
+	}
+	addPage(ls, &o.limit, "oldest first")
+	ls.Flags().Uint64Var(&o.after, "after", 0, "print only those after this `NUMBER`")
+	show := o.Command("show NUMBER", "Show a dead letter and its message", o.show)
+	retry := &cobra.Command{
+		Use: "retry [NUMBER...]", Short: "Publish the messages of dead letters again",
+		RunE: o.each("retried", true),
+	}
+	rm := &cobra.Command{
+		Use: "rm [NUMBER...]", Short: "Remove dead letters for good",
+		RunE: o.each("removed", false),
+	}
+	for _, c := range []*cobra.Command{retry, rm} {
+		c.Flags().BoolVar(&o.all, "all", false, "all dead letters, or all of --kind, instead of NUMBERs")
+	}
+	cmd.AddCommand(ls, show, retry, rm)
+	return cmd
+}
+
+func (o *deadOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus) error) error {
+	switch o.kind {
+	case "", bus.DeadCall, bus.DeadTick, bus.DeadNotification, bus.DeadResult:
+	default:
+		return cli.Exit(cli.ExitUsage, "--kind %q: want call, tick, notification or result", o.kind)
+	}
+	return o.With(cmd, do)
+}
+
+// each retries or removes each dead letter that the arguments name, and prints done, such as
+// "retried", for each.
+func (o *deadOptions) each(done string, retry bool) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 != o.all {
+			return cli.Exit(cli.ExitUsage, "give the NUMBER of each dead letter, or --all; see stevedore dead ls")
+		}
+		return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
+			letters, err := o.named(ctx, b, args)
+			if err != nil {
+				return err
+			}
+			var errs []error
+			rpc.ChangeLetters(ctx, b, letters, retry, func(letter dead.Stored, err error) {
+				if err != nil {
+					errs = append(errs, err)
+					return
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s %d: %s %s\n", done, letter.Number, tools.OneLine(letter.Kind), tools.OneLine(letter.Name))
+			})
+			return errors.Join(errs...)
+		})
+	}
+}
+
+func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]dead.Stored, error) {
+	var letters []dead.Stored
+	if o.all {
+		for letter, err := range dead.List(ctx, b, o.kind, 0) {
+			if err != nil {
+				return nil, err
+			}
+			letters = append(letters, letter)
+		}
+		return letters, nil
+	}
+	for _, arg := range args {
+		number, err := strconv.ParseUint(arg, 10, 64)
+		if err != nil || number == 0 {
+			return nil, cli.Exit(cli.ExitUsage, "%q is not the number of a dead letter; see stevedore dead ls", arg)
+		}
+		letter, err := dead.Get(ctx, b, number)
+		if errors.Is(err, dead.ErrNone) {
+			return nil, cli.Exit(cli.ExitNotFound, "%w; see stevedore dead ls", err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		letters = append(letters, letter)
+	}
+	return letters, nil
+}
+
+func (o *deadOptions) list(ctx context.Context, b *bus.Bus, out, stderr io.Writer) error {
+	if o.limit < 0 {
+		return errLimit
+	}
+	var letters []dead.Stored
+	for letter, err := range dead.List(ctx, b, o.kind, o.after) {
+		if err != nil {
+			return err
+		}
+		if o.limit > 0 && len(letters) == o.limit {
+			defer fmt.Fprintf(stderr, "stevedore: there are more: continue with --after %d\n", letters[o.limit-1].Number)
+			break
+		}
+		letters = append(letters, letter)
+	}
+	return client.PrintList(&o.Options, out, letters, "No dead letters.", []string{"number", "kind", "name", "at", "attempts", "reason"},
+		func(l dead.Stored) []any {
+			return []any{l.Number, l.Kind, l.Name, l.At, l.Attempts, tools.Excerpt(l.Reason, 100)}
+		})
+}
+
+func (o *deadOptions) show(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+	letters, err := o.named(ctx, b, args)
+	if err != nil {
+		return err
+	}
+	letter, out := letters[0], cmd.OutOrStdout()
+	if o.JSON {
+		return cli.JSON(out, letter)
+	}
+	body, err := letter.Message(ctx, b)
+	if err != nil {
+		return err
+	}
+	letter.Body, letter.Gzip = nil, nil
+	head, err := json.MarshalIndent(letter, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(out, "%s\n\n%s\n", head, cli.Printable(out, string(body)))
+	return err
+}

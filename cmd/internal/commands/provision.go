@@ -1,0 +1,106 @@
+package commands
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+)
+
+const provisionHelp = `Create the missing streams and buckets of Stevedore, and list them. List the settings of
+existing ones that differ, and change them only with --update. Afterwards workers need
+no permission to create streams and buckets, only to create consumers. The command does
+not compare the size and age limits of buckets: the operator sets them.
+
+` + serverConfigHelp
+
+func newProvisionCommand() *cobra.Command {
+	var (
+		o      client.Options
+		update bool
+		queues []string
+		server serverConfigOptions
+	)
+	cmd := &cobra.Command{
+		Use:   "provision",
+		Short: "Create or check the streams and buckets on a NATS server, or write its configuration",
+		Long:  provisionHelp,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := process.CheckQueues(queues); err != nil {
+				return err
+			}
+			if server.dir != "" {
+				subjects, err := bus.NewSubjects(o.Connection.Prefix)
+				if err != nil {
+					return cli.Exit(cli.ExitUsage, "--prefix: %w", err)
+				}
+				cfg, err := server.write(subjects, cmd.OutOrStdout())
+				if err != nil || server.serveFrom == "" {
+					return err
+				}
+				return server.addToFleet(cmd.Context(), &o, cfg, cmd.OutOrStdout())
+			}
+			b, err := o.Connect(cmd.Context(), "provision", cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			defer b.Close()
+			progress := cli.StartProgress(cmd.ErrOrStderr(), "Creating and checking streams", -1)
+			change := admin.Nothing
+			if update {
+				change = admin.Everything
+			}
+			got, err := admin.Provision(cmd.Context(), b, change)
+			if err == nil {
+				var consumers []bus.Consumer // a notifier creates its own: many tenants have none
+				if stream, err := b.UsedStream(cmd.Context(), bus.Ticks); stream != nil || err != nil {
+					consumers = append(consumers, b.TickConsumer())
+				}
+				for _, queue := range queues {
+					consumers = append(consumers, b.WorkerConsumer(queue))
+				}
+				for _, c := range consumers {
+					if _, err = b.Consumer(cmd.Context(), c); err != nil {
+						break
+					}
+				}
+			}
+			progress.Stop()
+			out := cmd.OutOrStdout()
+			for _, name := range got.Created {
+				fmt.Fprintf(out, "%s: created\n", name)
+			}
+			for _, name := range got.Unused {
+				fmt.Fprintf(out, "%s: created at its first use\n", name)
+			}
+			for _, d := range got.Differences {
+				fmt.Fprintln(out, d)
+			}
+			switch {
+			case err != nil:
+				return err
+			case len(got.Differences) > 0 && !update:
+				return cli.Exit(cli.ExitFailed, "%d settings differ; to change them, repeat the command with --update", len(got.Differences))
+			case len(got.Differences) > 0:
+				fmt.Fprintln(out, "Updated.")
+			case len(got.Created)+len(got.Unused) == 0:
+				fmt.Fprintln(out, "All streams and buckets exist with the expected settings.")
+			}
+			return nil
+		},
+	}
+	o.Connection.AddFlags(cmd.Flags())
+	o.Logging.AddFlags(cmd.Flags())
+	server.addFlags(cmd.Flags())
+	cmd.Flags().BoolVar(&o.Connection.OnDemand, "on-demand", false, "on a server without these streams, create only those that every call needs; workers create the others at their first use, if their user may")
+	cmd.Flags().BoolVar(&update, "update", false, "change the settings that differ")
+	cli.MaxBytesFlag(cmd.Flags(), &o.Connection.Config, "")
+	cmd.Flags().DurationVar(&o.Connection.ResultsTTL, "results-ttl", 0, "`TIME` that results are kept, or until their stream needs the space; default 168h (7 days)")
+	cmd.Flags().StringSliceVar(&queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s for which to create the workers' consumers")
+	return cmd
+}

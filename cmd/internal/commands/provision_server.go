@@ -1,0 +1,186 @@
+package commands
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/serverconfig"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const serverConfigHelp = `With --server-config DIR, the command contacts no server. It writes DIR/nats-server.conf and
+one secret key for each login, for --nkey, into DIR. Each --tenant is an account with its
+own streams and workers, and with these logins:
+
+  TENANT-operator  everything in the tenant; provisions it
+  TENANT-worker    runs workers, notifiers and heartbeats; creates few streams (docs/grow.md)
+  TENANT-console   serves the web page
+  TENANT-readonly  reads everything and changes nothing
+  TENANT-session-S uses one session only (--client TENANT/S)
+  TENANT-queue-Q   uses one queue, in all sessions (--queue-client TENANT/Q)
+
+Run the command again to add tenants and clients: it keeps those of before, their keys, and the
+settings of the server. With --replace it writes only what it is given. To replace a key, delete
+its file before. Then restart the server, or reload it twice: after one reload, new clients of
+sessions and queues get no answers.
+
+With --serve-from TENANTS, it adds the tenants to servers that run: it tells all servers of the
+cluster to read their configuration again, creates the streams that each tenant needs, and puts
+the key of each worker into the directory TENANTS, from which "stevedore serve --tenants" takes
+it. Nothing restarts. Workers create the other streams at their first use. If the servers have
+copies of the configuration, copy it to each of them first; the command names one that is old.
+`
+
+// serverConfigOptions are the flags of --server-config.
+type serverConfigOptions struct {
+	dir          string
+	tenants      []string
+	clients      []string
+	queueClients []string
+	maxBytes     int64
+	replace      bool
+	serveFrom    string
+	cfg          serverconfig.Config
+	flags        *pflag.FlagSet
+}
+
+func (o *serverConfigOptions) addFlags(flags *pflag.FlagSet) {
+	o.flags = flags
+	flags.BoolVar(&o.replace, "replace", false, "write only the tenants and clients that are given, in --server-config")
+	flags.StringVar(&o.serveFrom, "serve-from", "", "add the tenants of --server-config to the running servers, and their workers to `DIR`")
+	flags.StringVar(&o.dir, "server-config", "", "write the configuration of a NATS server, and its keys, into `DIR`")
+	flags.StringSliceVar(&o.tenants, "tenant", nil, "`NAME`s of the tenants in --server-config; default main, or those of before")
+	flags.StringSliceVar(&o.clients, "client", nil, "`TENANT/SESSION` that gets a login of its own in --server-config")
+	flags.StringSliceVar(&o.queueClients, "queue-client", nil, "`TENANT/QUEUE` that gets a login of its own in --server-config")
+	flags.Int64Var(&o.maxBytes, "tenant-max-bytes", 0, "`BYTES` that each tenant may store, in --server-config; 0 means no limit")
+	flags.StringVar(&o.cfg.Listen, "server-listen", "127.0.0.1:4222", "`HOST:PORT` of the server in --server-config; other hosts can reach it only with a certificate")
+	flags.StringVar(&o.cfg.Cert, "server-cert", "", "certificate `FILE` of the server in --server-config")
+	flags.StringVar(&o.cfg.Key, "server-key", "", "key `FILE` of the server in --server-config")
+	flags.StringVar(&o.cfg.CA, "server-ca", "", "`FILE` of the authority whose certificates clients need, in --server-config")
+	flags.StringVar(&o.cfg.Store, "server-store", "", "`DIR` of the server's data, in --server-config; default: jetstream in DIR of --server-config")
+	flags.BoolVar(&o.cfg.Insecure, "server-insecure", false, "let other hosts reach the server in --server-config without encryption")
+}
+
+// write writes the configuration and prints what to do with it.
+func (o *serverConfigOptions) write(subjects bus.Subjects, out io.Writer) (cfg serverconfig.Config, err error) {
+	dir, err := filepath.Abs(o.dir)
+	if err != nil {
+		return cfg, err
+	}
+	if cfg, err = o.merge(dir); err != nil {
+		return cfg, err
+	}
+	cfg.Subjects = subjects
+	if cfg.Store == "" {
+		cfg.Store = filepath.Join(dir, "jetstream")
+	}
+	for _, file := range []*string{&cfg.Cert, &cfg.Key, &cfg.CA} {
+		if *file != "" {
+			if *file, err = filepath.Abs(*file); err != nil {
+				return cfg, err
+			}
+		}
+	}
+	isTenant := func(name string) bool {
+		return slices.ContainsFunc(cfg.Tenants, func(t serverconfig.Tenant) bool { return t.Name == name })
+	}
+	for flag, list := range map[string][]string{"client": o.clients, "queue-client": o.queueClients} {
+		for _, given := range list {
+			tenant, name, ok := strings.Cut(given, "/")
+			if !ok || name == "" || !isTenant(tenant) {
+				return cfg, cli.Exit(cli.ExitUsage, "--%s %q: want TENANT/NAME, with a tenant of --tenant", flag, given)
+			}
+		}
+	}
+	if err := cfg.Check(); err != nil {
+		return cfg, cli.Exit(cli.ExitUsage, "--server-config: %w", err)
+	}
+	written, err := serverconfig.Write(dir, cfg)
+	if err != nil {
+		return cfg, cli.Exit(cli.ExitFailed, "--server-config: %w", err)
+	}
+	fmt.Fprintf(out, "%s\n", filepath.Join(dir, serverconfig.File))
+	for _, w := range written {
+		state := "kept"
+		if w.New {
+			state = "new"
+		}
+		fmt.Fprintf(out, "%s (%s)\n", w.Seed, state)
+	}
+	if o.serveFrom != "" {
+		return cfg, nil
+	}
+	_, err = fmt.Fprintf(out, `Next:
+  nats-server -c %[1]s
+  stevedore provision --server %[2]s --nkey %[3]s/%[4]s-operator.nk
+  stevedore serve --server %[2]s --nkey %[3]s/%[4]s-worker.nk --inbox-prefix _INBOX_worker
+`, cli.ShellWord(filepath.Join(dir, serverconfig.File)), serverURL(cfg), cli.ShellWord(dir), cfg.Tenants[0].Name)
+	return cfg, err
+}
+
+func serverURL(cfg serverconfig.Config) string {
+	if cfg.Cert != "" {
+		return "tls://" + cfg.Listen
+	}
+	return "nats://" + cfg.Listen
+}
+
+// merge returns the configuration of the directory with what the flags add.
+func (o *serverConfigOptions) merge(dir string) (serverconfig.Config, error) {
+	cfg, given := o.cfg, o.tenants
+	stored, ok, err := serverconfig.Read(dir)
+	switch {
+	case o.replace || !ok && err == nil:
+		if given == nil {
+			given = []string{"main"}
+		}
+	case err != nil:
+		return cfg, cli.Exit(cli.ExitFailed, "--server-config: %w; give all tenants and clients with --replace", err)
+	default:
+		cfg = stored
+		for name, copyFlag := range map[string]func(){
+			"server-listen": func() { cfg.Listen = o.cfg.Listen }, "server-store": func() { cfg.Store = o.cfg.Store }, "server-insecure": func() { cfg.Insecure = o.cfg.Insecure },
+			"server-cert": func() { cfg.Cert = o.cfg.Cert }, "server-key": func() { cfg.Key = o.cfg.Key }, "server-ca": func() { cfg.CA = o.cfg.CA },
+		} {
+			if o.flags.Changed(name) {
+				copyFlag()
+			}
+		}
+	}
+	for _, name := range given {
+		if !slices.ContainsFunc(cfg.Tenants, func(t serverconfig.Tenant) bool { return t.Name == name }) {
+			cfg.Tenants = append(cfg.Tenants, serverconfig.Tenant{Name: name, MaxBytes: o.maxBytes})
+		}
+	}
+	for i := range cfg.Tenants {
+		t := &cfg.Tenants[i]
+		if o.flags.Changed("tenant-max-bytes") && slices.Contains(given, t.Name) {
+			t.MaxBytes = o.maxBytes
+		}
+		for _, session := range clientsOf(t.Name, o.clients) {
+			t.Sessions = append(t.Sessions, tools.Token(session)) // as in subjects
+		}
+		t.Queues = append(t.Queues, clientsOf(t.Name, o.queueClients)...)
+		for _, names := range []*[]string{&t.Sessions, &t.Queues} {
+			slices.Sort(*names)
+			*names = slices.Compact(*names)
+		}
+	}
+	return cfg, nil
+}
+
+func clientsOf(tenant string, given []string) (names []string) {
+	for _, client := range given {
+		if t, name, ok := strings.Cut(client, "/"); ok && t == tenant {
+			names = append(names, name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,101 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/cmd/internal/savings"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const readHelp = `Read an output that "stevedore run" has stored, in pages of at most 15,000 characters. The
+arguments are those of the tool read_result of "stevedore mcp wrap"; with --session, the
+command reads its results too. Without ID, it lists what is stored.
+
+  stevedore read ID --lines 10-40
+  stevedore read ID --lines -20            the last lines
+  stevedore read ID --grep 'FAIL|panic'
+  stevedore read ID --jq '.items[].name'
+  stevedore read ID --offset 15000`
+
+// readArgs are the arguments of the tool read_result.
+type readArgs struct {
+	ID     string `json:"id,omitempty"`
+	Lines  string `json:"lines,omitempty"`
+	Grep   string `json:"grep,omitempty"`
+	JQ     string `json:"jq,omitempty"`
+	Offset int64  `json:"offset,omitempty"`
+	Cursor string `json:"cursor,omitempty"`
+}
+
+func newReadCommand() *cobra.Command {
+	var o storedOutputs
+	var in readArgs
+	cmd := &cobra.Command{
+		Use:   "read [ID]",
+		Short: "Read an output that \"stevedore run\" has stored",
+		Long:  readHelp,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				in.ID = args[0]
+			}
+			return o.read(cmd.Context(), in, cmd.OutOrStdout())
+		},
+	}
+	o.addFlags(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&in.Lines, "lines", "", "`LINES` to read: 10-40, 10, or -20 for the last 20")
+	flags.StringVar(&in.Grep, "grep", "", "`REGEXP` (RE2) of the lines to read")
+	flags.StringVar(&in.JQ, "jq", "", "`QUERY` on JSON, NDJSON, CSV or TSV")
+	flags.Int64Var(&in.Offset, "offset", 0, "first `CHARACTER` to read, from 0")
+	flags.StringVar(&in.Cursor, "cursor", "", "`CURSOR` that an answer gave, to continue it")
+	return cmd
+}
+
+func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer) (err error) {
+	if in.ID == "" && in != (readArgs{}) {
+		return cli.Exit(cli.ExitUsage, "name the ID of an output; \"stevedore read\" lists them")
+	}
+	store, closeStore, err := o.Store.OpenDisk(&o.Connection)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeStore()) }()
+	reader := offload.NewReader(store, offload.ReaderConfig{JQCommand: process.JQCommand()})
+	reading, err := artifacts.NewTools(reader, false, 0)
+	if err != nil {
+		return err
+	}
+	args, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	res := reading.Call(ctx, o.session, artifacts.ReadResult, args)
+	if res.IsError {
+		code, text := cli.ExitUsage, reading.Text(res.ForLLM, func(string) string { return "stevedore read" })
+		if of := tools.CodeOf(res.Err); of == tools.CodeNotFound || of == tools.CodeExpired {
+			code = cli.ExitNotFound
+		}
+		return cli.Exit(code, "%s", text)
+	}
+	text := res.ForLLM
+	for _, repeated := range []string{" (knowledge_id: " + in.ID + ")", " in knowledge#" + in.ID} { // the caller has just written it
+		text = strings.Replace(text, repeated, "", 1)
+	}
+	if rec, err := reader.Record(ctx, tools.Call{Session: o.session}.SessionToken(), in.ID); err == nil {
+		_ = savings.Add(o.Connection.Data, savings.Line{Host: rec.Metadata["agent_id"], Tool: rec.Metadata["tool_name"], Read: int64(utf8.RuneCountInString(text))}) // the page is worth more
+	}
+	_, err = fmt.Fprintln(stdout, text)
+	return err
+}

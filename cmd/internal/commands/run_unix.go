@@ -1,0 +1,36 @@
+//go:build unix
+
+package commands
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// passedOn are the signals that the command of "stevedore run" gets.
+var passedOn = []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2}
+
+// keyboard are the signals that a terminal sends to this process and to the command.
+var keyboard = []os.Signal{syscall.SIGINT, syscall.SIGQUIT}
+
+// dieLike ends this process by the signal that ended a command, so that the caller sees the
+// same. It returns if there was none, or if this process ignores it.
+func dieLike(state *os.ProcessState) {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() {
+		return
+	}
+	signal.Reset(status.Signal())
+	if syscall.Kill(os.Getpid(), status.Signal()) == nil && status.Signal() == syscall.SIGKILL {
+		select {} // the signal is on its way
+	}
+}
+
+// exitCode is what a shell reports for a command.
+func exitCode(state *os.ProcessState) int {
+	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return state.ExitCode()
+}

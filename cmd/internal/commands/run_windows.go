@@ -1,0 +1,12 @@
+package commands
+
+import "os"
+
+// passedOn are the signals that the command of "stevedore run" gets: the console sends an
+// interrupt to it too.
+var passedOn, keyboard []os.Signal
+
+// dieLike does nothing: no signal ends a process.
+func dieLike(*os.ProcessState) {}
+
+func exitCode(state *os.ProcessState) int { return state.ExitCode() }

@@ -1,0 +1,227 @@
+package commands
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+const sessionsHelp = `Read or delete the conversations of agents on the bus.
+
+  stevedore sessions ls                --text WORDS finds those that contain them
+  stevedore sessions show s1
+  stevedore sessions show s1 --trace   the steps of the last run: turns, calls, sub-agents, approvals
+  stevedore sessions export s1         the messages that the model receives, as JSON
+  stevedore sessions export s1 --log   all entries of the conversation, one JSON object per line
+  stevedore sessions rm s1             delete the conversation and those of its sub-agents`
+
+func newSessionsCommand() *cobra.Command {
+	o := new(client.Options)
+	cmd := &cobra.Command{
+		Use:     "sessions",
+		Aliases: []string{"session"},
+		Short:   "List, show, export and delete the conversations of agents",
+		Long:    sessionsHelp,
+	}
+	o.AddFlags(cmd)
+	allEntries := false
+	export := sessionCommand(o, "export SESSION", "Print a conversation as JSON", func(out io.Writer, entries []agent.Entry) error {
+		if !allEntries {
+			return cli.JSON(out, agent.Messages(entries))
+		}
+		return cli.JSONLines(out, entries)
+	})
+	export.Flags().BoolVar(&allEntries, "log", false, "print all entries of the conversation, one per line")
+	var query agents.ListQuery
+	ls := o.Command("ls", "List the sessions that have a conversation", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
+		return listSessions(ctx, o, b, query, cmd.OutOrStdout(), cmd.ErrOrStderr())
+	})
+	ls.Flags().StringVar(&query.Text, "text", "", "only those with this `TEXT` in their name or in a message")
+	addPage(ls, &query.Limit, "the one that was used last first; default all")
+	ls.Flags().Uint64Var(&query.Before, "after", 0, "continue after this `NUMBER`, which the page before printed")
+	cmd.AddCommand(
+		ls,
+		newShowSessionCommand(o),
+		export,
+		newRemoveSessionCommand(o),
+	)
+	o.Complete(client.SessionNames, cmd.Commands()...)
+	return cmd
+}
+
+func newShowSessionCommand(o *client.Options) *cobra.Command {
+	run := ""
+	cmd := o.Command("show SESSION", "Print a conversation", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+		out := cmd.OutOrStdout()
+		if run != "" {
+			return showTrace(ctx, o, b, args[0], run, out)
+		}
+		entries, err := client.ReadConversation(ctx, b, args[0])
+		if err != nil {
+			return err
+		}
+		if o.JSON {
+			return cli.JSONLines(out, entries)
+		}
+		if err := showSession(out, entries); err != nil {
+			return err
+		}
+		total := agent.TotalOf(entries)
+		_, err = fmt.Fprintf(out, "Total: %d turns, %d input tokens, %d output tokens%s\n", total.Turns, total.Input, total.Output, withCost(total.Usage))
+		return err
+	})
+	cmd.Flags().StringVar(&run, "trace", "", "print what this `RUN` did, with times, tokens and sub-agents; without a value, the last run")
+	cmd.Flags().Lookup("trace").NoOptDefVal = lastRun
+	return cmd
+}
+
+func newRemoveSessionCommand(o *client.Options) *cobra.Command {
+	force := false
+	cmd := o.Command("rm SESSION", "Delete a conversation and those of its sub-agents", func(ctx context.Context, b *bus.Bus, _ *cobra.Command, args []string) error {
+		switch err := agents.Remove(ctx, b, args[0], force); {
+		case errors.Is(err, agents.ErrNoConversation):
+			return cli.Exit(cli.ExitNotFound, "session %q has no conversation", args[0])
+		case errors.Is(err, agents.ErrRunning):
+			return cli.Exit(cli.ExitPending, "session %q has a run that has not ended; see stevedore tasks ls --session %s, or use --force", args[0], cli.ShellWord(args[0]))
+		default:
+			return err
+		}
+	})
+	cmd.Flags().BoolVar(&force, "force", false, "delete it although a run has not ended; the worker that continues this run starts it again")
+	return cmd
+}
+
+// sessionCommand returns a command that reads one conversation.
+func sessionCommand(o *client.Options, use, short string, do func(io.Writer, []agent.Entry) error) *cobra.Command {
+	return o.Command(use, short, func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+		entries, err := client.ReadConversation(ctx, b, args[0])
+		if err != nil {
+			return err
+		}
+		return do(cmd.OutOrStdout(), entries)
+	})
+}
+
+// listSessions prints all conversations, or a page of them.
+func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, q agents.ListQuery, out, stderr io.Writer) error {
+	if q.Limit < 0 {
+		return errLimit
+	}
+	q.OpenTotals = true
+	if q.Text != "" || q.Before > 0 {
+		q.Limit = cmp.Or(q.Limit, 100)
+	}
+	lines, next, err := agents.List(ctx, b, q)
+	if err != nil {
+		return err
+	}
+	if next > 0 {
+		defer fmt.Fprintf(stderr, "stevedore: there may be more: continue with --after %d\n", next)
+	}
+	if o.JSON {
+		return cli.JSONLines(out, lines)
+	}
+	t := cli.NewTable("session", "title", "turns", "tokens in", "tokens out", "cost", "last", "state")
+	total := agent.Total{}
+	for _, l := range lines {
+		t.Row(l.Session, tools.Excerpt(cmp.Or(l.Match, l.Title), 60), l.Turns, l.Input, l.Output, costText(l.Usage), l.At, l.State)
+		total.Turns += l.Turns
+		total.Add(&l.Usage)
+	}
+	if len(lines) > 1 {
+		t.Row("total", "", total.Turns, total.Input, total.Output, costText(total.Usage), "", "")
+	}
+	return t.Print(out, "No sessions.")
+}
+
+// costText returns the cost of a usage, or "-" if the model has no price.
+func costText(u agent.Usage) string {
+	if u.Cost == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%.4f", u.Cost)
+}
+
+func withCost(u agent.Usage) string {
+	if u.Cost == 0 {
+		return ""
+	}
+	return ", cost " + costText(u)
+}
+
+// maxShown is the length in bytes of a tool result that showSession prints.
+const maxShown = 600
+
+func showSession(out io.Writer, entries []agent.Entry) error {
+	printEntry := func(e agent.Entry, who, text string) error {
+		_, err := fmt.Fprintf(out, "%s  %s\n%s\n\n", e.At.Local().Format(time.DateTime), who, cli.Printable(out, text))
+		return err
+	}
+	for _, e := range entries {
+		var err error
+		switch {
+		case e.Message != nil:
+			if len(e.Files) > 0 {
+				if err = printEntry(e, "instructions from "+cli.Printable(out, strings.Join(e.Files, ", ")), ""); err != nil {
+					return err
+				}
+			}
+			for _, block := range e.Message.Content {
+				switch block.Type {
+				case agent.TypeText:
+					err = printEntry(e, string(e.Kind), block.Text)
+				case agent.TypeToolUse:
+					err = printEntry(e, "calls "+cli.Printable(out, block.Name), tools.Excerpt(string(block.Input), maxShown))
+				default:
+					err = printEntry(e, cli.Printable(out, block.Type), "")
+				}
+				if err != nil {
+					return err
+				}
+			}
+		case e.Kind == agent.KindResults:
+			for _, a := range e.Results {
+				if err = printEntry(e, fmt.Sprintf("result of %s (%s, %s)", cli.Printable(out, a.Tool), a.Call, a.Outcome), tools.Excerpt(a.ForLLM, maxShown)); err != nil {
+					return err
+				}
+			}
+		case e.Kind == agent.KindOffloaded:
+			err = printEntry(e, fmt.Sprintf("%d tool results moved out of the history", len(e.Offloaded)), "")
+		case e.Kind == agent.KindCompacted && e.Compaction != nil:
+			err = printEntry(e, fmt.Sprintf("%d turns replaced by a summary", e.Compaction.Turns), e.Compaction.Summary)
+		case e.Kind == agent.KindNotice && e.Notice != nil:
+			err = printEntry(e, "notice: "+cli.Printable(out, e.Notice.Title), tools.Excerpt(e.Notice.Text, maxShown))
+		case e.Kind == agent.KindWaiting && e.Wait != nil:
+			why := ""
+			if e.Wait.Error != nil {
+				why = e.Wait.Error.Message
+			}
+			err = printEntry(e, "waiting for the model until "+e.Wait.Until.Local().Format(time.DateTime), why)
+		case e.Kind == agent.KindResumed:
+			err = printEntry(e, "continued", "")
+		case e.Kind == agent.KindEnd && e.End != nil:
+			text := fmt.Sprintf("%d turns, %d input tokens, %d output tokens%s", e.End.Turns, e.End.Usage.Input, e.End.Usage.Output, withCost(e.End.Usage))
+			if why := e.End.Err(); why != nil {
+				text += "\n" + why.Error()
+			}
+			err = printEntry(e, "end: "+string(e.End.Reason), text)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

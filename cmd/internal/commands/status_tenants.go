@@ -1,0 +1,115 @@
+package commands
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// tenantStatus is what status shows of a tenant. Error is why its state cannot be read.
+type tenantStatus struct {
+	Tenant string         `json:"tenant"`
+	Error  string         `json:"error,omitempty"`
+	Status *status.Status `json:"status,omitempty"`
+
+	bus   *bus.Bus
+	other string // tenant with the same account, if any
+}
+
+// statusAtOnce is how many tenants are read at once.
+const statusAtOnce = 16
+
+// printTenants prints the state of each tenant of a directory, and returns how many need attention.
+func printTenants(cmd *cobra.Command, dir string, asJSON bool) (failing int, err error) {
+	var all []*tenantStatus
+	var group errgroup.Group
+	group.SetLimit(statusAtOnce)
+	accounts := process.NewAccounts()
+	err = process.EachTenant(dir, cmd.Flags(), func(name string, c *cli.Connection, err error) {
+		s := &tenantStatus{Tenant: name}
+		all = append(all, s)
+		if err != nil {
+			s.Error = err.Error()
+			return
+		}
+		group.Go(func() error {
+			b, err := c.Connect(cmd.Context(), "stevedore status", zerolog.Nop())
+			if err != nil {
+				s.Error = err.Error()
+				return nil
+			}
+			s.bus = b // stays open, so that each copy of its credential is found
+			if _, err := accounts.Claim(cmd.Context(), b, name); err != nil {
+				s.Error = err.Error()
+				if shared, ok := errors.AsType[*process.SharedAccountError](err); ok {
+					s.other = shared.Other
+				}
+			}
+			read := client.ReadStatus(cmd.Context(), b)
+			s.Status = &read
+			return nil
+		})
+	})
+	_ = group.Wait() // each error is that of its tenant
+	for _, s := range all {
+		if s.bus != nil {
+			s.bus.Close()
+		}
+		for _, o := range all {
+			if o.Tenant == s.other { // nobody knows which one is the copy
+				o.Error = (&process.SharedAccountError{Other: s.Tenant}).Error()
+			}
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	table := cli.NewTable("tenant", "waiting", "running", "workers", "dead letters", "fill", "needs attention")
+	for _, s := range all {
+		row, problem := s.row()
+		if problem != "" {
+			failing++
+		}
+		table.Row(append(row, dash(tools.Excerpt(tools.OneLine(problem), 200)))...)
+		if asJSON {
+			if err := cli.JSON(cmd.OutOrStdout(), s); err != nil {
+				return failing, err
+			}
+		}
+	}
+	if asJSON {
+		return failing, nil
+	}
+	return failing, table.Print(cmd.OutOrStdout(), "No tenants.")
+}
+
+// row returns the cells of the tenant, and its first problem.
+func (s *tenantStatus) row() (cells []any, problem string) {
+	v := s.Status
+	if v == nil {
+		return []any{s.Tenant, "-", "-", "-", "-", "-"}, s.Error
+	}
+	waiting, running, fill := uint64(0), 0, 0.0
+	for _, q := range v.Queues {
+		waiting, running = waiting+q.Waiting, running+q.Running
+	}
+	for _, stream := range v.Streams {
+		fill = max(fill, stream.Fill)
+	}
+	if len(v.Problems) > 0 {
+		problem = v.Problems[0].String()
+	}
+	return []any{s.Tenant, waiting, running, len(v.Workers), v.DeadLetters, fmt.Sprintf("%.0f %%", 100*fill)}, cmp.Or(s.Error, problem, strings.Join(v.Errors, "; "))
+}

@@ -1,0 +1,154 @@
+package commands
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const tasksHelp = `Show the calls of a session: async, running and queued calls. A call that has ended
+and was not async is listed only by "get ID".
+The states are queued, running, waiting (for a model, or for another call), input_required
+(a person must approve the call), succeeded, failed, cancelled, timed_out and unknown.
+
+  stevedore tasks ls --session s1
+  stevedore tasks ls --limit 50        the newest 50; the last line says how to continue
+  stevedore tasks get ID
+  stevedore tasks watch ID     print the progress until the call has ended
+  stevedore tasks cancel ID    stop the tool and its processes, and discard its result`
+
+func newTasksCommand() *cobra.Command {
+	o := new(client.Options)
+	cmd := &cobra.Command{
+		Use:     "tasks",
+		Aliases: []string{"task"},
+		Short:   "List, watch and cancel the calls of a session",
+		Long:    tasksHelp,
+	}
+	o.AddFlags(cmd)
+	o.AddSessionFlag(cmd, "tasks")
+	byID := func(args []string) (any, error) { return rpc.TaskRequest{ID: args[0]}, nil }
+	cmd.AddCommand(
+		newListTasksCommand(o),
+		o.RequestCommand("get ID", "Show the state of a call", "task", "get", byID),
+		o.RequestCommand("cancel ID", "Cancel a call that has not ended", "task", "cancel", byID),
+		o.Command("watch ID", "Print the progress of a call until it has ended", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+			return watchTask(ctx, o, b, args[0], cmd.OutOrStdout())
+		}),
+	)
+	o.Complete(client.Listed("task", "list", "tasks", "id"), cmd.Commands()...)
+	return cmd
+}
+
+func newListTasksCommand(o *client.Options) *cobra.Command {
+	var page task.Page
+	cmd := o.Command("ls", "List the async, running and queued calls of the session", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
+		body, err := o.Ask(ctx, b, "task", "list", rpc.TaskRequest{Page: page})
+		if err != nil {
+			return err
+		}
+		if !o.JSON && !cmd.Flags().Changed("session") {
+			fmt.Fprintf(cmd.ErrOrStderr(), "The calls of the session %s; for those of another one, add --session (see stevedore sessions ls).\n", o.Session)
+		}
+		return o.Print(cmd.OutOrStdout(), body)
+	})
+	addPage(cmd, &page.Limit, "newest first; default all, oldest first, up to 500")
+	cmd.Flags().StringVar(&page.After, "after", "", "continue after this `PLACE`, which the page before printed")
+	return cmd
+}
+
+// watchTask prints the progress of a task until the task has ended.
+func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, out io.Writer) error {
+	session, call := tools.TokenOf(o.Session), tools.TokenOf(id)
+	events := make(chan *nats.Msg, 256)
+	for _, subject := range []string{b.Progress(session, call), b.Result(session, call), b.Completion(session, call)} {
+		sub, err := b.Conn().ChanSubscribe(subject, events)
+		if err != nil {
+			return fmt.Errorf("watch task %q: %w", id, err)
+		}
+		defer func() { _ = sub.Unsubscribe() }()
+	}
+	// Events are lost while the connection is down, so get the task again afterwards.
+	reconnected := b.Conn().StatusChanged(nats.CONNECTED)
+	defer b.Conn().RemoveStatusListener(reconnected)
+	shown := "" // the last line of progress
+	for ask := o.Ask; ; ask = o.AskAgain {
+		body, err := ask(ctx, b, "task", "get", rpc.TaskRequest{ID: call})
+		if err != nil {
+			return err
+		}
+		if err := o.Print(out, body); err != nil {
+			return err
+		}
+		var t task.Task
+		if err := json.Unmarshal(body, &t); err != nil {
+			return fmt.Errorf("watch task %q: %w", id, err)
+		}
+		if !t.EndedAt.IsZero() {
+			if t.State != task.Succeeded {
+				return cli.Exit(cli.ExitToolError, "")
+			}
+			return nil
+		}
+		if err := nextChange(ctx, o, b, b.Progress(session, call), events, reconnected, &shown, out); err != nil {
+			return err
+		}
+	}
+}
+
+// nextChange prints progress until the state of the task may have changed. An agent
+// reports each piece of its text, so a line like the last one, which is in shown, is not
+// repeated.
+func nextChange(ctx context.Context, o *client.Options, b *bus.Bus, progress string, events <-chan *nats.Msg, reconnected <-chan nats.Status, shown *string, out io.Writer) error {
+	for {
+		select {
+		case <-ctx.Done():
+			if cause := client.Outage(ctx, b); cause != nil {
+				return fmt.Errorf("%w; a running task continues: watch it again when the bus is back", cause)
+			}
+			return cli.Exit(cli.ExitPending, "interrupted; the task continues")
+		case <-reconnected:
+			return nil
+		case msg := <-events:
+			if msg.Subject != progress {
+				return nil
+			}
+			var p tools.ProgressEvent
+			if err := json.Unmarshal(msg.Data, &p); err != nil {
+				continue // not an event of a worker
+			}
+			line := string(msg.Data)
+			if !o.JSON {
+				line = p.Message
+				if p.Total > 0 {
+					line = fmt.Sprintf("%3.0f%%  %s", 100*p.Done/p.Total, p.Message)
+				}
+			}
+			if line == *shown {
+				continue
+			}
+			*shown = line
+			if _, err := fmt.Fprintln(out, cli.Printable(out, line)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+var errLimit = cli.Exit(cli.ExitUsage, "--limit: want a positive number")
+
+// addPage adds --limit, with a note about the order.
+func addPage(cmd *cobra.Command, limit *int, note string) {
+	cmd.Flags().IntVar(limit, "limit", 0, "print at most this `NUMBER` of them, "+note)
+}

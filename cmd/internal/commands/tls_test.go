@@ -1,0 +1,115 @@
+package commands
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
+)
+
+// certificate writes a self-signed certificate for the loopback address with a serial number.
+func certificate(t *testing.T, dir string, serial int64) (cert, key string) {
+	t.Helper()
+	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(serial), NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, secret.Public(), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secretDER, err := x509.MarshalECPrivateKey(secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "EC PRIVATE KEY", Bytes: secretDER}} {
+		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, time.Unix(serial, 0), time.Unix(serial, 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cert, key
+}
+
+// The embedded server with a certificate refuses clients without TLS, the process itself
+// needs none, and a new certificate is used without a restart.
+func TestEmbeddedTLS(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := certificate(t, dir, 1)
+	srv, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Cert: cert, Key: key, NoSync: true, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close()
+	b, err := bus.Connect(t.Context(), srv.ClientConfig(bus.Config{Log: bustest.Log(t)}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+	if !strings.HasPrefix(srv.URL(), "tls://") {
+		t.Errorf("URL %q", srv.URL())
+	}
+	for serial := int64(1); serial <= 2; serial++ {
+		if serial == 2 {
+			certificate(t, dir, serial)
+		}
+		nc, err := nats.Connect(srv.URL(), nats.RootCAs(cert))
+		if err != nil {
+			t.Fatalf("certificate %d: %v", serial, err)
+		}
+		state, err := nc.TLSConnectionState()
+		if err != nil || state.PeerCertificates[0].SerialNumber.Int64() != serial {
+			t.Errorf("certificate %v, want %d; %v", state.PeerCertificates[0].SerialNumber, serial, err)
+		}
+		nc.Close()
+	}
+	if nc, err := nats.Connect(srv.URL()); err == nil {
+		nc.Close()
+		t.Error("a client trusts the unknown certificate")
+	}
+}
+
+func TestListensBeyondLoopbackOnlyWithTLS(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // what is allowed does not start either
+	for _, tt := range []struct {
+		args string
+		want string // of the error; empty if it is allowed
+	}{
+		{"--listen 0.0.0.0:0", "--listen-cert"},
+		{"--listen [::]:0", "--listen-cert"},
+		{"--listen 192.0.2.1:4222", "--listen-insecure"},
+		{"--listen host.example:4222", "--listen-cert"},
+		{"--listen 0.0.0.0:0 --listen-cert x", "belong together"},
+		{"--listen 127.0.0.1:0 --listen-cert x --listen-key y", "x"},
+	} {
+		var stdout, stderr strings.Builder
+		args := append([]string{"up", "--console", "off", "--data", t.TempDir(), "--workspace", t.TempDir()}, strings.Fields(tt.args)...)
+		code := run(ctx, args, strings.NewReader(""), &stdout, &stderr)
+		if code == 0 || !strings.Contains(stderr.String(), tt.want) {
+			t.Errorf("up %s: exit code %d, %s; want %q", tt.args, code, &stderr, tt.want)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package commands
+
+import (
+	"context"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/cmd/internal/savings"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+)
+
+const usageHelp = `Show how many tokens the agents used and what they cost, by day (UTC), model, session or
+tool. What a turn used belongs to the tools whose results it read, in proportion to the
+length of the results; "(prompt)" is what the other turns used. Costs need --price of the
+process that runs the agents. Conversations that were deleted do not count.
+
+  stevedore usage
+  stevedore usage --by model --last 720h
+
+With --by host, show what "stevedore mcp wrap", "stevedore run" and the adapters saved in coding
+hosts, in characters, by host and tool ("run" is the shell): all results, what the host alone
+would show of them, what it got instead, and what the model read back. Saved is the second number
+without the last two; it is negative where Stevedore cost more. What hosts show of long results is
+an estimate from measurements, and definitions of added tools are not counted. This is read from
+--data, and counts whole days (UTC).
+
+  stevedore usage --by host`
+
+func newUsageCommand() *cobra.Command {
+	o := new(client.Options)
+	const byHost = "host"
+	groups := []string{agents.ByDay, agents.ByModel, agents.BySession, agents.ByTool, byHost}
+	var (
+		by   string
+		last time.Duration
+	)
+	cmd := o.Command("usage", "Show what agents used and what it cost", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
+		used, err := agents.ReadUsage(ctx, b, time.Now().Add(-last), by)
+		if err != nil {
+			return err
+		}
+		if o.JSON {
+			return cli.JSONLines(cmd.OutOrStdout(), used)
+		}
+		return printUsage(cmd.OutOrStdout(), by, used)
+	})
+	ofAgents := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case !slices.Contains(groups, by) || last <= 0:
+			return cli.Exit(cli.ExitUsage, "want --by %s and a positive --last", strings.Join(groups, " or "))
+		case by != byHost:
+			return ofAgents(cmd, args)
+		}
+		if err := o.Connection.CheckData(); err != nil {
+			return err
+		}
+		sums, err := savings.Read(o.Connection.Data, time.Now().Add(-last))
+		if err != nil {
+			return err
+		}
+		if o.JSON {
+			return cli.JSONLines(cmd.OutOrStdout(), sums)
+		}
+		return printSavings(cmd.OutOrStdout(), sums)
+	}
+	cmd.Long = usageHelp
+	o.AddFlags(cmd)
+	cmd.Flags().StringVar(&by, "by", agents.ByDay, "`GROUP`: day, model, session, tool or host")
+	cmd.Flags().DurationVar(&last, "last", 7*24*time.Hour, "`TIME` before now that counts")
+	return cmd
+}
+
+func printUsage(out io.Writer, by string, used []agents.Used) error {
+	table := cli.NewTable(by, "turns", "tokens in", "cached", "tokens out", "cost")
+	var turns int
+	var total agent.Usage
+	for _, u := range used {
+		table.Row(u.Of, u.Turns, u.Input, u.CachedInput, u.Output, costText(u.Usage))
+		turns += u.Turns
+		total.Add(&u.Usage)
+	}
+	if len(used) > 1 {
+		var all any = turns
+		if by == agents.ByTool {
+			all = "" // several tools may share a turn
+		}
+		table.Row("total", all, total.Input, total.CachedInput, total.Output, costText(total))
+	}
+	return table.Print(out, "No agent used a model in this time.")
+}
+
+func printSavings(out io.Writer, sums []savings.Sum) error {
+	table := cli.NewTable("host", "tool", "results", "characters", "host alone", "shown", "read back", "saved")
+	var total savings.Sum
+	for _, s := range sums {
+		table.Row(cli.Printable(out, s.Host), cli.Printable(out, s.Tool), s.Results, s.Whole, s.Alone, s.Shown, s.Read, s.Saved)
+		total.Add(s)
+	}
+	if len(sums) > 1 {
+		table.Row("total", "", total.Results, total.Whole, total.Alone, total.Shown, total.Read, total.Saved)
+	}
+	return table.Print(out, "No result of a coding host was counted in this time.")
+}
