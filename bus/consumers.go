@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -54,8 +55,8 @@ func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.Con
 }
 
 // Consumer returns the durable consumer, and creates it if it does not exist, with its stream if
-// that was never used. It updates one that an earlier version created with another MaxPending or
-// Lease. A process without the permission to do that works with the consumer as it is.
+// that was never used. It updates one that an earlier version created with another MaxPending,
+// Lease or Filter. A process without the permission to do that works with the consumer as it is.
 func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, error) {
 	cons, err := b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
 	if b.IsUnused(ctx, b.StreamName(c.Stream), err) {
@@ -76,10 +77,11 @@ func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, err
 		return nil, fmt.Errorf("consumer %s of %s: %w", c.Name, b.StreamName(c.Stream), err)
 	}
 	have, want := cons.CachedInfo().Config, b.cfg.consumerConfig(c)
-	if c.MaxPending == 0 || have.MaxAckPending == want.MaxAckPending && have.AckWait == want.AckWait {
+	if c.MaxPending == 0 || have.MaxAckPending == want.MaxAckPending && have.AckWait == want.AckWait && slices.Equal(have.FilterSubjects, want.FilterSubjects) {
 		return cons, nil
 	}
 	have.MaxAckPending, have.AckWait = want.MaxAckPending, want.AckWait
+	have.FilterSubject, have.FilterSubjects = "", want.FilterSubjects
 	err = WithChangeTimeout(ctx, func(ctx context.Context) error {
 		updated, err := b.js.UpdateConsumer(ctx, b.StreamName(c.Stream), have)
 		if err == nil {

@@ -13,10 +13,10 @@ import (
 // if it knows the second key. A copy is dropped.
 func TestForeignKeySuppressesNothing(t *testing.T) {
 	b := bustest.New(t)
-	msg := bus.Message{Subject: b.Notify("victim"), Body: []byte(`{"text":"mine"}`), Key: "result.s2.c1"}
+	msg := bus.Message{Subject: b.NotifyAny("victim"), Body: []byte(`{"text":"mine"}`), Key: "result.s2.c1"}
 	steal := func(key string) {
 		t.Helper()
-		forged := &nats.Msg{Subject: b.Notify("other"), Data: []byte(`{"text":"forged"}`), Header: nats.Header{"Nats-Msg-Id": {key}}}
+		forged := &nats.Msg{Subject: b.NotifyAny("other"), Data: []byte(`{"text":"forged"}`), Header: nats.Header{"Nats-Msg-Id": {key}}}
 		if _, err := b.JetStream().PublishMsg(t.Context(), forged); err != nil {
 			t.Fatal(err)
 		}

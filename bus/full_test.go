@@ -38,7 +38,7 @@ func TestFullStreamsReject(t *testing.T) {
 	for stream, subject := range map[string]func(i int) string{
 		bus.Calls:    func(i int) string { return b.Call("default", "echo", "s", fmt.Sprint("c", i)) },
 		bus.Results:  func(i int) string { return b.Result("s", fmt.Sprint("c", i)) },
-		bus.Outbox:   func(int) string { return b.Notify("console") },
+		bus.Outbox:   func(int) string { return b.NotifyAny("console") },
 		bus.Sessions: func(int) string { return b.Prefix() + ".session.s" },
 		bus.Dead:     func(int) string { return b.Dead(bus.DeadCall, "echo") },
 	} {

@@ -38,7 +38,7 @@ func TestFirstPublishWins(t *testing.T) {
 func TestPublishKey(t *testing.T) {
 	b := bustest.New(t)
 	header := nats.Header{"x": {"y"}}
-	msg := bus.Message{Subject: b.Notify("c"), Body: []byte("{}"), Key: "k", Header: header}
+	msg := bus.Message{Subject: b.NotifyAny("c"), Body: []byte("{}"), Key: "k", Header: header}
 	first, err := b.Publish(t.Context(), msg)
 	if err != nil || first.Duplicate {
 		t.Fatal(first, err)
@@ -169,7 +169,7 @@ func TestPublishOverBadNetwork(t *testing.T) {
 			var wg sync.WaitGroup
 			for i := range n {
 				wg.Go(func() {
-					_, err := b.Publish(t.Context(), bus.Message{Subject: b.Notify("console"), Body: []byte("{}"), Key: fmt.Sprint(i)})
+					_, err := b.Publish(t.Context(), bus.Message{Subject: b.NotifyAny("console"), Body: []byte("{}"), Key: fmt.Sprint(i)})
 					if err != nil {
 						t.Error(err)
 					}
@@ -211,7 +211,7 @@ func TestDuplicateThatCannotBeRead(t *testing.T) {
 	}
 	b := bustest.Connect(t, s, bus.Config{Domain: "busy"})
 	for range 2 {
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Notify("console"), Body: []byte("{}"), Key: "k"}); err != nil {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.NotifyAny("console"), Body: []byte("{}"), Key: "k"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -242,7 +242,7 @@ func TestPublishDuringServerRestart(t *testing.T) {
 				if i == 0 && j == n/8 {
 					close(half)
 				}
-				if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Notify("console"), Body: []byte("{}"), Key: fmt.Sprint(i, "-", j)}); err != nil {
+				if _, err := b.Publish(t.Context(), bus.Message{Subject: b.NotifyAny("console"), Body: []byte("{}"), Key: fmt.Sprint(i, "-", j)}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -126,8 +126,15 @@ func (s Subjects) Tick(kind, name string) string { return s.join("tick", kind, n
 // RunOf is the subject that stores the last run of a schedule.
 func (s Subjects) RunOf(kind, name string) string { return s.join("run", kind, name) }
 
-// Notify is the subject for the notifications of a channel.
-func (s Subjects) Notify(channel string) string { return s.join("notify", channel) }
+// Notify is the subject for the notifications of a chat of a channel. An empty chat is a chat
+// of its own: no chat has the token "-".
+func (s Subjects) Notify(channel, chat string) string {
+	return s.join("notify", channel, cmp.Or(chat, "-"))
+}
+
+// NotifyAny is the subject for notifications of a channel whose publisher does not know the token
+// of their chat. A notifier publishes them again on Notify.
+func (s Subjects) NotifyAny(channel string) string { return s.join("notify", channel) }
 
 // Session is the subject of the conversation log of a session.
 func (s Subjects) Session(session string) string { return s.join("session", session) }

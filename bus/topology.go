@@ -115,7 +115,7 @@ func (s Subjects) Streams(cfg Config) []jetstream.StreamConfig {
 	ticks.AllowMsgTTL, ticks.AllowMsgSchedules, ticks.MaxMsgsPerSubject = true, true, 1
 	ticks.Discard, ticks.MaxBytes = jetstream.DiscardOld, -1
 
-	outbox := base(Outbox, "notifications that wait for a channel", "notify.*")
+	outbox := base(Outbox, "notifications that wait for a channel", "notify.*", "notify.*.*")
 	outbox.Retention = jetstream.WorkQueuePolicy
 	outbox.Duplicates = keysKept
 
@@ -238,7 +238,7 @@ func (s Subjects) DeadConsumer() Consumer {
 
 // ChannelConsumer consumes the notifications for one channel.
 func (s Subjects) ChannelConsumer(channel string) Consumer {
-	return Consumer{Stream: Outbox, Name: "notify-" + channel, Filter: []string{s.Notify(channel)}, MaxPending: channelPending, Lease: channelLease}
+	return Consumer{Stream: Outbox, Name: "notify-" + channel, Filter: []string{s.NotifyAny(channel), s.Notify(channel, "*")}, MaxPending: channelPending, Lease: channelLease}
 }
 
 func (cfg Config) consumerConfig(c Consumer) jetstream.ConsumerConfig {

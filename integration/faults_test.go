@@ -62,7 +62,7 @@ func TestFaultsAreNamed(t *testing.T) {
 	}
 	bustest.WaitUntil(t, "the worker is ready again", func() bool { return ready() == "ok" })
 
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Notify("hook"), Body: []byte(`{"text":"hello"}`)}); err != nil {
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.NotifyAny("hook"), Body: []byte(`{"text":"hello"}`)}); err != nil {
 		t.Fatal(err)
 	}
 	bustest.WaitUntil(t, "the channel fails", func() bool {
@@ -108,7 +108,7 @@ func TestHangingChannelIsNamed(t *testing.T) {
 		return err == nil && exists
 	})
 	for range 6 {
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Notify("hook"), Body: []byte(`{"text":"hello"}`)}); err != nil {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.NotifyAny("hook"), Body: []byte(`{"text":"hello"}`)}); err != nil {
 			t.Fatal(err)
 		}
 	}

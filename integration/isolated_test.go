@@ -23,7 +23,7 @@ func TestClientLeavesIsolatedServer(t *testing.T) {
 	}
 	began := time.Now()
 	c.isolate(0)
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Notify("console"), Body: []byte(`{"text":"x"}`), Key: "x"}); err != nil {
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.NotifyAny("console"), Body: []byte(`{"text":"x"}`), Key: "x"}); err != nil {
 		t.Error(err)
 	}
 	if b.Conn().ConnectedServerName() == "n0" {

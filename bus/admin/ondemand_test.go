@@ -51,7 +51,7 @@ func TestUnusedStreamsAreEmpty(t *testing.T) {
 		t.Errorf("a later provision: %+v, %v", got, err)
 	}
 	for stream, subject := range map[string]string{
-		bus.Ticks: b.Schedule(bus.Cron, "x"), bus.Outbox: b.Notify("x"), bus.Sessions: b.Session("x"), bus.Dead: b.Dead(bus.DeadCall, "x"),
+		bus.Ticks: b.Schedule(bus.Cron, "x"), bus.Outbox: b.NotifyAny("x"), bus.Sessions: b.Session("x"), bus.Dead: b.Dead(bus.DeadCall, "x"),
 	} {
 		for _, back := range []bool{false, true} {
 			for m, err := range b.Read(ctx, stream, bus.Query{Back: back}) {
@@ -103,7 +103,7 @@ func TestFirstUseCreatesStreams(t *testing.T) {
 	b := bustest.Dial(t, s, bus.Config{}) // a process that knows no sizes
 	ctx := t.Context()
 	bustest.Subscribe(t, b, b.Prefix()+".>")
-	for _, subject := range []string{b.Notify("x"), b.Session("x"), b.Dead(bus.DeadCall, "x")} {
+	for _, subject := range []string{b.NotifyAny("x"), b.Session("x"), b.Dead(bus.DeadCall, "x")} {
 		if ack, err := b.Publish(ctx, bus.Message{Subject: subject, Body: []byte("{}"), Timeout: time.Second}); err != nil || ack.Sequence != 1 {
 			t.Fatalf("%s: %+v, %v", subject, ack, err)
 		}

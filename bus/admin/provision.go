@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,7 +25,7 @@ type Change int
 
 const (
 	Nothing    Change = iota
-	Limits            // the configured sizes and ages of streams
+	Limits            // the configured sizes and ages of streams, and subjects that are missing
 	Everything        // all settings that differ
 )
 
@@ -142,8 +143,10 @@ func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfi
 		}
 		return false, diffs, err
 	case Limits:
-		if config.MaxBytes != want.MaxBytes || config.MaxAge != want.MaxAge {
+		missing := slices.DeleteFunc(slices.Clone(want.Subjects), func(subject string) bool { return slices.Contains(config.Subjects, subject) })
+		if config.MaxBytes != want.MaxBytes || config.MaxAge != want.MaxAge || len(missing) > 0 {
 			config.MaxBytes, config.MaxAge, config.Duplicates = want.MaxBytes, want.MaxAge, min(config.Duplicates, want.Duplicates)
+			config.Subjects = append(config.Subjects, missing...) // a stream of an earlier version stores its messages on the others
 			if err := updateStream(ctx, b, config); err != nil {
 				return false, nil, err
 			}

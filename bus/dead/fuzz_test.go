@@ -63,6 +63,7 @@ func TestKindAndName(t *testing.T) {
 		"stevedore.call.default.ü":     {bus.DeadCall, "unsafe"},
 		"stevedore.tick.cron.daily":    {bus.DeadTick, "daily"},
 		"stevedore.notify.console":     {bus.DeadNotification, "console"},
+		"stevedore.notify.chat.4711":   {bus.DeadNotification, "chat"},
 		"stevedore.completion.s.c":     {bus.DeadResult, "c"},
 		"elsewhere":                    {bus.DeadCall, "unknown"},
 	} {

@@ -141,6 +141,7 @@ func kindOf(s bus.Subjects, subject string) (kind, name string) {
 		kind = bus.DeadTick
 	case "notify":
 		kind = bus.DeadNotification
+		tokens = tokens[:2] // the channel; the chat follows
 	case "result", "completion", "report":
 		kind = bus.DeadResult
 	default:

@@ -2,7 +2,6 @@ package dead
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -27,26 +26,17 @@ const (
 func Each(letters []Stored, atOnce int, do func(Stored) error, done func(Stored, error)) {
 	results := make([]chan error, len(letters))
 	var groups [][]int
-	chats := map[string]int{} // the group of a chat
+	chats := map[string]int{} // the group of a chat, by its subject
 	for i, l := range letters {
 		results[i] = make(chan error, 1)
 		if l.Kind != bus.DeadNotification {
 			groups = append(groups, []int{i})
 			continue
 		}
-		var notification struct {
-			ChatID string `json:"chat_id"`
-		}
-		body := []byte(l.Body)
-		if l.Gzip != nil {
-			body, _ = l.decompress() // a damaged one has no chat
-		}
-		_ = json.Unmarshal(body, &notification) // one without a chat has the empty one
-		chat := l.Name + "." + notification.ChatID
-		group, ok := chats[chat]
+		group, ok := chats[l.Subject]
 		if !ok {
 			group = len(groups)
-			chats[chat], groups = group, append(groups, nil)
+			chats[l.Subject], groups = group, append(groups, nil)
 		}
 		groups[group] = append(groups[group], i)
 	}

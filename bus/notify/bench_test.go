@@ -33,7 +33,7 @@ func BenchmarkDelivery(b *testing.B) {
 				conn := bustest.Connect(b, s, bus.Config{})
 				receiver := new(slowChannel)
 				for i := range b.N {
-					_, err := conn.Publish(b.Context(), bus.Message{Subject: conn.Notify("chat"), Body: fmt.Appendf(nil, `{"chat_id":"c%d","text":%q}`, i%chats, strings.Repeat("x", 200))})
+					_, err := conn.Publish(b.Context(), bus.Message{Subject: conn.Notify("chat", fmt.Sprint("c", i%chats)), Body: fmt.Appendf(nil, `{"chat_id":"c%d","text":%q}`, i%chats, strings.Repeat("x", 200))})
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -23,5 +23,5 @@
 //
 //	n, err := notify.New(b, notify.Config{Channels: map[string]channel.Channel{"pager": pager}, Default: "pager"})
 //	err = n.Run(ctx) // until ctx ends
-//	_, err = b.Publish(ctx, bus.Message{Subject: b.Notify("pager"), Body: []byte(`{"text":"Hello."}`)})
+//	_, err = b.Publish(ctx, bus.Message{Subject: b.Notify("pager", ""), Body: []byte(`{"text":"Hello."}`)})
 package notify

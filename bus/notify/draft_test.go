@@ -146,7 +146,7 @@ type draftStage struct {
 // publish publishes a notification and waits until it is delivered.
 func (s *draftStage) publish(body string) {
 	s.Helper()
-	publish(s.T, s.bus, s.bus.Notify("me"), body)
+	publish(s.T, s.bus, s.bus.NotifyAny("me"), body)
 	if s.chat.edit == nil {
 		waitAcked(s.T, s.bus, s.bus.ChannelConsumer("me"))
 	}

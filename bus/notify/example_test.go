@@ -38,7 +38,7 @@ func Example() {
 	check(err)
 
 	for _, text := range []string{"The backup begins.", "The backup has ended."} {
-		_, err = b.Publish(ctx, bus.Message{Subject: b.Notify("pager"), Body: fmt.Appendf(nil, `{"chat_id":"anna","text":%q}`, text)})
+		_, err = b.Publish(ctx, bus.Message{Subject: b.Notify("pager", "anna"), Body: fmt.Appendf(nil, `{"chat_id":"anna","text":%q}`, text)})
 		check(err)
 	}
 	p := pager{shown: make(chan string)}

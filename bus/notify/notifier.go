@@ -152,16 +152,30 @@ func (n *Notifier) consume(ctx context.Context, consumer bus.Consumer, cfg bus.C
 func (n *Notifier) consumeChannel(ctx context.Context, name string, to channel.Channel) error {
 	order, stop := newOrder(n.bus, name), ctx.Done()
 	return n.consume(ctx, n.bus.ChannelConsumer(name), bus.ConsumeConfig{Slots: channel.Slots}, func(ctx context.Context, d *bus.Delivery) error {
-		notification, err := decode(name, d)
-		if err != nil {
-			return bus.Reject(bus.CodeUndecodable, err)
+		if bus.CheckSubject(d.Subject) != nil { // it would match other chats
+			return bus.Reject(bus.CodeUndecodable, fmt.Errorf("subject %q", d.Subject))
 		}
-		turn, err := order.wait(ctx, stop, notification.ChatID, d.Sequence)
+		turn, err := order.wait(ctx, stop, d.Subject, d.Sequence)
 		if turn == nil {
 			return err
 		}
-		return turn.end(n.deliver(ctx, to, notification, d))
+		return turn.end(n.handle(ctx, to, name, d))
 	})
+}
+
+// handle delivers the first notification of its subject.
+func (n *Notifier) handle(ctx context.Context, to channel.Channel, name string, d *bus.Delivery) error {
+	notification, err := decode(name, d)
+	if err == nil && d.Subject == n.bus.NotifyAny(name) {
+		return n.moveToChat(ctx, notification, d)
+	}
+	if err == nil {
+		err = n.checkChat(&notification, d.Subject)
+	}
+	if err != nil {
+		return bus.Reject(bus.CodeUndecodable, err)
+	}
+	return n.deliver(ctx, to, notification, d)
 }
 
 // deliver sends one notification to its channel. Its error decides what happens

@@ -212,7 +212,7 @@ func TestForeignIDSuppressesNothing(t *testing.T) {
 	b := bustest.New(t)
 	console := newRecorder()
 	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}})
-	forged := &nats.Msg{Subject: b.Notify("console"), Data: []byte(`{"id":"result.s.c","text":"forged"}`), Header: nats.Header{onceHeader: {"1"}, "Nats-Msg-Id": {"result.s.c"}}}
+	forged := &nats.Msg{Subject: b.NotifyAny("console"), Data: []byte(`{"id":"result.s.c","text":"forged"}`), Header: nats.Header{onceHeader: {"1"}, "Nats-Msg-Id": {"result.s.c"}}}
 	if _, err := b.JetStream().PublishMsg(t.Context(), forged); err != nil {
 		t.Fatal(err)
 	}
@@ -238,8 +238,8 @@ func TestLostResponseRepeatsTheSameID(t *testing.T) {
 	console := newRecorder()
 	console.set(nil, bus.RetryAfter(time.Millisecond, errors.New("the response was lost")))
 	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}})
-	publish(t, b, b.Notify("console"), `{"text":"first"}`)
-	publish(t, b, b.Notify("console"), `{"text":"second"}`)
+	publish(t, b, b.NotifyAny("console"), `{"text":"first"}`)
+	publish(t, b, b.NotifyAny("console"), `{"text":"second"}`)
 	first, again, second := console.next(t), console.next(t), console.next(t)
 	if first.ID == "" || first.ID != again.ID || again.Text != "first" {
 		t.Errorf("first %+v, again %+v", first, again)
@@ -286,7 +286,7 @@ func TestRejectedNotificationBecomesADeadLetter(t *testing.T) {
 	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
 	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}})
 	for body, code := range map[string]string{`{"text":"hello"}`: "forbidden", `{"text":""}`: "undecodable", `nothing`: "undecodable"} {
-		publish(t, b, b.Notify("console"), body)
+		publish(t, b, b.NotifyAny("console"), body)
 		letter, msg := bustest.Next[dead.Letter](t, letters)
 		if letter.Code != code || letter.Reason == "" || msg.Subject != "stevedore.dead.notification.console" {
 			t.Errorf("%s: dead letter %+v on %s", body, letter, msg.Subject)
@@ -301,7 +301,7 @@ func TestGivesUpWithTheReason(t *testing.T) {
 	console.set(errors.New("the disk is full"), nil)
 	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
 	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}, GiveUp: time.Nanosecond})
-	publish(t, b, b.Notify("console"), `{"text":"hello"}`)
+	publish(t, b, b.NotifyAny("console"), `{"text":"hello"}`)
 	if letter, _ := bustest.Next[dead.Letter](t, letters); letter.Code != "undeliverable" || letter.Reason != "not delivered within 1ns: the disk is full" {
 		t.Errorf("dead letter %+v", letter)
 	}
@@ -315,12 +315,12 @@ func TestSweepMovesToTheDefaultChannel(t *testing.T) {
 	console := newRecorder()
 	cfg := Config{Channels: map[string]channel.Channel{"console": console}}
 	start(t, b, cfg)
-	publish(t, b, b.Notify("pager"), `{"text":"one","chat_id":"5"}`)
-	publish(t, b, b.Notify("pager"), `not JSON`)
+	publish(t, b, b.NotifyAny("pager"), `{"text":"one","chat_id":"5"}`)
+	publish(t, b, b.NotifyAny("pager"), `not JSON`)
 	if _, err := b.JetStream().CreateConsumer(t.Context(), b.StreamName(bus.Outbox), consumerOf(b, "elsewhere")); err != nil {
 		t.Fatal(err)
 	}
-	publish(t, b, b.Notify("elsewhere"), `{"text":"waits for its own process"}`)
+	publish(t, b, b.NotifyAny("elsewhere"), `{"text":"waits for its own process"}`)
 	n, err := New(b, cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -414,7 +414,7 @@ func TestPauseIsLogged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publish(t, b, b.Notify("chat"), `{"text":"hello"}`)
+	publish(t, b, b.NotifyAny("chat"), `{"text":"hello"}`)
 	before := time.Now().Truncate(time.Second)
 	ctx, stop := context.WithCancel(t.Context())
 	err = b.Consume(ctx, b.ChannelConsumer("chat"), bus.ConsumeConfig{}, func(ctx context.Context, d *bus.Delivery) error {

@@ -9,13 +9,16 @@ import (
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // chatRecorder is a channel that records what each chat accepts. It fails the test if
@@ -81,7 +84,7 @@ func numbers(count int) (texts []string) {
 
 func publishTo(t *testing.T, b *bus.Bus, chat string, i int) {
 	t.Helper()
-	publish(t, b, b.Notify("chat"), fmt.Sprintf(`{"chat_id":%q,"text":"%d"}`, chat, i))
+	publish(t, b, b.Notify("chat", chat), fmt.Sprintf(`{"chat_id":%q,"text":"%d"}`, chat, i))
 }
 
 // Two notifiers share a channel. Each chat gets its notifications in order and one at a
@@ -105,7 +108,7 @@ func TestOrderPerChatOverTwoNotifiers(t *testing.T) {
 				publishTo(t, b, fmt.Sprint("c", chat), i)
 			}
 			// The notifiers also deliver the notifications of other channels.
-			publish(t, b, b.Notify("other"), `{"text":"x"}`)
+			publish(t, b, b.NotifyAny("other"), `{"text":"x"}`)
 			if i == count/2 {
 				stop()
 				start(t, bustest.Connect(t, s, bus.Config{}), cfg)
@@ -206,7 +209,7 @@ func TestDeadNotifierHoldsOnlyItsChats(t *testing.T) {
 		if err := n.Register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		const count, chats = maxFollowers + 10, channel.Slots/maxFollowers + 1
+		const count, chats = maxLine + 10, channel.Slots/maxLine + 1
 		for i := range count {
 			for chat := range chats {
 				publishTo(t, b, fmt.Sprint("c", chat), i)
@@ -253,114 +256,173 @@ func TestDeadNotifierHoldsOnlyItsChats(t *testing.T) {
 
 // A notification whose lease ends while this notifier sends it is not sent again.
 func TestLeaseEndsDuringSend(t *testing.T) {
-	b := bustest.New(t)
-	o := newOrder(b, "chat")
-	publishTo(t, b, "a", 0)
-	publishTo(t, b, "a", 1)
-	stop := make(chan struct{})
-	first, err := o.wait(t.Context(), stop, "a", 1)
-	if first == nil || err != nil {
-		t.Fatal(first, err)
-	}
-	again := make(chan error, 1)
-	go func() {
-		second, err := o.wait(t.Context(), stop, "a", 1)
-		if second != nil {
-			err = errors.New("it got a second turn")
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		o := newOrder(b, "chat")
+		publishTo(t, b, "a", 0)
+		publishTo(t, b, "a", 1)
+		subject, stop := b.Notify("chat", "a"), make(chan struct{})
+		first, err := o.wait(t.Context(), stop, subject, 1)
+		if first == nil || err != nil {
+			t.Fatal(first, err)
 		}
-		again <- err
-	}()
-	bustest.WaitUntil(t, "the second delivery", func() bool {
+		again := make(chan error, 1)
+		go func() {
+			second, err := o.wait(t.Context(), stop, subject, 1)
+			if second != nil {
+				err = errors.New("it got a second turn")
+			}
+			again <- err
+		}()
+		synctest.Wait()
 		select {
 		case err := <-again:
 			t.Fatalf("it did not wait: %v", err)
-		case <-time.After(20 * time.Millisecond):
+		default:
 		}
-		return true
+		if err := first.end(nil); err != nil {
+			t.Error(err)
+		}
+		if err := <-again; err != nil {
+			t.Error(err)
+		}
+		if len(o.chats) != 0 {
+			t.Errorf("%d chats are not forgotten", len(o.chats))
+		}
 	})
-	if err := first.end(nil); err != nil {
-		t.Error(err)
-	}
-	if err := <-again; err != nil {
-		t.Error(err)
-	}
 }
 
-// The known notifications are pruned, and what this process holds stays.
-func TestOrderForgetsWhatOthersDelivered(t *testing.T) {
-	t.Parallel()
+// A rejected notification has its place until its dead letter is stored, and a failed one until
+// it is sent. A chat that fails is forgotten when its pause is over and many others came.
+func TestOrderAfterFailures(t *testing.T) {
 	b := bustest.New(t)
 	o := newOrder(b, "chat")
-	o.limit = 5
 	stream, err := b.Stream(t.Context(), bus.Outbox)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 10 {
+	for i := range 3 {
 		publishTo(t, b, "a", i)
 	}
-	closed := make(chan struct{})
-	close(closed) // the turns that must wait are returned
-	if turn, err := o.wait(t.Context(), closed, "a", 10); turn != nil || err == nil {
-		t.Fatalf("%v, %v before nine others", turn, err)
-	}
-	if o.known != 10 {
-		t.Fatalf("knows %d", o.known)
-	}
-	for sequence := range uint64(9) { // another process delivers all but the last two
-		if sequence < 8 {
-			if err := stream.DeleteMsg(t.Context(), sequence+1); err != nil {
-				t.Fatal(err)
-			}
+	subject, closed := b.Notify("chat", "a"), make(chan struct{})
+	close(closed) // what must wait is returned
+	attempt := func(sequence uint64, want bool) *turn {
+		t.Helper()
+		turn, err := o.wait(t.Context(), closed, subject, sequence)
+		if (turn != nil) != want || !want && err == nil {
+			t.Fatalf("%d: %v, %v", sequence, turn, err)
 		}
+		return turn
 	}
-	publishTo(t, b, "b", 0)
-	turn, err := o.wait(t.Context(), closed, "b", 11)
-	if turn == nil || err != nil {
-		t.Fatalf("%v, %v", turn, err)
+	if err := attempt(1, true).end(bus.Reject("forbidden", errors.New("blocked"))); err == nil {
+		t.Error("no verdict")
 	}
-	if o.known != 3 {
-		t.Errorf("knows %d notifications, want 3", o.known)
+	attempt(2, false)
+	if err := stream.DeleteMsg(t.Context(), 1); err != nil {
+		t.Fatal(err)
 	}
-	if turn, err := o.wait(t.Context(), closed, "a", 9); turn == nil {
-		t.Errorf("the first one waits: %v", err)
+	if delay, ok := bus.Postponed(attempt(2, true).end(errors.New("down"))); !ok || delay <= 0 {
+		t.Errorf("postponed for %s", delay)
 	}
-	if turn, err := o.wait(t.Context(), closed, "a", 10); turn != nil {
-		t.Errorf("the second one does not wait: %v", err)
+	o.chats[subject].until = time.Now().Add(time.Hour)
+	attempt(2, false)
+	_, err = o.wait(t.Context(), closed, subject, 3)
+	if delay, _ := bus.Postponed(err); delay < time.Minute {
+		t.Errorf("the chat is down for an hour, and its next one comes after %s: %v", delay, err)
+	}
+	o.chats[subject].until, o.limit = time.Now(), 1
+	if turn, err := o.wait(t.Context(), closed, b.Notify("chat", "b"), 4); turn != nil || err != nil {
+		t.Errorf("one that is not stored: %v, %v", turn, err)
+	}
+	if len(o.chats) != 0 {
+		t.Errorf("%d chats are not forgotten", len(o.chats))
 	}
 }
 
 // A chat that waits for another process goes on when that process has sent what it had,
 // also before the time is over for which the chat waits.
 func TestChatGoesOnWhenAnotherProcessHasSent(t *testing.T) {
-	b := bustest.New(t)
-	o := newOrder(b, "chat")
-	stream, err := b.Stream(t.Context(), bus.Outbox)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 4 {
-		publishTo(t, b, "a", i)
-	}
-	never := make(chan struct{})
-	if turn, err := o.wait(t.Context(), never, "a", 4); turn != nil || err == nil {
-		t.Fatalf("%v, %v while another process has three others", turn, err)
-	}
-	o.chats["a"].until = time.Now().Add(time.Hour) // as after many such waits
-	turn, err := o.wait(t.Context(), never, "a", 3)
-	if delay, _ := bus.Postponed(err); turn != nil || delay < maxPoll || delay > 3*maxPoll {
-		t.Fatalf("%v, %v while another process has two others", turn, err)
-	}
-	for sequence := range uint64(2) { // it sends both
-		if err := stream.DeleteMsg(t.Context(), sequence+1); err != nil {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		o := newOrder(b, "chat")
+		stream, err := b.Stream(t.Context(), bus.Outbox)
+		if err != nil {
 			t.Fatal(err)
 		}
+		for i := range 4 {
+			publishTo(t, b, "a", i)
+		}
+		subject, never := b.Notify("chat", "a"), make(chan struct{})
+		turn, err := o.wait(t.Context(), never, subject, 3)
+		if delay, _ := bus.Postponed(err); turn != nil || delay <= 0 || delay > 2*maxPoll {
+			t.Fatalf("%v, %v while another process has two others", turn, err)
+		}
+		for sequence := range uint64(2) { // it sends both
+			if err := stream.DeleteMsg(t.Context(), sequence+1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if turn, err = o.wait(t.Context(), never, subject, 3); turn == nil {
+			t.Fatalf("the first one waits: %v", err)
+		}
+		if failures := o.chats[subject].failures; failures != 0 {
+			t.Errorf("the chat works and has %d failures", failures)
+		}
+	})
+}
+
+// A notification on the subject of its channel goes to the subject of its chat, also one that an
+// earlier version stored. It keeps its id and its place.
+func TestNotificationWithoutItsChatsSubject(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	for i := range 3 {
+		for _, chat := range []string{"a", "", "-100 group"} {
+			publish(t, b, b.NotifyAny("chat"), fmt.Sprintf(`{"id":"id%d","chat_id":%q,"text":"%d"}`, i, chat, i))
+		}
 	}
-	if turn, err = o.wait(t.Context(), never, "a", 3); turn == nil {
-		t.Fatalf("the first one waits: %v", err)
+	receiver := newChatRecorder(t, func(n channel.Notification) error {
+		if n.ID != "id"+n.Text {
+			t.Errorf("got %+v", n)
+		}
+		return nil
+	})
+	start(t, b, Config{Channels: map[string]channel.Channel{"chat": receiver}, Default: "chat"})
+	for _, chat := range []string{"a", "", "-100 group"} {
+		receiver.wait(chat, 3)
 	}
-	if failures := o.chats["a"].failures; failures != 0 {
-		t.Errorf("the chat works and has %d failures", failures)
+}
+
+// The subject of a chat decides the chat.
+func TestSubjectNamesTheChat(t *testing.T) {
+	t.Parallel()
+	b, r := bustest.New(t), newRecorder()
+	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
+	start(t, b, Config{Default: "notes", Channels: map[string]channel.Channel{"notes": r}})
+	hashed := tools.Token("no token")
+	for _, test := range []struct{ subject, body, chat string }{
+		{b.Notify("notes", "a"), `{"text":"x"}`, "a"},
+		{b.Notify("notes", "a"), `{"text":"x","chat_id":"a"}`, "a"},
+		{b.Notify("notes", hashed), `{"text":"x","chat_id":"no token"}`, "no token"},
+		{b.Notify("notes", ""), `{"text":"x"}`, ""},
+	} {
+		publish(t, b, test.subject, test.body)
+		if n := r.next(t); n.ChatID != test.chat {
+			t.Errorf("%s %s: got the chat %q", test.subject, test.body, n.ChatID)
+		}
+	}
+	for _, test := range [][2]string{
+		{b.Notify("notes", "a"), `{"text":"x","chat_id":"b"}`},
+		{b.Notify("notes", ""), `{"text":"x","chat_id":"b"}`},
+		{b.Notify("notes", hashed), `{"text":"x"}`},
+		{b.Notify("notes", "*"), `{"text":"x"}`},
+	} {
+		if _, err := b.JetStream().Publish(t.Context(), test[0], []byte(test[1])); err != nil {
+			t.Fatal(err)
+		}
+		if letter, msg := bustest.Next[dead.Letter](t, letters); letter.Code != bus.CodeUndecodable || msg.Subject != "stevedore.dead.notification.notes" {
+			t.Errorf("%s: dead letter %+v on %s", test, letter, msg.Subject)
+		}
 	}
 }
 
@@ -370,6 +432,7 @@ func TestConsumerOfAnEarlierVersionIsUpdated(t *testing.T) {
 	b := bustest.New(t)
 	old := consumerOf(b, "chat")
 	old.MaxAckPending, old.AckWait, old.MaxDeliver = 1, 30*time.Second, -1
+	old.FilterSubjects = []string{b.NotifyAny("chat")}
 	if _, err := b.JetStream().CreateConsumer(t.Context(), b.StreamName(bus.Outbox), old); err != nil {
 		t.Fatal(err)
 	}
@@ -410,7 +473,7 @@ func TestSettledNotificationThatIsStillStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publish(t, b, b.Notify("notes"), `{"id":"a","chat_id":"c","text":"settled"}`)
+	publish(t, b, b.Notify("notes", "c"), `{"id":"a","chat_id":"c","text":"settled"}`)
 	m, err := consumer.Next()
 	if err == nil {
 		err = m.DoubleAck(t.Context())
@@ -418,7 +481,7 @@ func TestSettledNotificationThatIsStillStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publish(t, b, b.Notify("notes"), `{"id":"b","chat_id":"c","text":"next"}`)
+	publish(t, b, b.Notify("notes", "c"), `{"id":"b","chat_id":"c","text":"next"}`)
 	start(t, b, Config{Default: "notes", Channels: map[string]channel.Channel{"notes": r}})
 	if n := r.next(t); n.Text != "next" {
 		t.Errorf("got %q", n.Text)

@@ -58,7 +58,7 @@ func TestWebhookIsEffectivelyOnce(t *testing.T) {
 	}
 	start(t, b, Config{Channels: map[string]channel.Channel{"hook": w, "console": newRecorder()}})
 	for i := range 3 {
-		publish(t, b, b.Notify("hook"), fmt.Sprintf(`{"text":"%d"}`, i))
+		publish(t, b, b.NotifyAny("hook"), fmt.Sprintf(`{"text":"%d"}`, i))
 	}
 	waitAcked(t, b, b.ChannelConsumer("hook"))
 	mu.Lock()
@@ -87,7 +87,7 @@ func TestNoLogNamesASecret(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publish(t, b, b.Notify("console"), `{"text":"hello"}`)
+	publish(t, b, b.NotifyAny("console"), `{"text":"hello"}`)
 	done := make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { done <- n.Run(ctx) }()

@@ -248,7 +248,7 @@ func (n *Notifier) put(ctx context.Context, notification channel.Notification) e
 		if err != nil {
 			return bus.Reject(bus.CodeUndecodable, err)
 		}
-		m := bus.Message{Subject: n.bus.Notify(notification.Channel), Body: body, Key: notification.ID, Same: isStored(notification), Header: nats.Header{onceHeader: {"1"}}}
+		m := bus.Message{Subject: n.notifySubject(notification), Body: body, Key: notification.ID, Same: isStored(notification), Header: nats.Header{onceHeader: {"1"}}}
 		tracing.Add(ctx, m.Header)
 		_, err = n.bus.Publish(ctx, m)
 		switch {

@@ -43,29 +43,29 @@ func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, 
 	if stream == nil {
 		return 0, err
 	}
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(n.bus.Notify("*")))
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(">"))
 	if err != nil {
 		return 0, err
 	}
+	served := map[string]bool{}
 	for _, subject := range sortedNames(info.State.Subjects) {
 		tokens := n.bus.Split(subject)
-		if len(tokens) != 2 || n.cfg.Channels[tokens[1]] != nil {
-			continue
-		}
+		name := tokens[1]
 		// An invalid token cannot have a consumer.
-		if bus.CheckSubject(subject) == nil {
-			if ok, err := n.isServed(ctx, tokens[1]); err != nil {
+		if _, known := served[name]; !known && bus.CheckSubject(n.bus.NotifyAny(name)) == nil {
+			if served[name], err = n.isServed(ctx, name); err != nil {
 				return moved, err
-			} else if ok {
-				continue
 			}
+		}
+		if served[name] {
+			continue
 		}
 		for m, err := range n.bus.Read(ctx, bus.Outbox, bus.Query{Subject: subject}) {
 			if err == nil && m.At.After(before) {
 				break
 			}
 			if err == nil {
-				err = n.put(ctx, n.forDefault(tokens[1], m))
+				err = n.put(ctx, n.forDefault(name, m))
 			}
 			if err == nil {
 				err = stream.DeleteMsg(ctx, m.Sequence)

@@ -32,7 +32,7 @@ type Operation struct {
 // Operations is the contract. The subjects that only workers use are not part of it:
 // claim, offer, report, run, schedule, session, stats, tick and what they ask each other.
 func Operations(s bus.Subjects) []Operation {
-	const queue, tool, session, call, channel = "{queue}", "{tool}", "{session}", "{call}", "{channel}"
+	const queue, tool, session, call, channel, chat = "{queue}", "{tool}", "{session}", "{call}", "{channel}", "{chat}"
 	ops := []Operation{
 		{"submitCall", s.Call(queue, tool, session, call), "Run a tool.", false, "Call", ""},
 		{"submitRaw", s.Raw(queue, tool, session, call), "Submit the result of a tool that the client already ran.", false, "RawResult", ""},
@@ -42,7 +42,8 @@ func Operations(s bus.Subjects) []Operation {
 		{"storedCompletion", s.Stored(s.Completion(session, call)), "A completion that was stored just now.", true, "Result", ""},
 		{"progress", s.Progress(session, call), "The progress of a running call. No stream stores it.", true, "Progress", ""},
 		{"cancelled", s.Cancel(session, call), "The call is cancelled; for remote tools.", true, "", ""},
-		{"notify", s.Notify(channel), "Send the user of a channel a message.", false, "Notification", ""},
+		{"notify", s.Notify(channel, chat), "Send the user of a chat a message.", false, "Notification", ""},
+		{"notifyAny", s.NotifyAny(channel), "Send the user of a channel a message; only the body names the chat.", false, "Notification", ""},
 		{"deadLetter", s.Dead("{kind}", "{name}"), "A message that Stevedore stopped retrying.", true, "DeadLetter", ""},
 		{"callAndWait", s.RPC("call", queue, tool, session, call), "Submit a call and wait for its result.", false, "Call", "Result"},
 		{"callAndWaitShort", s.RPC("call", queue, tool), "Submit a call and wait for its result; only the body names the call.", false, "Call", "Result"},

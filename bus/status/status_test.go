@@ -43,7 +43,7 @@ func TestProblems(t *testing.T) {
 	}
 	bustest.Consumers(t, b, b.WorkerConsumer("gpu"), b.ChannelConsumer("chat"))
 	publish(b.Call("gpu", "train", "s", "c1"), `{"id":"c1","session":"s"}`)
-	publish(b.Notify("chat"), `{"text":"hello"}`)
+	publish(b.NotifyAny("chat"), `{"text":"hello"}`)
 	publish(b.Dead(bus.DeadCall, "x"), `{"kind":"call","name":"x","subject":"stevedore.call.default.x","reason":"no reason"}`)
 	for i := range 9 {
 		publish(b.Session(fmt.Sprint("s", i)), strings.Repeat("x", 100_000))

@@ -50,8 +50,8 @@ func TestManyDeadLetters(t *testing.T) {
 	for i := range 120 {
 		in.letter(bus.DeadCall, "x", in.bus.Call("idle", "x", "s", fmt.Sprint("c", i)), fmt.Sprintf("Reason-%03d of many", i))
 	}
-	in.letter(bus.DeadNotification, "log", in.bus.Notify("log"), "no such chat")
-	in.letter(bus.DeadCall, "x", in.bus.Notify("phone"), "forged of many") // of another kind than its subject
+	in.letter(bus.DeadNotification, "log", in.bus.NotifyAny("log"), "no such chat")
+	in.letter(bus.DeadCall, "x", in.bus.NotifyAny("phone"), "forged of many") // of another kind than its subject
 	type page struct {
 		Dead []struct {
 			Number uint64

@@ -40,7 +40,7 @@ func (c *Console) testChannel(r *http.Request) (any, error) {
 		return nil, err
 	}
 	started := time.Now()
-	ack, err := c.bus.Publish(r.Context(), bus.Message{Subject: c.bus.Notify(name), Body: body, Key: n.ID})
+	ack, err := c.bus.Publish(r.Context(), bus.Message{Subject: c.bus.Notify(name, ""), Body: body, Key: n.ID})
 	if err != nil {
 		return nil, err
 	}

@@ -197,7 +197,7 @@ func (c Config) console(tenant string) User {
 	s := c.Subjects
 	u := User{Name: tenant + "-console", Inbox: "_INBOX_console"}
 	u.publish = append([]string{
-		s.RPC(">"), s.Prefix() + ".call.>", s.Prefix() + ".cancel.>", s.Prefix() + ".notify.*", "$JS.ACK.>", "$JS.FC.>", "$SRV.>",
+		s.RPC(">"), s.Prefix() + ".call.>", s.Prefix() + ".cancel.>", s.Prefix() + ".notify.>", "$JS.ACK.>", "$JS.FC.>", "$SRV.>",
 		"$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*",
 		"$JS.API.STREAM.MSG.DELETE." + s.StreamName(bus.Dead), "$JS.API.STREAM.MSG.DELETE." + s.StreamName(bus.Calls),
 		"$JS.API.STREAM.PURGE." + s.StreamName(bus.Dead), "$JS.API.STREAM.PURGE." + s.StreamName(bus.Sessions), "$KV." + s.BucketName(bus.TasksBucket) + ".>",
