@@ -61,8 +61,10 @@ func newRoot() *cobra.Command {
 	root.Flags().SetNormalizeFunc(longNames)
 	o.connection.AddFlags(root.PersistentFlags())
 	o.logging.AddFlags(root.PersistentFlags())
-	o.heartbeat.AddFlags(root.Flags())
-	root.PersistentFlags().StringVar(&o.heartbeat.Workspace, "workspace", ".", "`DIR` of HEARTBEAT.md and memory/heartbeat.log")
+	o.heartbeat.AddFlags(root.Flags(), "")
+	cli.AddSettingsOf(root.PersistentFlags(), &o.heartbeat, struct {
+		Workspace string `flag:"workspace" default:"." unit:"DIR" help:"DIR of HEARTBEAT.md and memory/heartbeat.log"`
+	}{}, "")
 	root.Flags().BoolVar(&o.once, "once", false, "update the schedule and exit")
 	cli.AddConfigFlag(root)
 	root.AddCommand(newListCommand(&o), newInitCommand(&o), cli.NewVersionCommand())

@@ -26,28 +26,38 @@ type Connection struct {
 	Data string
 }
 
-// AddFlags adds the connection flags.
-func (c *Connection) AddFlags(flags *pflag.FlagSet) { Topic(flags, TopicConnection, c.addFlags) }
+// connectionSettings declares the settings of a Connection.
+type connectionSettings struct {
+	Data        string        `flag:"data" unit:"DIR" help:"data DIR of the embedded server, which contains its URL"`
+	Server      string        `flag:"server" short:"s" env:"NATS_URL" unit:"URL" help:"NATS server URLs (NATS_URL); default: the embedded server"`
+	Context     string        `flag:"context" env:"NATS_CONTEXT" unit:"NAME" help:"NAME of a context of the nats CLI (NATS_CONTEXT)"`
+	Creds       string        `flag:"creds" env:"NATS_CREDS" unit:"FILE" help:"credentials FILE (NATS_CREDS)"`
+	User        string        `flag:"user" env:"NATS_USER" unit:"NAME" help:"user NAME (NATS_USER)"`
+	Password    string        `flag:"password" env:"NATS_PASSWORD" unit:"PASSWORD" help:"PASSWORD of the user (NATS_PASSWORD)"`
+	Token       string        `flag:"token" env:"NATS_TOKEN" unit:"TOKEN" help:"TOKEN to log in with (NATS_TOKEN)"`
+	NKey        string        `flag:"nkey" env:"NATS_NKEY" unit:"FILE" help:"nkey seed FILE (NATS_NKEY)"`
+	TLSCert     string        `flag:"tlscert" env:"NATS_CERT" unit:"FILE" help:"client certificate FILE (NATS_CERT)"`
+	TLSKey      string        `flag:"tlskey" env:"NATS_KEY" unit:"FILE" help:"client key FILE (NATS_KEY)"`
+	TLSCA       string        `flag:"tlsca" env:"NATS_CA" unit:"FILE" help:"certificate authority FILE (NATS_CA)"`
+	Domain      string        `flag:"js-domain" unit:"DOMAIN" help:"JetStream DOMAIN; a context can also set it"`
+	APIPrefix   string        `flag:"js-api-prefix" unit:"PREFIX" help:"PREFIX under which an account imports JetStream's API, if not $JS.API"`
+	InboxPrefix string        `flag:"inbox-prefix" env:"NATS_INBOX_PREFIX" unit:"PREFIX" help:"PREFIX of inboxes (NATS_INBOX_PREFIX)"`
+	Timeout     time.Duration `flag:"timeout" env:"NATS_TIMEOUT" default:"5s" min:"1ms" unit:"TIME" help:"TIME to wait for the bus (NATS_TIMEOUT)"`
+	Zone        string        `flag:"zone" unit:"ZONE" help:"ZONE of this process: its workers are the first to get the calls of the zone"`
+	Prefix      string        `flag:"prefix" unit:"TOKEN" help:"first TOKEN of all subjects"`
+	Replicas    int           `flag:"replicas" min:"0" unit:"NUMBER" help:"NUMBER of replicas of new streams and buckets; 0 means 1"`
+}
 
-func (c *Connection) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&c.Data, "data", DefaultDataDir(), "data `DIR` of the embedded server, which contains its URL")
-	flags.StringVarP(&c.Server, "server", "s", "", "NATS server `URL`s (NATS_URL); default: the embedded server")
-	flags.StringVar(&c.Context, "context", "", "`NAME` of a context of the nats CLI (NATS_CONTEXT)")
-	flags.StringVar(&c.Creds, "creds", "", "credentials `FILE` (NATS_CREDS)")
-	flags.StringVar(&c.User, "user", "", "user `NAME` (NATS_USER)")
-	flags.StringVar(&c.Password, "password", "", "`PASSWORD` of the user (NATS_PASSWORD)")
-	flags.StringVar(&c.Token, "token", "", "`TOKEN` to log in with (NATS_TOKEN)")
-	flags.StringVar(&c.NKey, "nkey", "", "nkey seed `FILE` (NATS_NKEY)")
-	flags.StringVar(&c.TLSCert, "tlscert", "", "client certificate `FILE` (NATS_CERT)")
-	flags.StringVar(&c.TLSKey, "tlskey", "", "client key `FILE` (NATS_KEY)")
-	flags.StringVar(&c.TLSCA, "tlsca", "", "certificate authority `FILE` (NATS_CA)")
-	flags.StringVar(&c.Domain, "js-domain", "", "JetStream `DOMAIN`; a context can also set it")
-	flags.StringVar(&c.APIPrefix, "js-api-prefix", "", "`PREFIX` of JetStream's API, if an account imports it with another prefix than $JS.API")
-	flags.StringVar(&c.InboxPrefix, "inbox-prefix", "", "`PREFIX` of inboxes (NATS_INBOX_PREFIX)")
-	flags.DurationVar(&c.Timeout, "timeout", 5*time.Second, "`TIME` to wait for the bus (NATS_TIMEOUT)")
-	flags.StringVar(&c.Zone, "zone", "", "`ZONE` of this process: workers of the zone are the first to get the calls that it submits to the queue "+bus.DefaultQueue)
-	flags.StringVar(&c.Prefix, "prefix", bus.DefaultPrefix, "first `TOKEN` of all subjects")
-	flags.IntVar(&c.Replicas, "replicas", 0, "`NUMBER` of replicas of new streams and buckets; default 1")
+// AddFlags adds the flags of the connection.
+func (c *Connection) AddFlags(flags *pflag.FlagSet) {
+	c.Data, c.Prefix = DefaultDataDir(), bus.DefaultPrefix
+	AddSettingsOf(flags, c, connectionSettings{}, TopicConnection)
+}
+
+// AddDataFlag adds only the flag of the data directory.
+func (c *Connection) AddDataFlag(flags *pflag.FlagSet, what string) {
+	c.Data = DefaultDataDir()
+	Settings(flags, func(flags *pflag.FlagSet) { flags.StringVar(&c.Data, "data", c.Data, "`DIR` for "+what) })
 }
 
 // External reports whether the flags name a server other than the embedded one.
@@ -94,16 +104,10 @@ func (c *Connection) Check() error {
 	if _, err := bus.NewSubjects(c.Prefix); err != nil {
 		return Exit(ExitUsage, "--prefix: %w", err)
 	}
-	if c.Timeout <= 0 {
-		return Exit(ExitUsage, "--timeout %s: want more than 0s", c.Timeout)
-	}
 	for _, subject := range []struct{ flag, value string }{{"js-domain", c.Domain}, {"js-api-prefix", c.APIPrefix}} {
 		if strings.ContainsAny(subject.value, " \t\r\n*>") {
 			return Exit(ExitUsage, "--%s %q: want tokens of a subject", subject.flag, subject.value)
 		}
-	}
-	if c.Replicas < 0 {
-		return Exit(ExitUsage, "--replicas %d: want 1 or more, or 0 for the default", c.Replicas)
 	}
 	for _, file := range []struct{ flag, name string }{
 		{"creds", c.Creds}, {"nkey", c.NKey}, {"tlscert", c.TLSCert}, {"tlskey", c.TLSKey}, {"tlsca", c.TLSCA},

@@ -71,9 +71,14 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 			var known []string
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-			if name := similar(unknown.GetSpecifiedName(), known); name != "" {
+			if text := removedText(unknown.GetSpecifiedName()); text != "" {
+				err = errors.New(text)
+			} else if name := similar(unknown.GetSpecifiedName(), known); name != "" {
 				err = fmt.Errorf("%w (did you mean --%s?)", err, name)
 			}
+		}
+		if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+			err = fmt.Errorf("--%s %w", invalid.GetFlag().Name, reason(err))
 		}
 		return Exit(ExitUsage, "%w; see %s --help", err, cmd.CommandPath())
 	})

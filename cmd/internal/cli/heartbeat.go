@@ -9,7 +9,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
 )
 
-// Heartbeat contains the flags of the heartbeat, without its workspace.
+// Heartbeat are the settings of the heartbeat, without its workspace.
 type Heartbeat struct {
 	heartbeat.Config
 	Enabled    bool
@@ -20,16 +20,22 @@ type Heartbeat struct {
 // minEvery is the shortest interval without AllowShort.
 const minEvery = 5 * time.Minute
 
-// AddFlags adds the flags.
-func (h *Heartbeat) AddFlags(flags *pflag.FlagSet) {
-	flags.BoolVar(&h.Enabled, "heartbeat-enabled", true, "schedule the heartbeat; false removes its schedule")
-	flags.DurationVar(&h.Every, "heartbeat-every", heartbeat.DefaultEvery, "`TIME` between heartbeats, at least 5m")
-	flags.BoolVar(&h.AllowShort, "heartbeat-allow-short", false, "allow less than 5m between heartbeats, down to 1s")
-	flags.StringVar(&h.Tool, "heartbeat-tool", "", "`TOOL` that a heartbeat calls; without a tool, an existing schedule is unchanged")
-	flags.StringVar(&h.Args, "heartbeat-args", "{}", "`JSON` object of its arguments")
-	flags.StringVar(&h.PromptArg, "heartbeat-prompt-arg", "", "`NAME` of the argument that receives the text of HEARTBEAT.md")
-	flags.StringVar(&h.Channel, "heartbeat-channel", "last", "`CHANNEL` of the notifications; \"last\" is the channel that the user last used")
-	flags.DurationVar(&h.Timeout, "heartbeat-timeout", heartbeat.DefaultTimeout, "maximum `TIME` of a run")
+// heartbeatSettings declares the settings of a Heartbeat.
+type heartbeatSettings struct {
+	Enabled    bool          `flag:"heartbeat-enabled" env:"PICOCLAW_HEARTBEAT_ENABLED" default:"true" help:"schedule the heartbeat; false removes its schedule"`
+	Every      time.Duration `flag:"heartbeat-every" unit:"TIME" help:"TIME between heartbeats, at least 5m"`
+	AllowShort bool          `flag:"heartbeat-allow-short" help:"allow less than 5m between heartbeats, down to 1s"`
+	Tool       string        `flag:"heartbeat-tool" unit:"TOOL" help:"TOOL that a heartbeat calls; without a tool, an existing schedule is unchanged"`
+	Args       string        `flag:"heartbeat-args" default:"{}" unit:"JSON" help:"JSON object of its arguments"`
+	PromptArg  string        `flag:"heartbeat-prompt-arg" unit:"NAME" help:"NAME of the argument that receives the text of HEARTBEAT.md"`
+	Channel    string        `flag:"heartbeat-channel" default:"last" unit:"CHANNEL" help:"CHANNEL of the notifications; last is the one that the user last used"`
+	Timeout    time.Duration `flag:"heartbeat-timeout" unit:"TIME" help:"maximum TIME of a run"`
+}
+
+// AddFlags adds the flags, of a topic or of none.
+func (h *Heartbeat) AddFlags(flags *pflag.FlagSet, topic string) {
+	h.Every, h.Timeout = heartbeat.DefaultEvery, heartbeat.DefaultTimeout
+	AddSettingsOf(flags, h, heartbeatSettings{}, topic)
 }
 
 // Configuration returns the configuration of the flags.

@@ -59,14 +59,6 @@ it is sandbox-exec. Windows has none: a job object only ends the processes of a 
 
 const topicAnnotation = "stevedore_topic"
 
-// Topic calls add to add flags, and assigns them to a topic.
-func Topic(flags *pflag.FlagSet, name string, add func(*pflag.FlagSet)) {
-	group := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	add(group)
-	group.VisitAll(func(f *pflag.Flag) { _ = group.SetAnnotation(f.Name, topicAnnotation, []string{name}) }) // the flag exists
-	flags.AddFlagSet(group)
-}
-
 func topicOf(f *pflag.Flag) string {
 	return strings.Join(f.Annotations[topicAnnotation], "")
 }

@@ -11,19 +11,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Logging contains the flags of the log.
+// Logging are the settings of the log.
 type Logging struct {
-	Level  string
-	Format string
+	Level  string `flag:"log-level" default:"info" unit:"LEVEL" help:"LEVEL of the log: debug, info, warn, error, off"`
+	Format string `flag:"log-format" default:"auto" unit:"FORMAT" help:"FORMAT of the log: text, json, or auto (text on a terminal)"`
 }
 
 // AddFlags adds the flags.
-func (l *Logging) AddFlags(flags *pflag.FlagSet) { Topic(flags, TopicSettings, l.addFlags) }
-
-func (l *Logging) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&l.Level, "log-level", "info", "`LEVEL` of the log: debug, info, warn, error, off")
-	flags.StringVar(&l.Format, "log-format", "auto", "`FORMAT` of the log: text, json, or auto (text on a terminal)")
-}
+func (l *Logging) AddFlags(flags *pflag.FlagSet) { AddSettingsOf(flags, l, *l, TopicSettings) }
 
 // Logger returns a logger that writes to stderr. It also receives the events of the
 // standard library's logger, at the level debug.

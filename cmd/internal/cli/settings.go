@@ -20,24 +20,6 @@ const (
 	envPrefix  = "STEVEDORE_"
 )
 
-// envAliases are the variables of the nats CLI, and those of the older program picoclaw
-// (PICOCLAW_HEARTBEAT_ENABLED). STEVEDORE_* wins over them.
-var envAliases = map[string]string{
-	"server":            "NATS_URL",
-	"context":           "NATS_CONTEXT",
-	"creds":             "NATS_CREDS",
-	"user":              "NATS_USER",
-	"password":          "NATS_PASSWORD",
-	"token":             "NATS_TOKEN",
-	"nkey":              "NATS_NKEY",
-	"tlscert":           "NATS_CERT",
-	"tlskey":            "NATS_KEY",
-	"tlsca":             "NATS_CA",
-	"timeout":           "NATS_TIMEOUT",
-	"inbox-prefix":      "NATS_INBOX_PREFIX",
-	"heartbeat-enabled": "PICOCLAW_HEARTBEAT_ENABLED",
-}
-
 // alternatives are flags of which one replaces the other: the flag from the source
 // with the higher priority is used.
 var alternatives = map[string]string{"server": "context", "context": "server"}
@@ -49,37 +31,67 @@ func isSet(flags *pflag.FlagSet, f *pflag.Flag) bool {
 	return f.Changed || other != nil && other.Changed && other.Value.String() != ""
 }
 
-// AddConfigFlag adds --config. cmd and its children then also read their flags from
-// the environment and from the settings file, as TopicSettings explains. Keys of the
-// file may contain - or _.
+// AddConfigFlag adds --config. cmd and its children then also read their settings from the
+// environment and from the settings file, as TopicSettings explains. Keys of the file may
+// contain - or _.
 func AddConfigFlag(cmd *cobra.Command) {
-	Topic(cmd.PersistentFlags(), TopicSettings, func(flags *pflag.FlagSet) {
-		flags.String(configFlag, "", "settings `FILE` (YAML); its keys are the names of the flags")
-	})
+	AddSettings(cmd.PersistentFlags(), &struct {
+		Config string `flag:"config" unit:"FILE" topic:"settings" help:"settings FILE (YAML); its keys are the names of the settings"`
+	}{})
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		known := allFlags(cmd.Root())
-		warnOfTypos(cmd, known)
-		return resolve(cmd.Flags(), known)
+		known := NamesOf(cmd.Root())
+		warn := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: %s\n", cmd.Root().Name(), text) }
+		known.checkEnvironment(cmd.Flags(), warn)
+		return resolve(cmd.Flags(), known, warn)
 	}
 }
 
-// warnOfTypos prints a warning for each environment variable whose name is similar to
-// that of a setting. Other unknown variables may be those of another program.
-func warnOfTypos(cmd *cobra.Command, known []string) {
+// Names are the names of flags.
+type Names struct {
+	Settings, Options []string
+}
+
+// NamesOf returns the names of the flags of cmd and of its subcommands. A setting may have the
+// name of an option of another command.
+func NamesOf(cmd *cobra.Command) (n Names) {
+	visitFlags(cmd, func(f *pflag.Flag) {
+		switch {
+		case f.Name == "help" || f.Name == configFlag:
+		case isSetting(f):
+			n.Settings = append(n.Settings, f.Name)
+		default:
+			n.Options = append(n.Options, f.Name)
+		}
+	})
+	return n
+}
+
+// checkEnvironment warns of the variables that set nothing: those of options, and those whose name
+// is similar to that of a setting. Other unknown variables may be those of another program.
+func (n Names) checkEnvironment(flags *pflag.FlagSet, warn func(string)) {
 	for _, variable := range os.Environ() {
-		name, _, _ := strings.Cut(variable, "=")
+		name, value, _ := strings.Cut(variable, "=")
 		rest, ours := strings.CutPrefix(name, envPrefix)
-		flag := strings.ToLower(strings.ReplaceAll(rest, "_", "-"))
-		if !ours || slices.Contains(known, flag) || flag == configFlag {
+		if !ours || value == "" {
 			continue
 		}
-		if meant := similar(flag, known); meant != "" {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: unknown environment variable %s; did you mean %s?\n", cmd.Root().Name(), name, EnvName(meant))
+		flag := strings.ToLower(strings.ReplaceAll(rest, "_", "-"))
+		own := flags.Lookup(flag)
+		switch isOption := own != nil && !isSetting(own); {
+		case flag == configFlag || flag == "help", !isOption && slices.Contains(n.Settings, flag):
+		case removedText(flag) != "":
+			warn(name + " has no effect: " + removedText(flag))
+		case isOption, slices.Contains(n.Options, flag):
+			warn(fmt.Sprintf("%s has no effect: --%s is an option of one action, which only the command line sets", name, flag))
+		default:
+			if meant := similar(flag, n.Settings); meant != "" {
+				warn(fmt.Sprintf("unknown environment variable %s; did you mean %s?", name, EnvName(meant)))
+			}
 		}
 	}
 }
 
-func resolve(flags *pflag.FlagSet, known []string) error {
+func resolve(flags *pflag.FlagSet, known Names, warn func(string)) error {
 	if flags.Changed("server") && flags.Changed("context") {
 		return Exit(ExitUsage, "want either --server or --context")
 	}
@@ -90,40 +102,53 @@ func resolve(flags *pflag.FlagSet, known []string) error {
 	if file == nil || file.Value.String() == "" {
 		return nil
 	}
-	return FromFile(flags, file.Value.String(), known)
+	return FromFile(flags, file.Value.String(), known, warn)
 }
 
-// fromEnvironment reads our variables first, then the aliases.
+// fromEnvironment reads our variables first, then those of other programs. An empty variable
+// counts as not set.
 func fromEnvironment(flags *pflag.FlagSet) error {
 	var errs []error
-	for _, name := range []func(string) string{EnvName, func(flag string) string { return envAliases[flag] }} {
-		given := map[string]string{} // set after the loop, because a set flag hides its alternative
-		flags.VisitAll(func(f *pflag.Flag) {
-			value, ok := os.LookupEnv(name(f.Name))
-			if ok && name(f.Name) != "" && f.Name != "help" && !isSet(flags, f) {
-				given[f.Name] = value
+	for _, nameOf := range []func(*pflag.Flag) string{
+		func(f *pflag.Flag) string { return EnvName(f.Name) },
+		func(f *pflag.Flag) string { return f.Annotations[settingAnnotation][0] },
+	} {
+		given := map[*pflag.Flag]string{} // set after the loop, because a set flag hides its alternative
+		visitSettings(flags, func(f *pflag.Flag) {
+			if value := os.Getenv(nameOf(f)); value != "" && !isSet(flags, f) {
+				given[f] = value
 			}
 		})
-		for _, flag := range slices.Sorted(maps.Keys(given)) {
-			if err := flags.Set(flag, given[flag]); err != nil {
-				errs = append(errs, fmt.Errorf("environment variable %s: %w", name(flag), err))
+		for f, value := range given {
+			if err := flags.Set(f.Name, value); err != nil {
+				errs = append(errs, fmt.Errorf("environment variable %s: %w", nameOf(f), reason(err)))
 			}
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return &Error{Code: ExitUsage, Err: err}
+	if len(errs) == 0 {
+		return nil
 	}
-	return nil
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return &Error{Code: ExitUsage, Err: errors.Join(errs...)}
 }
 
-// EnvName returns the environment variable of a flag.
+// reason returns why a flag refuses a value, without the name of the flag.
+func reason(err error) error {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	return fmt.Errorf("%q: %w", invalid.GetValue(), invalid.Unwrap())
+}
+
+// EnvName returns the environment variable of a setting.
 func EnvName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// FromFile sets the flags that are not set from a settings file. It refuses keys that are not
+// FromFile sets the settings that are not set from a settings file. It refuses keys that are not
 // known, because they are mostly typos.
-func FromFile(flags *pflag.FlagSet, name string, known []string) error {
+func FromFile(flags *pflag.FlagSet, name string, known Names, warn func(string)) error {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Exit(ExitUsage, "settings file %q does not exist", name)
@@ -136,21 +161,26 @@ func FromFile(flags *pflag.FlagSet, name string, known []string) error {
 		return Exit(ExitUsage, "settings file %q: %s", name, yaml.FormatError(err, false, false))
 	}
 	skip := map[string]bool{}
-	flags.VisitAll(func(f *pflag.Flag) { skip[f.Name] = isSet(flags, f) })
-	for key, values := range settings {
-		flag := strings.ReplaceAll(key, "_", "-")
-		if !slices.Contains(known, flag) {
-			return Exit(ExitUsage, "settings file %q: unknown setting %q%s; known are %s", name, key, DidYouMean(flag, known), strings.Join(known, ", "))
-		}
-		if values == nil {
+	visitSettings(flags, func(f *pflag.Flag) { skip[f.Name] = isSet(flags, f) })
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		flag, values := strings.ReplaceAll(key, "_", "-"), settings[key]
+		switch isKnown := slices.Contains(known.Settings, flag); {
+		case !isKnown && removedText(flag) != "":
+			warn(fmt.Sprintf("settings file %q: %s", name, removedText(flag)))
+			continue
+		case !isKnown && slices.Contains(known.Options, flag):
+			return Exit(ExitUsage, "settings file %q: %q is no setting: --%s is an option of one action, which only the command line sets", name, key, flag)
+		case !isKnown:
+			return Exit(ExitUsage, "settings file %q: unknown setting %q%s", name, key, DidYouMean(flag, known.Settings))
+		case values == nil:
 			return Exit(ExitUsage, "settings file %q: %s: the value is missing; an empty one is \"\"", name, key)
 		}
-		if flags.Lookup(flag) == nil || skip[flag] {
+		if f := flags.Lookup(flag); f == nil || !isSetting(f) || skip[flag] {
 			continue
 		}
 		for _, value := range values {
 			if err := flags.Set(flag, value); err != nil {
-				return Exit(ExitUsage, "settings file %q: %s: %w", name, key, err)
+				return Exit(ExitUsage, "settings file %q: %s: %w", name, key, reason(err))
 			}
 		}
 	}
@@ -201,15 +231,13 @@ func Inherit(flags, base *pflag.FlagSet) (err error) {
 	return err
 }
 
-// allFlags returns the names of all settings, sorted.
-func allFlags(root *cobra.Command) (names []string) {
-	visitFlags(root, func(f *pflag.Flag) {
-		if f.Name != "help" && f.Name != configFlag {
-			names = append(names, f.Name)
+// visitSettings calls f with each flag that is a setting.
+func visitSettings(flags *pflag.FlagSet, f func(*pflag.Flag)) {
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if isSetting(flag) {
+			f(flag)
 		}
 	})
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // visitFlags calls f with each flag of cmd and of its subcommands.

@@ -14,7 +14,9 @@ import (
 // MaxBytesFlag adds --max-bytes, the sizes of the streams, which set Config.MaxBytes and
 // Config.StreamBytes.
 func MaxBytesFlag(flags *pflag.FlagSet, cfg *bus.Config, more string) {
-	flags.Var(&streamSizes{cfg: cfg}, "max-bytes", "`BYTES` that a stream may hold (four times as much for results), or STREAM=BYTES,... for single ones, such as results=8GiB,calls=512MiB; default 1 GiB"+more)
+	help := "`BYTES` that a stream may hold (four times as much for results), or STREAM=BYTES,... for single ones, " +
+		"such as results=8GiB,calls=512MiB; default 1 GiB" + more
+	Settings(flags, func(flags *pflag.FlagSet) { flags.Var(&streamSizes{cfg: cfg}, "max-bytes", help) })
 }
 
 // minStreamBytes is the least size of a stream. Fewer bytes are a mistyped number.

@@ -236,7 +236,8 @@ writing them: --grace must be longer than any upload takes.`,
 			return sweepOnce(cmd, o, &store, nil, grace)
 		},
 	}
-	store.AddFlags(cmd.Flags())
+	cli.AddSettings(cmd.Flags(), &store)
+	cmd.Flags().Lookup("artifact-quota").Hidden = true // a sweep has no use for it
 	cmd.Flags().DurationVar(&grace, "grace", process.SweepGrace, "minimum age of the files to remove, as `TIME` since their last change")
 	return cmd
 }

@@ -45,31 +45,28 @@ const (
 
 // consoleOptions are the settings of the page.
 type consoleOptions struct {
-	address   string
-	insecure  bool
-	readOnly  bool
-	hosts     []string
-	tokenFile string
+	Address   string   `flag:"console" unit:"HOST:PORT" help:"HOST:PORT of the page; port 0 selects a free port; off disables the page"`
+	Insecure  bool     `flag:"console-insecure" help:"let other hosts reach --console, which has no TLS: for a proxy or an encrypted network"`
+	ReadOnly  bool     `flag:"console-read-only" help:"let the page show everything and change nothing"`
+	Hosts     []string `flag:"console-host" split:"," unit:"NAME" help:"NAMEs under which a proxy serves the page, in addition to localhost"`
+	TokenFile string   `flag:"console-token-file" unit:"FILE" help:"FILE with the token of the page, created if it does not exist"`
+	Quiet     bool     `flag:"quiet" help:"print no URL, because it contains a secret (for journals)"`
 }
 
 func (o *consoleOptions) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.address, "console", defaultConsole, "`HOST:PORT` of the page; port 0 selects a free port, which also happens if that of the default is in use; \"off\" disables the page")
-	flags.BoolVar(&o.insecure, "console-insecure", false, "let other hosts reach --console, which has no TLS: for a proxy with TLS, or an encrypted network")
-	flags.BoolVar(&o.readOnly, "console-read-only", false, "let the page show everything and change nothing")
-	flags.StringSliceVar(&o.hosts, "console-host", nil, "`NAME`s under which a proxy serves the page, in addition to localhost and IP addresses")
-	flags.StringVar(&o.tokenFile, "console-token-file", "", "`FILE` with the token of the page; created if it does not exist; default of \"stevedore up\": console.token in the data directory, of \"stevedore console\": a new token at each start")
+	o.Address = defaultConsole
+	cli.AddSettings(flags, o)
 }
 
 func newConsoleCommand() *cobra.Command {
 	var o consoleOptions
 	var c client.Options
-	var quiet bool
 	cmd := &cobra.Command{
 		Use:   "console",
 		Short: "Serve a web page that shows the calls, results, conversations and streams of a bus",
 		Long:  consoleHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.address == consoleOff {
+			if o.Address == consoleOff {
 				return cli.Exit(cli.ExitUsage, "--console off: this command only serves the page")
 			}
 			log, err := c.Logging.Logger(cmd.ErrOrStderr())
@@ -88,7 +85,7 @@ func newConsoleCommand() *cobra.Command {
 			}
 			defer stop()
 			switch {
-			case quiet:
+			case o.Quiet:
 			case c.JSON:
 				err = cli.JSON(cmd.OutOrStdout(), map[string]string{"console": url})
 			default:
@@ -109,7 +106,6 @@ func newConsoleCommand() *cobra.Command {
 	}
 	c.AddFlags(cmd)
 	o.addFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&quiet, "quiet", false, "print no URL, because it contains the token (for journals; set --console-token-file)")
 	cmd.MarkFlagsMutuallyExclusive("json", "quiet")
 	return cmd
 }
@@ -117,15 +113,15 @@ func newConsoleCommand() *cobra.Command {
 // check returns an error if the address is invalid, or if other hosts can reach it without
 // permission.
 func (o *consoleOptions) check() error {
-	if o.address == consoleOff {
+	if o.Address == consoleOff {
 		return nil
 	}
-	_, loopback, err := httpauth.CheckAddress(o.address)
+	_, loopback, err := httpauth.CheckAddress(o.Address)
 	switch {
 	case err != nil:
 		return cli.Exit(cli.ExitUsage, "--console: %w", err)
-	case !loopback && !o.insecure:
-		return cli.Exit(cli.ExitUsage, "--console %s: other hosts can reach this address, and who sees the unencrypted token can run tools; use a loopback address with a tunnel or a proxy, or set --console-insecure if the network itself is encrypted", o.address)
+	case !loopback && !o.Insecure:
+		return cli.Exit(cli.ExitUsage, "--console %s: other hosts can reach this address, and who sees the unencrypted token can run tools; use a loopback address with a tunnel or a proxy, or set --console-insecure if the network itself is encrypted", o.Address)
 	}
 	return nil
 }
@@ -141,18 +137,18 @@ func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, server string, l
 		return "", nil, err
 	}
 	page, err := console.New(b, console.Config{
-		Token: token, Hosts: o.hosts, ReadOnly: o.readOnly, Version: cli.ReadVersion().Version, Server: server,
+		Token: token, Hosts: o.Hosts, ReadOnly: o.ReadOnly, Version: cli.ReadVersion().Version, Server: server,
 		Advise: client.Advise, Log: log,
 	})
 	if err != nil {
 		return "", nil, cli.Exit(cli.ExitUsage, "--console-token-file: %w", err)
 	}
-	l, err := httpauth.Listen(ctx, o.address)
-	if err != nil && o.address == defaultConsole { // another worker of this machine has the port
+	l, err := httpauth.Listen(ctx, o.Address)
+	if err != nil && o.Address == defaultConsole { // another worker of this machine has the port
 		l, err = httpauth.Listen(ctx, "127.0.0.1:0")
 	}
 	if err != nil {
-		return "", nil, cli.Exit(cli.ExitUsage, "--console %q: %w", o.address, err)
+		return "", nil, cli.Exit(cli.ExitUsage, "--console %q: %w", o.Address, err)
 	}
 	if tcp, ok := l.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
 		log.Warn().Str("console", l.Addr().String()).Msg("other hosts can reach the page over an unencrypted connection; anyone with the token can run tools")
@@ -170,10 +166,10 @@ func pageHost(addr net.Addr) string {
 }
 
 func (o *consoleOptions) token() (string, error) {
-	if o.tokenFile == "" {
+	if o.TokenFile == "" {
 		return httpauth.NewToken(), nil
 	}
-	token, err := tokenIn(o.tokenFile)
+	token, err := tokenIn(o.TokenFile)
 	if err != nil {
 		return "", cli.Exit(cli.ExitUsage, "--console-token-file: %w", err)
 	}

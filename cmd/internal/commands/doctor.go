@@ -134,7 +134,7 @@ func (d *doctor) examine(ctx context.Context, stderr io.Writer) {
 func (d *doctor) examineSandbox() {
 	p, refused, err := d.Shell.Examine(d.Workspace, d.Connection.Data)
 	missing, network := strings.Join(p.Missing, "; "), "without network"
-	if d.Shell.Network() {
+	if d.Shell.Network || d.Shell.Off() {
 		network = "with the network of the host"
 	}
 	switch {

@@ -27,7 +27,9 @@ answer. With --ready, the exit code is 0 only while the worker accepts calls.
 const healthTimeout = 4 * time.Second
 
 func newHealthCommand() *cobra.Command {
-	var address string
+	server := struct {
+		Address string `flag:"health" default:"127.0.0.1:8222" unit:"HOST:PORT" help:"HOST:PORT of the worker's health server"`
+	}{}
 	var ready bool
 	cmd := &cobra.Command{
 		Use:   "health",
@@ -38,7 +40,7 @@ func newHealthCommand() *cobra.Command {
 			if ready {
 				path = "/readyz"
 			}
-			answer, err := askHealth(cmd.Context(), address, path)
+			answer, err := askHealth(cmd.Context(), server.Address, path)
 			if err != nil {
 				return err
 			}
@@ -46,7 +48,7 @@ func newHealthCommand() *cobra.Command {
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&address, "health", "127.0.0.1:8222", "`HOST:PORT` of the worker's health server")
+	cli.AddSettings(cmd.Flags(), &server)
 	cmd.Flags().BoolVar(&ready, "ready", false, "ask whether the worker accepts calls")
 	return cmd
 }

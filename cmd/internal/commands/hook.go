@@ -17,6 +17,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -78,7 +79,7 @@ func newHookCommand() *cobra.Command {
 	flags := claude.Flags()
 	o.Connection.AddFlags(flags)
 	flags.StringVar(&o.session, "session", outputSession, "`SESSION` of the stored outputs")
-	o.Store.AddDiskFlags(flags)
+	cli.AddSettingsOf(flags, &o.Store, o.Store, cli.TopicOffloading)
 	flags.Int64Var(&o.threshold, "threshold", 10_000, "`BYTES` of output above which it is stored")
 	flags.StringVar(&o.failed, "failed", "", "`COMMAND` that has failed; its output is the file that standard output leads to")
 	flags.DurationVar(&o.askWait, "ask-wait", 50*time.Second, "`TIME` to wait for an answer to a question; less than the host's timeout for the hook")

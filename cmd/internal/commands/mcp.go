@@ -53,8 +53,8 @@ type mcpOptions struct {
 	http    mcpHTTP
 	session string
 	wait    time.Duration
-	noSync  bool
 	links   artifacts.Links
+	NoSync  bool
 }
 
 const linksUsage = "`auto, on or off`: add links to stored results; auto leaves them out for clients that cannot use them"
@@ -71,14 +71,17 @@ func newMCPCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o.AddFlags(flags)
-	o.http.addFlags(flags)
+	cli.AddSettingsOf(flags, &o, struct {
+		NoSync bool `flag:"no-sync" help:"let a server in this process acknowledge messages before they are synced to the disk"`
+	}{}, "")
+	cli.AddSettings(flags, &o.http)
 	token := flags.Lookup("token")
 	token.Value = &tokenFlag{natsToken: token.Value, sessions: &o.http.tokens}
-	token.Usage, token.Annotations = httpTokenUsage+". A value of another form is the token for NATS", nil
+	token.Usage = httpTokenUsage + ". A value of another form is the token for NATS"
+	cli.NoTopic(token)
 	flags.StringVar(&o.session, "session", "", "`SESSION` of the client; default a new one")
 	flags.DurationVar(&o.wait, "wait", 50*time.Second, "`TIME` that a client without tasks waits for a result")
 	flags.Var(&o.links, "resource-links", linksUsage)
-	flags.BoolVar(&o.noSync, "no-sync", false, "let a server in this process acknowledge messages before they are synced to the disk")
 	cmd.AddCommand(newMCPWrapCommand(), newMCPInstallCommand(), newMCPUninstallCommand(), newMCPStatusCommand())
 	return cmd
 }
@@ -204,7 +207,7 @@ func keepWorker(ctx context.Context, o mcpOptions, address *atomic.Value, log ze
 }
 
 func runMCPWorker(ctx context.Context, o mcpOptions, listen string, log zerolog.Logger, stderr io.Writer) (err error) {
-	server, closeServer, err := process.Embed(embedded.Config{Dir: o.Connection.Data, Listen: listen, NoSync: o.noSync, Log: log})
+	server, closeServer, err := process.Embed(embedded.Config{Dir: o.Connection.Data, Listen: listen, NoSync: o.NoSync, Log: log})
 	if err != nil {
 		return err
 	}

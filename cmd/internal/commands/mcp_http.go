@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/rs/zerolog"
-	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
@@ -20,35 +19,31 @@ import (
 
 // mcpHTTP are the flags of an MCP server over HTTP.
 type mcpHTTP struct {
-	address string
+	Address string   `flag:"http" unit:"HOST:PORT" help:"HOST:PORT to serve HTTP on, at the path /mcp, instead of stdin and stdout"`
+	Hosts   []string `flag:"allow-host" split:"," unit:"NAME" help:"NAMEs that requests may have in the header Host, in addition to localhost"`
 	tokens  []string
-	hosts   []string
 }
 
-const httpTokenUsage = "`NAME=file:PATH` or NAME=env:VARIABLE of a bearer token for --http and of the session that it opens, may be repeated; default the token in the file mcp.token of --data, which is created, for the session of --session"
-
-func (o *mcpHTTP) addFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.address, "http", "", "`HOST:PORT` to serve HTTP on, at the path /mcp, instead of stdin and stdout; without a HOST, only this machine can connect")
-	flags.StringSliceVar(&o.hosts, "allow-host", nil, "`NAME`s that HTTP requests may have in the header Host, in addition to localhost and IP addresses")
-}
+const httpTokenUsage = "`NAME=file:PATH` or NAME=env:VARIABLE of a bearer token for --http and of the session that it opens, may be repeated; " +
+	"default the token in the file mcp.token of --data, which is created, for the session of --session"
 
 // guard returns the guard of the HTTP endpoint; nil without --http.
 func (o *mcpHTTP) guard(session, data string, stderr io.Writer) (*httpauth.Guard, error) {
 	switch {
-	case o.address != "":
+	case o.Address != "":
 	case len(o.tokens) > 0:
 		return nil, cli.Exit(cli.ExitUsage, "--token is for --http; over stdin and stdout, --session names the session")
-	case len(o.hosts) > 0:
+	case len(o.Hosts) > 0:
 		return nil, cli.Exit(cli.ExitUsage, "--allow-host is for --http; give --http HOST:PORT, too")
 	default:
 		return nil, nil
 	}
-	address, loopback, err := httpauth.CheckAddress(o.address)
+	address, loopback, err := httpauth.CheckAddress(o.Address)
 	if err != nil {
 		return nil, cli.Exit(cli.ExitUsage, "--http: %w", err)
 	}
-	o.address = address
-	cfg := httpauth.Config{Tokens: map[string]string{}, Hosts: o.hosts}
+	o.Address = address
+	cfg := httpauth.Config{Tokens: map[string]string{}, Hosts: o.Hosts}
 	for _, given := range o.tokens {
 		name, source, ok := strings.Cut(given, "=")
 		if !ok || !tools.IsToken(name) || strings.Contains(name, "--") || tools.Token(name) != name {
@@ -65,7 +60,7 @@ func (o *mcpHTTP) guard(session, data string, stderr io.Writer) (*httpauth.Guard
 	}
 	if len(o.tokens) == 0 {
 		if !loopback {
-			return nil, cli.Exit(cli.ExitUsage, "--http %s: other machines can reach this address; give --token NAME=file:PATH", o.address)
+			return nil, cli.Exit(cli.ExitUsage, "--http %s: other machines can reach this address; give --token NAME=file:PATH", o.Address)
 		}
 		file := filepath.Join(data, "mcp.token")
 		if err := os.MkdirAll(data, 0o700); err != nil {
@@ -87,7 +82,7 @@ func (o *mcpHTTP) guard(session, data string, stderr io.Writer) (*httpauth.Guard
 
 // serve serves h at /mcp until ctx ends. It calls closing before it ends the requests.
 func (o *mcpHTTP) serve(ctx context.Context, h http.Handler, health func() error, closing func(), log zerolog.Logger, stderr io.Writer) error {
-	l, err := httpauth.Listen(ctx, o.address)
+	l, err := httpauth.Listen(ctx, o.Address)
 	if err != nil {
 		return cli.Exit(cli.ExitUsage, "--http: %w", err)
 	}

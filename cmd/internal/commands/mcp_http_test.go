@@ -15,7 +15,7 @@ func TestTokenIsNotPrinted(t *testing.T) {
 	var first string
 	for range 2 {
 		var out bytes.Buffer
-		o := mcpHTTP{address: "127.0.0.1:0"}
+		o := mcpHTTP{Address: "127.0.0.1:0"}
 		if _, err := o.guard("s", data, &out); err != nil {
 			t.Fatal(err)
 		}

@@ -55,11 +55,11 @@ Hosts: %s.
   stevedore mcp uninstall codex files`
 
 type mcpInstallOptions struct {
-	data   string
-	scope  string
-	shell  bool
-	dryRun bool
-	json   bool
+	connection cli.Connection
+	scope      string
+	shell      bool
+	dryRun     bool
+	json       bool
 }
 
 func newMCPInstallCommand() *cobra.Command {
@@ -83,7 +83,7 @@ func newMCPChangeCommand(use, short, long string, install bool) *cobra.Command {
 			if o.scope != hosts.User && o.scope != hosts.Project {
 				return cli.Exit(cli.ExitUsage, "--scope %q: want user or project", o.scope)
 			}
-			change := hosts.Change{Names: args[1:], DryRun: o.dryRun, Backups: filepath.Join(o.data, "mcp-install")}
+			change := hosts.Change{Names: args[1:], DryRun: o.dryRun, Backups: filepath.Join(o.connection.Data, "mcp-install")}
 			if install {
 				if change.Prefix, err = wrapPrefix(host, o, cmd.Flags().Changed("data")); err != nil {
 					return err
@@ -93,7 +93,7 @@ func newMCPChangeCommand(use, short, long string, install bool) *cobra.Command {
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.data, "data", cli.DefaultDataDir(), "`DIR` for the original configurations; with a DIR of your own, the wrapped servers use it, too")
+	o.connection.AddDataFlag(flags, "the original configurations; with a DIR of your own, the wrapped servers use it, too")
 	flags.StringVar(&o.scope, "scope", hosts.User, "`user or project`: change the files of your home directory or of this directory")
 	flags.BoolVar(&o.shell, "shell", true, "without SERVERs, also the adapter for the output of the host's shell")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
@@ -132,7 +132,7 @@ func wrapPrefix(host *hosts.Host, o mcpInstallOptions, ownData bool) ([]string, 
 	}
 	prefix := []string{program, "mcp", "wrap"}
 	if ownData {
-		data, err := filepath.Abs(o.data)
+		data, err := filepath.Abs(o.connection.Data)
 		if err != nil {
 			return nil, err
 		}

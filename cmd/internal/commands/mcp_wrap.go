@@ -56,15 +56,21 @@ running is repeated only if the tool is annotated as read-only or idempotent.`
 type mcpWrapOptions struct {
 	Connection cli.Connection
 	Logging    cli.Logging
-	Store      process.StoreOptions
+	Store      process.DiskStoreOptions
 	Offload    offload.Config
 	http       mcpHTTP
 	session    string
-	timeout    time.Duration
-	background time.Duration
 	headers    []string
 	links      artifacts.Links
 	tools      string
+	Timeout    time.Duration
+	Background time.Duration
+}
+
+// mcpWrapSettings declares settings of mcpWrapOptions.
+type mcpWrapSettings struct {
+	Timeout    time.Duration `flag:"call-timeout" default:"10m" min:"1ms" unit:"TIME" help:"TIME after which a request without response or progress is cancelled"`
+	Background time.Duration `flag:"background-after" min:"0s" unit:"TIME" help:"TIME after which a call goes on in the background; 0 means never"`
 }
 
 func newMCPWrapCommand() *cobra.Command {
@@ -80,9 +86,6 @@ func newMCPWrapCommand() *cobra.Command {
 			if cmd.Flags().Changed("tools") && o.tools != "one" && o.tools != "all" {
 				return cli.Exit(cli.ExitUsage, "--tools %q: want one or all", o.tools)
 			}
-			if err := process.CheckOffload(o.Offload); err != nil {
-				return err
-			}
 			if !cmd.Flags().Changed("offload-threshold") && !cmd.Flags().Changed("offload-inline") {
 				o.Offload.Threshold, o.Offload.InlineChars = 0, 0 // the host decides
 			}
@@ -91,17 +94,16 @@ func newMCPWrapCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.SetInterspersed(false) // the flags after the command are the command's
-	flags.StringVar(&o.Connection.Data, "data", cli.DefaultDataDir(), "`DIR` for the stored results")
+	o.Connection.AddDataFlag(flags, "the stored results")
 	o.Logging.AddFlags(flags)
-	o.http.addFlags(flags)
+	cli.AddSettings(flags, &o.http)
 	flags.StringArrayVar(&o.http.tokens, "token", nil, httpTokenUsage)
 	flags.StringVar(&o.session, "session", "", "`SESSION` of the stored results; default a new one, so that only this process can read them")
-	flags.DurationVar(&o.timeout, "call-timeout", 10*time.Minute, "`TIME` after which a request without response or progress is cancelled")
-	flags.DurationVar(&o.background, "background-after", 0, "`TIME` after which a call goes on in the background, and the reading tool waits for its result; 0 means never")
+	cli.AddSettingsOf(flags, &o, mcpWrapSettings{}, "")
 	flags.StringArrayVar(&o.headers, "header", nil, "`NAME=VALUE` of a header for each request to the URL; for a secret, VALUE is env:VARIABLE or file:PATH")
 	flags.Var(&o.links, "resource-links", linksUsage)
 	flags.StringVar(&o.tools, "tools", "", "`one or all`: add one tool that reads stored results, or the seven of a worker, whose definitions are part of every request; default one, in Claude Code and opencode after the first result was stored, and none in Codex and Gemini CLI, whose own tools can read")
-	o.Store.AddDiskFlags(flags)
+	cli.AddSettingsOf(flags, &o.Store, o.Store, cli.TopicOffloading)
 	process.AddOffloadFlags(flags, &o.Offload)
 	return cmd
 }
@@ -111,17 +113,14 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	if err != nil {
 		return err
 	}
-	switch {
-	case o.timeout <= 0:
-		return cli.Exit(cli.ExitUsage, "--call-timeout %s: want more than 0s", o.timeout)
-	case o.background < 0 || o.background >= o.timeout:
-		return cli.Exit(cli.ExitUsage, "--background-after %s: want 0s (never), or less than --call-timeout (%s)", o.background, o.timeout)
+	if o.Background >= o.Timeout {
+		return cli.Exit(cli.ExitUsage, "--background-after %s: want 0s (never), or less than --call-timeout (%s)", o.Background, o.Timeout)
 	}
 	server, name, err := o.server(argv, stderr)
 	if err != nil {
 		return err
 	}
-	late := o.tools == "" && o.session == "" && o.http.address == "" // otherwise there may be results, or a client on another machine
+	late := o.tools == "" && o.session == "" && o.http.Address == "" // otherwise there may be results, or a client on another machine
 	o.session = cmp.Or(o.session, "mcp-"+strings.ToLower(rand.Text()[:16]))
 	guard, err := o.http.guard(o.session, o.Connection.Data, stderr)
 	if err != nil {
@@ -140,7 +139,7 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	proxy := func(session string) wrap.Config {
 		return wrap.Config{
 			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", LateTools: late, ReadCommand: programName() + " read" + placeOf(o.session, o.Connection.Data),
-			CallTimeout: o.timeout, BackgroundAfter: o.background, Links: o.links, Log: log,
+			CallTimeout: o.Timeout, BackgroundAfter: o.Background, Links: o.links, Log: log,
 			Reader: offload.ReaderConfig{JQCommand: process.JQCommand(), SQLCommand: process.SQLCommand(), SQLCache: databases},
 			Server: server, ContentIDs: name == "",
 			Count: func(c wrap.Count) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
@@ -100,7 +101,9 @@ func newProvisionCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.Connection.OnDemand, "on-demand", false, "on a server without these streams, create only those that every call needs; workers create the others at their first use, if their user may")
 	cmd.Flags().BoolVar(&update, "update", false, "change the settings that differ")
 	cli.MaxBytesFlag(cmd.Flags(), &o.Connection.Config, "")
-	cmd.Flags().DurationVar(&o.Connection.ResultsTTL, "results-ttl", 0, "`TIME` that results are kept, or until their stream needs the space; default 168h (7 days)")
-	cmd.Flags().StringSliceVar(&queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s for which to create the workers' consumers")
+	process.AddResultsTTLFlag(cmd.Flags(), &o.Connection)
+	cli.Settings(cmd.Flags(), func(flags *pflag.FlagSet) {
+		flags.StringSliceVar(&queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s for which to create the workers' consumers")
+	})
 	return cmd
 }

@@ -40,7 +40,7 @@ output is printed. The command has the rights of the caller: for a sandbox, see 
 // storedOutputs are the options of the commands that store and read outputs of commands.
 type storedOutputs struct {
 	Connection cli.Connection
-	Store      process.StoreOptions
+	Store      process.DiskStoreOptions
 	session    string
 }
 
@@ -49,9 +49,9 @@ type storedOutputs struct {
 const outputSession = "shell"
 
 func (o *storedOutputs) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.Connection.Data, "data", cli.DefaultDataDir(), "`DIR` for the stored outputs")
+	o.Connection.AddDataFlag(cmd.Flags(), "the stored outputs")
 	cmd.Flags().StringVar(&o.session, "session", outputSession, "`SESSION` of the stored outputs")
-	o.Store.AddDiskFlags(cmd.Flags())
+	cli.AddSettingsOf(cmd.Flags(), &o.Store, o.Store, cli.TopicOffloading)
 }
 
 type runOptions struct {

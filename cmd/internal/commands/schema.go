@@ -25,13 +25,15 @@ Stevedore: Stevedore receives what a client sends.
 
 func newSchemaCommand() *cobra.Command {
 	var asyncAPI bool
-	var prefix string
+	shared := struct {
+		Prefix string `flag:"prefix" unit:"TOKEN" help:"first TOKEN of all subjects"`
+	}{bus.DefaultPrefix}
 	cmd := &cobra.Command{
 		Use:   "schema [NAME]",
 		Short: "Print the JSON Schemas and the AsyncAPI document of the bus",
 		Long:  schemaHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := schemaText(asyncAPI, prefix, args)
+			text, err := schemaText(asyncAPI, shared.Prefix, args)
 			if err == nil {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", text)
 			}
@@ -39,7 +41,7 @@ func newSchemaCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&asyncAPI, "asyncapi", false, "print an AsyncAPI 3 document with all subjects")
-	cmd.Flags().StringVar(&prefix, "prefix", bus.DefaultPrefix, "first `TOKEN` of all subjects")
+	cli.AddSettings(cmd.Flags(), &shared)
 	return cmd
 }
 

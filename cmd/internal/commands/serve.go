@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
@@ -40,9 +41,14 @@ add a tenant.
 The worker creates missing streams and buckets, and never changes existing ones; see
 "stevedore provision".`
 
+// tenantsSetting names the tenants that one process serves.
+type tenantsSetting struct {
+	Dir string `flag:"tenants" unit:"DIR" help:"DIR with the credentials of tenants, which one process serves together"`
+}
+
 func newServeCommand() *cobra.Command {
 	var o process.Options
-	var tenants string
+	var tenants tenantsSetting
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a worker for a NATS server or cluster",
@@ -52,8 +58,8 @@ func newServeCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if tenants != "" {
-				return o.RunTenants(cmd.Context(), cmd.Flags(), tenants, log, func(n int) error {
+			if tenants.Dir != "" {
+				return o.RunTenants(cmd.Context(), cmd.Flags(), tenants.Dir, log, func(n int) error {
 					_, err := fmt.Fprintf(cmd.OutOrStdout(), "Workers of %d tenants are consuming\n", n)
 					return err
 				})
@@ -80,6 +86,6 @@ func newServeCommand() *cobra.Command {
 		},
 	}
 	o.AddFlags(cmd.Flags())
-	cmd.Flags().StringVar(&tenants, "tenants", "", "`DIR` with the credentials of tenants, which this process serves together")
+	cli.AddSettings(cmd.Flags(), &tenants)
 	return cmd
 }

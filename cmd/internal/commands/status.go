@@ -26,7 +26,7 @@ With --tenants, show a line for each tenant of a directory; see "stevedore serve
 
 func newStatusCommand() *cobra.Command {
 	var check bool
-	var tenants string
+	var tenants tenantsSetting
 	o := new(client.Options)
 	cmd := o.Command("status", "Show the server, streams, queues, workers, channels and heartbeats, and what needs attention", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
 		s := client.ReadStatus(ctx, b)
@@ -52,16 +52,16 @@ func newStatusCommand() *cobra.Command {
 	})
 	one := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if tenants == "" {
+		if tenants.Dir == "" {
 			return one(cmd, args)
 		}
-		n, err := printTenants(cmd, tenants, o.JSON)
+		n, err := printTenants(cmd, tenants.Dir, o.JSON)
 		if err == nil && check && n > 0 {
 			err = cli.Exit(cli.ExitFailed, "tenants with problems: %d", n)
 		}
 		return err
 	}
-	cmd.Flags().StringVar(&tenants, "tenants", "", "`DIR` with the credentials of tenants: show a line for each")
+	cli.AddSettings(cmd.Flags(), &tenants)
 	cmd.Long = statusHelp
 	o.AddFlags(cmd)
 	cmd.Flags().BoolVar(&check, "check", false, "exit with code 1 if something needs attention")

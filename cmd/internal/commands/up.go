@@ -48,14 +48,19 @@ power failure loses none. --no-sync is faster, but a power failure can lose mess
 
 type upOptions struct {
 	process.Options
-	console   consoleOptions
-	listen    string
-	cert, key string // of listen
-	insecure  bool
-	noSync    bool
-	json      bool
-	printEnv  bool
-	quiet     bool
+	console  consoleOptions
+	server   ownServer
+	json     bool
+	printEnv bool
+}
+
+// ownServer are the settings of the server that the process runs.
+type ownServer struct {
+	Listen   string `flag:"listen" default:"127.0.0.1:4222" unit:"HOST:PORT" help:"HOST:PORT of the embedded server; port 0 selects a free port"`
+	Cert     string `flag:"listen-cert" unit:"FILE" help:"certificate FILE of the embedded server, for TLS; it is read again when it changes"`
+	Key      string `flag:"listen-key" unit:"FILE" help:"key FILE of --listen-cert"`
+	Insecure bool   `flag:"listen-insecure" help:"let other hosts reach --listen without TLS"`
+	NoSync   bool   `flag:"no-sync" help:"acknowledge messages before they are synced to the disk"`
 }
 
 func newUpCommand() *cobra.Command {
@@ -70,14 +75,9 @@ func newUpCommand() *cobra.Command {
 		},
 	}
 	o.AddFlags(cmd.Flags())
-	cli.Topic(cmd.Flags(), cli.TopicHeartbeat, o.Heartbeat.AddFlags)
-	cmd.Flags().StringVar(&o.listen, "listen", "127.0.0.1:4222", "`HOST:PORT` of the embedded server; port 0 selects a free port")
-	cmd.Flags().StringVar(&o.cert, "listen-cert", "", "certificate `FILE` of the embedded server, for TLS; it is read again when it changes")
-	cmd.Flags().StringVar(&o.key, "listen-key", "", "key `FILE` of --listen-cert")
-	cmd.Flags().BoolVar(&o.insecure, "listen-insecure", false, "let other hosts reach --listen without TLS")
+	o.Heartbeat.AddFlags(cmd.Flags(), cli.TopicHeartbeat)
 	o.console.addFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&o.noSync, "no-sync", false, "acknowledge messages before they are synced to the disk")
-	cmd.Flags().BoolVar(&o.quiet, "quiet", false, "print no URL, because it contains the credential (for journals)")
+	cli.AddSettings(cmd.Flags(), &o.server)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print the URLs of the server and of the page as a JSON object in the first line")
 	cmd.Flags().BoolVar(&o.printEnv, "print-env", false,
 		"start nothing, and print NATS_URL, NATS_USER and NATS_PASSWORD of the server that runs in --data as lines for a shell")
@@ -105,7 +105,7 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 	}
 	stdout = process.Console(stdout, log)
 	progress := cli.StartProgress(stderr, "Loading the messages in "+cli.ShellWord(o.Connection.Data), -1)
-	server, closeServer, err := process.Embed(embedded.Config{Dir: o.Connection.Data, Listen: o.listen, Cert: o.cert, Key: o.key, NoSync: o.noSync, Log: log})
+	server, closeServer, err := process.Embed(embedded.Config{Dir: o.Connection.Data, Listen: o.server.Listen, Cert: o.server.Cert, Key: o.server.Key, NoSync: o.server.NoSync, Log: log})
 	progress.Stop()
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 			return nil, err
 		}
 		withdraw := func() error { stopPage(); return withdrawURL() }
-		if o.quiet {
+		if o.console.Quiet {
 			return withdraw, nil
 		}
 		if o.json {
@@ -161,11 +161,11 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 // page serves the page, unless it is off; then its URL is empty. An error of the running
 // page does not stop the worker.
 func (o *upOptions) page(ctx context.Context, b *bus.Bus, server string, log zerolog.Logger) (address string, stop func(), err error) {
-	if o.console.address == consoleOff {
+	if o.console.Address == consoleOff {
 		return "", func() {}, nil
 	}
-	if o.console.tokenFile == "" {
-		o.console.tokenFile = consoleTokenFile(o.Connection.Data)
+	if o.console.TokenFile == "" {
+		o.console.TokenFile = consoleTokenFile(o.Connection.Data)
 	}
 	if u, err := url.Parse(server); err == nil {
 		u.User = nil // the credential
@@ -200,17 +200,17 @@ func errOwnServer(command string) error {
 // checkListen returns an error if the address is invalid, or if other hosts can reach it
 // and the connection is not encrypted: anyone who sees the credential can run tools.
 func (o *upOptions) checkListen(log zerolog.Logger) error {
-	_, local, err := httpauth.CheckAddress(o.listen)
+	_, local, err := httpauth.CheckAddress(o.server.Listen)
 	switch {
 	case err != nil:
 		return cli.Exit(cli.ExitUsage, "--listen: %w", err)
-	case (o.cert == "") != (o.key == ""):
+	case (o.server.Cert == "") != (o.server.Key == ""):
 		return cli.Exit(cli.ExitUsage, "--listen-cert and --listen-key belong together")
-	case local || o.cert != "":
-	case !o.insecure:
-		return cli.Exit(cli.ExitUsage, "--listen %s: other hosts can reach this address, and who sees the unencrypted credential can run tools; set --listen-cert and --listen-key, or --listen-insecure if the network itself is encrypted", o.listen)
+	case local || o.server.Cert != "":
+	case !o.server.Insecure:
+		return cli.Exit(cli.ExitUsage, "--listen %s: other hosts can reach this address, and who sees the unencrypted credential can run tools; set --listen-cert and --listen-key, or --listen-insecure if the network itself is encrypted", o.server.Listen)
 	default:
-		log.Warn().Str("listen", o.listen).Msg("other hosts can reach this server over an unencrypted connection; anyone with the credential can run tools")
+		log.Warn().Str("listen", o.server.Listen).Msg("other hosts can reach this server over an unencrypted connection; anyone with the credential can run tools")
 	}
 	return nil
 }

@@ -26,9 +26,9 @@ func TestProviderOptions(t *testing.T) {
 		"models of one provider":         {AgentOptions{Models: []string{"openai:o", "openai:p", "script:f"}, BaseURLs: []string{"http://h/v1?a=b"}}, "openai:p", "http://h/v1?a=b", "env-o"},
 		"base URL of the other provider": {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1"}}, "anthropic:a", "", "env-a"},
 		"base URL of each provider":      {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1", "anthropic=http://i"}}, "anthropic:a", "http://i", "env-a"},
-		"key file of the provider":       {AgentOptions{Models: both, keyFiles: []string{"anthropic=" + file}}, "anthropic:a", "", "from-file"},
-		"key file of the other provider": {AgentOptions{Models: both, keyFiles: []string{"anthropic=" + file}}, "openai:o", "http://env/v1", "env-o"},
-		"key file":                       {AgentOptions{Models: both[1:], keyFiles: []string{file}}, "openai:o", "http://env/v1", "from-file"},
+		"key file of the provider":       {AgentOptions{Models: both, KeyFiles: []string{"anthropic=" + file}}, "anthropic:a", "", "from-file"},
+		"key file of the other provider": {AgentOptions{Models: both, KeyFiles: []string{"anthropic=" + file}}, "openai:o", "http://env/v1", "env-o"},
+		"key file":                       {AgentOptions{Models: both[1:], KeyFiles: []string{file}}, "openai:o", "http://env/v1", "from-file"},
 		"script":                         {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1"}}, "script:f", "", ""},
 		"base URL of the environment":    {AgentOptions{Models: both}, "openai:o", "http://env/v1", "env-o"},
 		"base URL of the flag":           {AgentOptions{Models: both, BaseURLs: []string{"openai=http://h/v1"}}, "openai:o", "http://h/v1", "env-o"},
@@ -43,17 +43,13 @@ func TestProviderOptions(t *testing.T) {
 // A limit that is too small is an error, because 0 would mean the default.
 func TestLimitsAreChecked(t *testing.T) {
 	for arg, want := range map[string]string{
-		"--max-turns=0": "want 1 or more", "--max-turns=-3": "want 1 or more", "--max-subagents=0": "--agent-depth 0", "--max-subagents=-1": "want 1 or more",
+		"--max-turns=0": "want 1 or more", "--max-turns=-3": "want 1 or more", "--max-subagents=0": "want 1 or more", "--max-subagents=-1": "want 1 or more",
 		"--agent-depth=-1": "want 0 or more", "--token-budget=-1": "want 0 or more", "--max-tokens=0": "want 1 or more", "--context-tokens=0": "want 1 or more",
 		"--max-turns=1": "", "--agent-depth=0": "", "--token-budget=0": "",
 	} {
-		var o AgentOptions
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		o.AddFlags(flags)
-		if err := flags.Parse([]string{arg}); err != nil {
-			t.Fatal(err)
-		}
-		err := o.check()
+		new(Options).AddFlags(flags)
+		err := flags.Parse([]string{arg})
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", arg, err, want)
 		}

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/pflag"
-
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -23,14 +21,8 @@ import (
 
 // ApprovalOptions say which calls need a person's approval.
 type ApprovalOptions struct {
-	rules   []string
-	timeout time.Duration
-}
-
-// AddFlags adds the flags of approvals.
-func (o *ApprovalOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&o.rules, "ask", nil, "`TOOL`s, such as shell,write_file, or one TOOL:PATTERN (repeat the flag for more), whose calls need a person's approval before they run (stevedore approvals); TOOL may contain * and PATTERN is a regular expression that is searched in each argument, such as shell:rm")
-	flags.DurationVar(&o.timeout, "ask-timeout", 24*time.Hour, "`TIME` after which an approval that nobody answered counts as denied")
+	Rules   []string      `flag:"ask" unit:"TOOL" help:"TOOLs, or one TOOL:PATTERN, whose calls need a person's approval; see stevedore approvals"`
+	Timeout time.Duration `flag:"ask-timeout" default:"24h" min:"1ms" unit:"TIME" help:"TIME after which an approval that nobody answered counts as denied"`
 }
 
 // approvalRule is one value of --ask.
@@ -61,7 +53,7 @@ func (o *ApprovalOptions) parse() ([]approvalRule, error) {
 // values splits lists of tools. A pattern may contain commas, so a value with a pattern is
 // one rule.
 func (o *ApprovalOptions) values() (values []string) {
-	for _, given := range o.rules {
+	for _, given := range o.Rules {
 		if strings.Contains(given, ":") {
 			values = append(values, given)
 		} else {
@@ -69,15 +61,6 @@ func (o *ApprovalOptions) values() (values []string) {
 		}
 	}
 	return values
-}
-
-// check returns an error if a setting is invalid.
-func (o *ApprovalOptions) check() error {
-	if o.timeout <= 0 {
-		return cli.Exit(cli.ExitUsage, "--ask-timeout %s: want more than 0s", o.timeout)
-	}
-	_, err := o.parse()
-	return err
 }
 
 // approvals returns the configuration of the worker.
@@ -95,7 +78,7 @@ func (o *ApprovalOptions) approvals(notifier *notify.Notifier) (worker.Approvals
 			}
 			return false
 		},
-		Timeout: o.timeout,
+		Timeout: o.Timeout,
 		Ask:     approvalAsker(notifier),
 	}, nil
 }

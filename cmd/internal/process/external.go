@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/rs/zerolog"
-	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
@@ -23,24 +22,17 @@ import (
 
 // ExternalOptions configure the tools that use more than the workspace.
 type ExternalOptions struct {
-	remotes   []string
-	webAllow  []string
-	webSearch string
-}
-
-// AddFlags adds the flags of external tools.
-func (o *ExternalOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&o.remotes, "remote-tool", nil, "`NAME=SUBJECT` of a tool, in any language, that answers requests on a NATS subject")
-	flags.StringSliceVar(&o.webAllow, "web-allow", nil, "`NETWORK`s, such as 192.168.1.0/24, that web_fetch may reach in addition to the public internet")
-	flags.StringVar(&o.webSearch, "web-search", "", "`SERVICE` of the tool web_search: searxng=URL, brave=env:VARIABLE or tavily=env:VARIABLE with the name of the variable that has the key")
+	Remotes   []string `flag:"remote-tool" unit:"NAME=SUBJECT" help:"NAME=SUBJECT of a tool, in any language, that answers requests on a NATS subject"`
+	WebAllow  []string `flag:"web-allow" split:"," unit:"NETWORK" help:"NETWORKs that web_fetch may reach in addition, such as 192.168.1.0/24"`
+	WebSearch string   `flag:"web-search" unit:"SERVICE" help:"SERVICE of web_search: searxng=URL, brave=env:VARIABLE or tavily=env:VARIABLE"`
 }
 
 // search returns the tool web_search, if a service is configured.
 func (o *ExternalOptions) search() ([]tools.Tool, error) {
-	if o.webSearch == "" {
+	if o.WebSearch == "" {
 		return nil, nil
 	}
-	service, value, _ := strings.Cut(o.webSearch, "=")
+	service, value, _ := strings.Cut(o.WebSearch, "=")
 	cfg := builtin.SearchConfig{Service: builtin.SearchService(service), URL: value}
 	if cfg.Service != builtin.SearXNG {
 		key, err := ReadSecret(value)
@@ -62,7 +54,7 @@ func (o *ExternalOptions) search() ([]tools.Tool, error) {
 // web returns the configuration of web_fetch.
 func (o *ExternalOptions) web() (builtin.WebConfig, error) {
 	cfg := builtin.WebConfig{Markdown: limitedCommand(markdownProcess)}
-	for _, given := range o.webAllow {
+	for _, given := range o.WebAllow {
 		prefix, err := netip.ParsePrefix(given)
 		if err != nil {
 			return cfg, cli.Exit(cli.ExitUsage, "--web-allow %q: want a network such as 192.168.1.0/24", given)
@@ -80,7 +72,7 @@ func (o *ExternalOptions) tools(ctx context.Context, b *bus.Bus, reader *offload
 		return nil, err
 	}
 	all = append(all, search...)
-	for _, given := range o.remotes {
+	for _, given := range o.Remotes {
 		name, subject, ok := strings.Cut(given, "=")
 		if !ok {
 			return nil, cli.Exit(cli.ExitUsage, "--remote-tool %q: want NAME=SUBJECT, such as shout=acme.shout", given)

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/servers"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -19,24 +17,17 @@ import (
 
 // MCPOptions are the other MCP servers whose tools a worker offers.
 type MCPOptions struct {
-	servers []string
-	env     []string
-	headers []string
+	Servers []string `flag:"mcp" unit:"NAME=COMMAND" help:"NAME=COMMAND or NAME=URL of an MCP server; the worker offers its tools as NAME_tool"`
+	Env     []string `flag:"mcp-env" unit:"NAME.VARIABLE=VALUE" help:"NAME.VARIABLE=VALUE for its command; a secret is env:VARIABLE or file:PATH"`
+	Headers []string `flag:"mcp-header" unit:"NAME.HEADER=VALUE" help:"NAME.HEADER=VALUE for its URL; a secret is env:VARIABLE or file:PATH"`
 	// Sandbox confines the commands of the servers, if it is not nil.
 	Sandbox *sandbox.Sandbox
-}
-
-// AddFlags adds the flags of MCP servers.
-func (o *MCPOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&o.servers, "mcp", nil, "`NAME=COMMAND` or NAME=URL of an MCP server; the worker offers its tools as NAME_tool, such as files=\"npx -y @modelcontextprotocol/server-filesystem .\"; may be repeated")
-	flags.StringArrayVar(&o.env, "mcp-env", nil, "`NAME.VARIABLE=VALUE` for the command of an MCP server, which gets only common variables otherwise; for a secret, VALUE is env:VARIABLE or file:PATH")
-	flags.StringArrayVar(&o.headers, "mcp-header", nil, "`NAME.HEADER=VALUE` for the requests to the URL of an MCP server; for a secret, VALUE is env:VARIABLE or file:PATH, as in api.Authorization=file:token")
 }
 
 // configs returns the servers.
 func (o *MCPOptions) configs() ([]servers.Config, error) {
 	var configs []servers.Config
-	for _, given := range o.servers {
+	for _, given := range o.Servers {
 		name, target, ok := strings.Cut(given, "=")
 		if !ok || !tools.IsToken(name) || len(name) > 32 {
 			return nil, cli.Exit(cli.ExitUsage, "--mcp: want NAME=COMMAND or NAME=URL, with a NAME of the form %s and at most 32 characters", tools.TokenForm)
@@ -56,8 +47,8 @@ func (o *MCPOptions) configs() ([]servers.Config, error) {
 		configs = append(configs, cfg)
 	}
 	err := errors.Join(
-		eachSetting("mcp-env", o.env, configs, func(c *servers.Config, key, value string) { c.Env = append(c.Env, key+"="+value) }),
-		eachSetting("mcp-header", o.headers, configs, func(c *servers.Config, key, value string) { c.Header[key] = value }),
+		eachSetting("mcp-env", o.Env, configs, func(c *servers.Config, key, value string) { c.Env = append(c.Env, key+"="+value) }),
+		eachSetting("mcp-header", o.Headers, configs, func(c *servers.Config, key, value string) { c.Header[key] = value }),
 	)
 	return configs, err
 }

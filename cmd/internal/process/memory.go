@@ -3,7 +3,6 @@ package process
 import (
 	"strings"
 
-	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/memory"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
@@ -28,10 +27,10 @@ func (p *parts) memoryTools() []tools.Tool {
 
 // sharesNotes reports whether all sessions but those of chats have the same notes.
 func (p *parts) sharesNotes() bool {
-	if p.Agents.memory == "" {
+	if p.Agents.Memory == "" {
 		return p.OwnServer != nil
 	}
-	return p.Agents.memory == memoryOwner
+	return p.Agents.Memory == memoryOwner
 }
 
 // noteOwner returns the owner of the notes of a session: the person to whom the process
@@ -50,13 +49,4 @@ func (p *parts) noteOwner(session string) string {
 		return tools.TokenOf(session)
 	}
 	return owner
-}
-
-// checkMemory returns an error if --memory has another value.
-func (o *AgentOptions) checkMemory() error {
-	switch o.memory {
-	case "", memoryOwner, memorySession:
-		return nil
-	}
-	return cli.Exit(cli.ExitUsage, "--memory %q: want owner or session", o.memory)
 }

@@ -15,7 +15,7 @@ func TestNoteOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := &parts{Options: &Options{}, channels: map[string]channel.Channel{"me": telegram}}
-	p.Receive.channels, p.Agents.memory = []string{"me"}, memoryOwner
+	p.Receive.channels, p.Agents.Memory = []string{"me"}, memoryOwner
 	child := func(session string) string { return agent.SubagentSession(tools.Call{ID: "c", Session: session}) }
 	for session, want := range map[string]string{
 		"s1": owner, "console": owner, "me": owner, "men-43": owner, "me-42": owner, child("s1"): owner, child("me-42"): owner,
@@ -26,7 +26,7 @@ func TestNoteOwner(t *testing.T) {
 			t.Errorf("the notes of %q belong to %q, want %q", session, got, want)
 		}
 	}
-	p.Agents.memory = memorySession
+	p.Agents.Memory = memorySession
 	for session, want := range map[string]string{"s1": "s1", "me-42": "me-42", child("s1"): "s1"} {
 		if got := p.noteOwner(session); got != want {
 			t.Errorf("with own notes, those of %q belong to %q, want %q", session, got, want)

@@ -17,37 +17,58 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
 // Options are the settings of a worker process.
 type Options struct {
-	Connection  cli.Connection
-	Logging     cli.Logging
-	Worker      worker.Config
-	Offload     offload.Config
-	Agents      AgentOptions
-	External    ExternalOptions
-	MCP         MCPOptions
-	Shell       ShellOptions
-	Channels    ChannelOptions
-	Receive     ReceiveOptions
-	Approvals   ApprovalOptions
-	Store       StoreOptions
-	Workspace   string
-	Tools       []string // that the worker offers; empty means all
-	Health      string   // HOST:PORT of the health server; empty means none
-	NoTicks     bool
-	NoNotify    bool
-	Lease       time.Duration
-	MinAge      time.Duration // of what workers remove from nearly full streams
-	SessionsTTL time.Duration
-	OwnServer   *embedded.Server // the server that runs in this process, if one does
-	Heartbeat   *cli.Heartbeat   // nil if another process schedules the heartbeat
-	tenant      *tenant          // nil unless this process serves many tenants
+	Connection cli.Connection
+	Logging    cli.Logging
+	Worker     worker.Config
+	Offload    offload.Config
 
-	otherZones []string
-	weights    []string      // of --session-weight
-	settings   []*pflag.Flag // the flags of the worker, which are not those of the connection and of logging
+	Agents    AgentOptions    `topic:"models"`
+	External  ExternalOptions `topic:""`
+	MCP       MCPOptions      `topic:""`
+	Shell     ShellOptions    `topic:"shell"`
+	Approvals ApprovalOptions `topic:""`
+	Store     StoreOptions    `topic:"offloading"`
+	Channels  ChannelOptions
+	Receive   ReceiveOptions
+
+	Workspace   string        `flag:"workspace" default:"." unit:"DIR" help:"DIR that the tools can read and write, and nothing outside it"`
+	Tools       []string      `flag:"tools" split:"," unit:"TOOL" help:"TOOLs to offer, and no others; give such a worker its own --queue"`
+	OtherZones  []string      `flag:"other-zone" split:"," unit:"ZONE" help:"ZONEs whose calls this worker takes if no worker of theirs is free"`
+	Weights     []string      `flag:"session-weight" split:"," unit:"SESSION=WEIGHT" help:"SESSION=WEIGHTs: their part of what others get, such as vip=4"`
+	Health      string        `flag:"health" unit:"HOST:PORT" help:"HOST:PORT of an HTTP server for /healthz, /readyz and /metrics; default off"`
+	NoTicks     bool          `flag:"no-ticks" help:"leave the ticks of cron jobs and heartbeats to other workers"`
+	NoNotify    bool          `flag:"no-notify" help:"leave notifications to other workers"`
+	Lease       time.Duration `flag:"lease" default:"30s" min:"1s" unit:"TIME" help:"TIME until the calls of a dead worker move; for a queue that is created now"`
+	SessionsTTL time.Duration `flag:"sessions-ttl" unit:"TIME" help:"TIME that a conversation is kept after its end, or until the space is needed"`
+	MinAge      time.Duration `flag:"min-age" min:"1s" unit:"TIME" help:"TIME that results and conversations are kept if their streams hold it"`
+
+	OwnServer *embedded.Server // the server that runs in this process, if one does
+	Heartbeat *cli.Heartbeat   // nil if another process schedules the heartbeat
+	tenant    *tenant          // nil unless this process serves many tenants
+	settings  []*pflag.Flag    // the flags of the worker, which are not those of the connection and of logging
+}
+
+// queueSettings declares the settings of a worker.Config.
+type queueSettings struct {
+	Queues       []string      `flag:"queue" default:"default" split:"," unit:"QUEUE" help:"QUEUEs to take calls from"`
+	Name         string        `flag:"name" unit:"NAME" help:"NAME of this worker in events; default HOST-PID"`
+	Slots        int           `flag:"slots" default:"64" min:"1" unit:"NUMBER" help:"NUMBER of calls that run at once, for each queue"`
+	SessionSlots int           `flag:"session-slots" min:"0" unit:"NUMBER" help:"NUMBER of them that run at once of one session; 0 means no limit"`
+	MaxAttempts  int           `flag:"max-attempts" default:"5" min:"1" unit:"NUMBER" help:"NUMBER of attempts, of agents: without progress, until a dead letter"`
+	Grace        time.Duration `flag:"grace" default:"20s" min:"1ms" unit:"TIME" help:"TIME that running calls get to finish after a stop"`
+}
+
+// offloadSettings declares the settings of an offload.Config that say which results are big.
+type offloadSettings struct {
+	Threshold   int64 `flag:"offload-threshold" default:"8000" min:"1" unit:"TOKENS" help:"TOKENS above which a result is offloaded"`
+	InlineChars int64 `flag:"offload-inline" default:"40000" min:"1" unit:"CHARACTERS" help:"CHARACTERS below which it is still shown in full; half for tables"`
+	Budget      int   `flag:"offload-budget" default:"100000" min:"0" unit:"CHARACTERS" help:"CHARACTERS that a session gets in full in a minute; 0 means no limit"`
 }
 
 // AddFlags adds the flags of all options except Heartbeat.
@@ -56,32 +77,20 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	o.Logging.AddFlags(flags)
 	shared := map[*pflag.Flag]bool{}
 	flags.VisitAll(func(f *pflag.Flag) { shared[f] = true })
-	cli.Topic(flags, cli.TopicModels, o.Agents.AddFlags)
-	o.External.AddFlags(flags)
-	o.MCP.AddFlags(flags)
-	cli.Topic(flags, cli.TopicShell, o.Shell.AddFlags)
-	flags.StringVar(&o.Workspace, "workspace", ".", "`DIR` that the tools can read and write, and nothing outside it; see \"help shell\" for commands")
-	flags.StringSliceVar(&o.Worker.Queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s to take calls from")
-	flags.StringSliceVar(&o.otherZones, "other-zone", nil, "`ZONE`s whose calls this worker takes if no worker of their --zone is free")
-	flags.StringSliceVar(&o.Tools, "tools", nil, "`TOOL`s to offer, and no others; give this worker its own --queue, because handing the calls of other tools to other workers takes time")
-	flags.BoolVar(&o.NoTicks, "no-ticks", false, "leave the ticks of cron jobs and heartbeats to other workers")
-	flags.BoolVar(&o.NoNotify, "no-notify", false, "leave notifications to other workers")
-	flags.StringVar(&o.Worker.Name, "name", "", "`NAME` of this worker in events; default HOST-PID")
-	flags.IntVar(&o.Worker.Slots, "slots", 64, "`NUMBER` of calls that run at once, for each queue")
-	flags.IntVar(&o.Worker.SessionSlots, "session-slots", 0, "`NUMBER` of calls of one session that run at once, for each queue; 0 means no limit")
-	flags.StringSliceVar(&o.weights, "session-weight", nil, "`SESSION=WEIGHT`s: what the sessions get of what others get if calls wait, such as batch-*=0.2 or vip=4")
-	flags.IntVar(&o.Worker.MaxAttempts, "max-attempts", 5, "`NUMBER` of attempts after which a call becomes a dead letter; for agent calls, only attempts without progress count")
-	flags.DurationVar(&o.Worker.Grace, "grace", 20*time.Second, "`TIME` that running calls get to finish after a stop")
-	flags.DurationVar(&o.Lease, "lease", 30*time.Second, "`TIME` after which the calls of a dead worker move to another one; used only when the queue is first created")
-	flags.StringVar(&o.Health, "health", "", "`HOST:PORT` of an HTTP server for /healthz, /readyz and /metrics (probes and Prometheus); default off")
-	o.Channels.AddFlags(flags)
-	o.Receive.AddFlags(flags)
-	o.Approvals.AddFlags(flags)
-	cli.Topic(flags, cli.TopicOffloading, o.addOffloadFlags)
+	o.Agents.System, o.Agents.MaxTokens = defaultSystem, agent.DefaultMaxTokens
+	o.Shell.Mode = string(sandbox.DefaultMode)
+	o.SessionsTTL, o.MinAge = retention.DefaultSessionsTTL, retention.DefaultMinAge
+	cli.AddSettings(flags, o)
+	cli.AddSettingsOf(flags, &o.Worker, queueSettings{}, "")
+	AddOffloadFlags(flags, &o.Offload)
+	cli.AddSettingsOf(flags, &o.Offload, struct {
+		Disabled bool     `flag:"no-offload" help:"keep every result in the prompt"`
+		Always   []string `flag:"offload-tools" split:"," unit:"TOOL" help:"TOOLs, or TOOL:ACTION, whose results are always offloaded"`
+	}{}, cli.TopicOffloading)
+	cli.Settings(flags, o.Channels.AddFlags)
+	cli.Settings(flags, o.Receive.AddFlags)
 	cli.MaxBytesFlag(flags, &o.Connection.Config, ", or less if the disk is small")
-	flags.DurationVar(&o.Connection.ResultsTTL, "results-ttl", 0, "`TIME` that results are kept, or until their stream needs the space; default 168h (7 days)")
-	flags.DurationVar(&o.SessionsTTL, "sessions-ttl", retention.DefaultSessionsTTL, "`TIME` that a conversation is kept after its last entry, or until the stream needs the space")
-	flags.DurationVar(&o.MinAge, "min-age", retention.DefaultMinAge, "`TIME` for which results and conversations are kept if their streams hold it")
+	AddResultsTTLFlag(flags, &o.Connection)
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !shared[f] {
 			o.settings = append(o.settings, f)
@@ -89,39 +98,16 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	})
 }
 
-func (o *Options) addOffloadFlags(flags *pflag.FlagSet) {
-	o.Store.AddFlags(flags)
-	flags.Int64Var(&o.Store.quota, "artifact-quota", 0, "`BYTES` that all artifacts may take; 0 means no limit")
-	flags.BoolVar(&o.Offload.Disabled, "no-offload", false, "keep every result in the prompt")
-	AddOffloadFlags(flags, &o.Offload)
-	flags.StringSliceVar(&o.Offload.Always, "offload-tools", nil, "`TOOL`s, or TOOL:ACTION, whose results are always offloaded")
-}
-
 // AddOffloadFlags adds the flags that say which results are big.
 func AddOffloadFlags(flags *pflag.FlagSet, cfg *offload.Config) {
-	flags.Int64Var(&cfg.Threshold, "offload-threshold", 8_000, "`TOKENS` above which a result is offloaded")
-	flags.Int64Var(&cfg.InlineChars, "offload-inline", 40_000, "`CHARACTERS` below which an offloaded result is still shown in full; for JSON and tables, half of them")
-	flags.IntVar(&cfg.Budget, "offload-budget", 100_000,
-		"`CHARACTERS` of results in full that a session gets in a minute; above it, those of 4,000 or more are offloaded; 0 means no limit")
+	cli.AddSettingsOf(flags, cfg, offloadSettings{}, cli.TopicOffloading)
 }
 
-// CheckOffload returns an error if a flag of AddOffloadFlags is out of its range.
-func CheckOffload(cfg offload.Config) error {
-	switch {
-	case cfg.Threshold < 1:
-		return cli.Exit(cli.ExitUsage, "--offload-threshold %d: want 1 or more tokens; --no-offload keeps every result in the prompt", cfg.Threshold)
-	case cfg.InlineChars < 1:
-		return cli.Exit(cli.ExitUsage, "--offload-inline %d: want 1 or more characters; with 1, no offloaded result is shown in full", cfg.InlineChars)
-	}
-	if cfg.Budget < 0 {
-		return cli.Exit(cli.ExitUsage, "--offload-budget %d: want 0 (no limit) or more characters", cfg.Budget)
-	}
-	for _, tool := range cfg.Always {
-		if name, _, _ := strings.Cut(tool, ":"); !tools.IsToken(name) {
-			return cli.Exit(cli.ExitUsage, "--offload-tools %q: want the name of a tool, or TOOL:ACTION", tool)
-		}
-	}
-	return nil
+// AddResultsTTLFlag adds the flag of the age of results.
+func AddResultsTTLFlag(flags *pflag.FlagSet, c *cli.Connection) {
+	cli.AddSettingsOf(flags, c, struct {
+		ResultsTTL time.Duration `flag:"results-ttl" min:"0s" unit:"TIME" help:"TIME that results are kept, or until the space is needed; default 168h (7 days)"`
+	}{}, "")
 }
 
 // Check returns an error if a setting is invalid. It starts nothing.
@@ -129,36 +115,26 @@ func (o *Options) Check() error {
 	if err := CheckQueues(o.Worker.Queues); err != nil {
 		return err
 	}
-	switch {
+	switch ttl := o.Connection.ResultsTTL; {
 	case len(o.Worker.Queues) == 0:
 		return cli.Exit(cli.ExitUsage, "--queue: give at least one queue")
-	case o.Worker.Slots < 1:
-		return cli.Exit(cli.ExitUsage, "--slots %d: want 1 or more", o.Worker.Slots)
-	case o.Worker.SessionSlots < 0:
-		return cli.Exit(cli.ExitUsage, "--session-slots %d: want 0 (no limit) or more", o.Worker.SessionSlots)
-	case o.Worker.MaxAttempts < 1:
-		return cli.Exit(cli.ExitUsage, "--max-attempts %d: want 1 or more", o.Worker.MaxAttempts)
-	case o.Lease < time.Second:
-		return cli.Exit(cli.ExitUsage, "--lease %s: want 1s or more", o.Lease)
-	case o.Connection.ResultsTTL < 0 || o.Connection.ResultsTTL > 0 && o.Connection.ResultsTTL < o.MinAge:
-		return cli.Exit(cli.ExitUsage, "--results-ttl %s: want at least --min-age (%s)", o.Connection.ResultsTTL, o.MinAge)
+	case ttl > 0 && ttl < o.MinAge:
+		return cli.Exit(cli.ExitUsage, "--results-ttl %s: want at least --min-age (%s)", ttl, o.MinAge)
 	case o.SessionsTTL < o.MinAge:
 		return cli.Exit(cli.ExitUsage, "--sessions-ttl %s: want at least --min-age (%s)", o.SessionsTTL, o.MinAge)
-	case o.MinAge < time.Second:
-		return cli.Exit(cli.ExitUsage, "--min-age %s: want 1s or more", o.MinAge)
-	case o.Worker.Grace <= 0:
-		return cli.Exit(cli.ExitUsage, "--grace %s: want more than 0s", o.Worker.Grace)
+	}
+	for _, tool := range o.Offload.Always {
+		if name, _, _ := strings.Cut(tool, ":"); !tools.IsToken(name) {
+			return cli.Exit(cli.ExitUsage, "--offload-tools %q: want the name of a tool, or TOOL:ACTION", tool)
+		}
 	}
 	if err := errors.Join(o.setWeights(), o.addZones()); err != nil {
-		return err
-	}
-	if err := errors.Join(o.Store.check(), CheckOffload(o.Offload)); err != nil {
 		return err
 	}
 	if err := errors.Join(o.Agents.check(), o.Shell.check()); err != nil {
 		return err
 	}
-	if err := o.Approvals.check(); err != nil {
+	if _, err := o.Approvals.parse(); err != nil {
 		return err
 	}
 	if info, err := os.Stat(o.Workspace); err != nil {
@@ -174,13 +150,13 @@ func (o *Options) Check() error {
 
 // addZones adds the queues of the zones to those of the worker.
 func (o *Options) addZones() error {
-	if len(o.otherZones) > 0 && o.Connection.Zone == "" {
+	if len(o.OtherZones) > 0 && o.Connection.Zone == "" {
 		return cli.Exit(cli.ExitUsage, "--other-zone: give this worker a --zone, too")
 	}
 	if o.Connection.Zone == "" || !slices.Contains(o.Worker.Queues, bus.DefaultQueue) {
 		return nil
 	}
-	for _, zone := range o.otherZones {
+	for _, zone := range o.OtherZones {
 		o.Worker.Spare = append(o.Worker.Spare, bus.ZoneQueue(zone))
 	}
 	o.Worker.Queues = slices.Concat(o.Worker.Queues, []string{bus.ZoneQueue(o.Connection.Zone)}, o.Worker.Spare)

@@ -17,7 +17,7 @@ import (
 // parsePrices returns the prices of --price by model.
 func (o *AgentOptions) parsePrices() (map[string]provider.Price, error) {
 	prices := map[string]provider.Price{}
-	for _, given := range o.prices {
+	for _, given := range o.Prices {
 		cut := strings.LastIndex(given, "=")
 		if cut < 1 {
 			return nil, cli.Exit(cli.ExitUsage, "--price %q: want SPEC=INPUT,OUTPUT or SPEC=INPUT,OUTPUT,CACHED, such as openai:gpt=2.5,10", given)
@@ -48,11 +48,11 @@ func (o *AgentOptions) parsePrices() (map[string]provider.Price, error) {
 
 // checkBudget returns what checks the budgets before each turn, or nil if there is none.
 func (o *AgentOptions) checkBudget(b *bus.Bus, log zerolog.Logger) (func(ctx context.Context, session string) error, error) {
-	all, err := parseBudget("budget", o.budget)
+	all, err := parseBudget("budget", o.Budget)
 	if err != nil {
 		return nil, err
 	}
-	perSession, err := parseBudget("session-budget", o.sessionBudget)
+	perSession, err := parseBudget("session-budget", o.SessionBudget)
 	if err != nil || all+perSession == 0 {
 		return nil, err
 	}

@@ -189,7 +189,7 @@ func (p *parts) checkToolNames() error {
 		known = append(known, d.Name)
 	}
 	isKnown := func(name string) bool {
-		return slices.Contains(known, name) || slices.ContainsFunc(p.MCP.servers, func(server string) bool {
+		return slices.Contains(known, name) || slices.ContainsFunc(p.MCP.Servers, func(server string) bool {
 			server, _, _ = strings.Cut(server, "=")
 			return strings.HasPrefix(name, server+"_")
 		})

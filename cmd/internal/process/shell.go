@@ -7,11 +7,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
@@ -20,48 +17,30 @@ import (
 
 // ShellOptions configure the sandbox of the shell tool.
 type ShellOptions struct {
-	mode        string
-	network     bool
-	mcp         bool // MCP servers run in the sandbox, too
-	read, write []string
-	env         []string
-	maxOutput   int64
-	cpu         time.Duration
-	limits      sandbox.Limits
-}
-
-// AddFlags adds the flags of the sandbox.
-func (o *ShellOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.mode, "shell-sandbox", string(sandbox.DefaultMode), "`MODE` of the sandbox: required (shell refuses commands if the system cannot confine them), besteffort (commands run with the protection that there is) or off")
-	flags.BoolVar(&o.network, "shell-network", false, "let commands use the network")
-	flags.BoolVar(&o.mcp, "mcp-sandbox", false, "run the commands of --mcp in this sandbox, too; those that need the network need --shell-network")
-	flags.StringSliceVar(&o.read, "shell-read", nil, "`PATH`s that commands can read and execute in addition, such as a toolchain in a home directory")
-	flags.StringSliceVar(&o.write, "shell-write", nil, "`PATH`s that commands can write in addition; also lets the file tools write protected paths, such as .git, which need not exist")
-	flags.StringArrayVar(&o.env, "shell-env", nil, "`NAME` or NAME=VALUE of a variable that commands get in addition")
-	flags.Int64Var(&o.maxOutput, "shell-output", 64<<20, "`BYTES` of a command's output that are kept")
-	flags.Int64Var(&o.limits.Processes, "shell-processes", 4096, "`NUMBER` of processes and threads of a command, in its own namespace; -1 means no limit")
-	flags.Int64Var(&o.limits.OpenFiles, "shell-open-files", 4096, "`NUMBER` of open files of one process; -1 means no limit")
-	flags.Int64Var(&o.limits.FileSize, "shell-file-size", 2<<30, "`BYTES` of one file that a command writes; -1 means no limit")
-	flags.DurationVar(&o.cpu, "shell-cpu", time.Hour, "CPU `TIME` of one process; -1s means no limit")
+	Mode      string        `flag:"shell-sandbox" oneof:"required,besteffort,off" unit:"MODE" help:"MODE of the sandbox: required, besteffort or off"`
+	Network   bool          `flag:"shell-network" help:"let commands use the network"`
+	MCP       bool          `flag:"mcp-sandbox" help:"run the commands of --mcp in this sandbox, too; --shell-network gives them the network"`
+	Read      []string      `flag:"shell-read" split:"," unit:"PATH" help:"PATHs that commands can read and execute in addition, such as a toolchain"`
+	Write     []string      `flag:"shell-write" split:"," unit:"PATH" help:"PATHs that commands can write in addition, and that the file tools can, such as .git"`
+	Env       []string      `flag:"shell-env" unit:"NAME" help:"NAME or NAME=VALUE of a variable that commands get in addition"`
+	MaxOutput int64         `flag:"shell-output" default:"67108864" min:"1" unit:"BYTES" help:"BYTES of a command's output that are kept"`
+	Processes int64         `flag:"shell-processes" default:"4096" min:"-1" unit:"NUMBER" help:"NUMBER of processes and threads of a command; -1 means no limit"`
+	OpenFiles int64         `flag:"shell-open-files" default:"4096" min:"-1" unit:"NUMBER" help:"NUMBER of open files of one process; -1 means no limit"`
+	FileSize  int64         `flag:"shell-file-size" default:"2147483648" min:"-1" unit:"BYTES" help:"BYTES of one file that a command writes; -1 means no limit"`
+	CPU       time.Duration `flag:"shell-cpu" default:"1h" min:"-1s" unit:"TIME" help:"CPU TIME of one process; -1s means no limit"`
 }
 
 func (o *ShellOptions) check() error {
-	if !slices.Contains(sandbox.Modes, sandbox.Mode(o.mode)) {
-		return cli.Exit(cli.ExitUsage, "--shell-sandbox %q: want required, besteffort or off", o.mode)
-	}
-	if o.mcp && o.mode == string(sandbox.Off) {
+	if o.MCP && o.Off() {
 		return cli.Exit(cli.ExitUsage, "--mcp-sandbox needs a sandbox; remove --shell-sandbox off")
 	}
-	if o.maxOutput < 1 {
-		return cli.Exit(cli.ExitUsage, "--shell-output %d: want 1 or more", o.maxOutput)
-	}
-	for flag, value := range map[string]int64{"processes": o.limits.Processes, "open-files": o.limits.OpenFiles, "file-size": o.limits.FileSize, "cpu": int64(o.cpu)} {
+	for flag, value := range map[string]int64{"processes": o.Processes, "open-files": o.OpenFiles, "file-size": o.FileSize, "cpu": int64(o.CPU)} {
 		if value == 0 {
 			return cli.Exit(cli.ExitUsage, "--shell-%s 0: want more, or -1 for no limit", flag)
 		}
 	}
-	if o.cpu > 0 && o.cpu < time.Second {
-		return cli.Exit(cli.ExitUsage, "--shell-cpu %s: want 1s or more", o.cpu)
+	if o.CPU > 0 && o.CPU < time.Second {
+		return cli.Exit(cli.ExitUsage, "--shell-cpu %s: want 1s or more", o.CPU)
 	}
 	return nil
 }
@@ -73,15 +52,14 @@ func (o *ShellOptions) config(workspace, data string, hide ...string) (sandbox.C
 		return sandbox.Config{}, err
 	}
 	cfg := sandbox.Config{
-		Mode: sandbox.Mode(o.mode), Workspace: workspace, State: shellState(data, workspace), Hide: hide,
-		Network: o.network, Limits: o.limits,
+		Mode: sandbox.Mode(o.Mode), Workspace: workspace, State: shellState(data, workspace), Hide: hide, Network: o.Network,
+		Limits: sandbox.Limits{Processes: o.Processes, OpenFiles: o.OpenFiles, FileSize: o.FileSize, CPU: int64(o.CPU.Round(time.Second) / time.Second)},
 	}
-	cfg.Limits.CPU = int64(o.cpu.Round(time.Second) / time.Second)
 	for _, list := range []struct {
 		flag string
 		from []string
 		to   *[]string
-	}{{"--shell-read", o.read, &cfg.Read}, {"--shell-write", o.write, &cfg.Write}} {
+	}{{"--shell-read", o.Read, &cfg.Read}, {"--shell-write", o.Write, &cfg.Write}} {
 		for _, path := range list.from {
 			if !filepath.IsAbs(path) {
 				path = filepath.Join(workspace, path)
@@ -92,7 +70,7 @@ func (o *ShellOptions) config(workspace, data string, hide ...string) (sandbox.C
 			*list.to = append(*list.to, path)
 		}
 	}
-	for _, given := range o.env {
+	for _, given := range o.Env {
 		name, _, hasValue := strings.Cut(given, "=")
 		value, ok := os.LookupEnv(name)
 		switch {
@@ -147,10 +125,7 @@ var shellAdvice = map[sandbox.Refusal]string{
 }
 
 // Off reports whether commands run without a sandbox.
-func (o *ShellOptions) Off() bool { return o.mode == string(sandbox.Off) }
-
-// Network reports whether commands can use the network.
-func (o *ShellOptions) Network() bool { return o.network || o.Off() }
+func (o *ShellOptions) Off() bool { return o.Mode == string(sandbox.Off) }
 
 // shellState returns the directory of the private home of commands in the workspace, or
 // nothing if the data directory cannot be used: the sandbox then makes a temporary one.
@@ -178,12 +153,12 @@ func (p *parts) openShell() (shell builtin.ShellConfig, unguarded []string, err 
 			p.log.Warn().Str("data", data).Msg("the data directory, with the credential of the bus, is in the workspace; use another --workspace or --data")
 		}
 	}
-	shell.MaxOutput = p.Shell.maxOutput
+	shell.MaxOutput = p.Shell.MaxOutput
 	sb, err := sandbox.New(cfg)
 	if errors.Is(err, sandbox.ErrUnconfined) {
 		p.log.Warn().Err(err).Msg("the shell tool refuses commands; --shell-sandbox besteffort runs them with the protection that there is")
 		shell.Refuse = fmt.Errorf("%w; --shell-sandbox besteffort of the worker runs them with the protection that there is", err)
-		if p.Shell.mcp {
+		if p.Shell.MCP {
 			return shell, nil, cli.Exit(cli.ExitUsage, "--mcp-sandbox: %w", err)
 		}
 		return shell, cfg.Write, nil
@@ -192,7 +167,7 @@ func (p *parts) openShell() (shell builtin.ShellConfig, unguarded []string, err 
 	}
 	p.closers = append(p.closers, sb.Close)
 	shell.Sandbox = sb
-	if p.Shell.mcp {
+	if p.Shell.MCP {
 		p.MCP.Sandbox = sb
 	}
 	protection := sb.Protection()

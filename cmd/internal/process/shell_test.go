@@ -10,8 +10,7 @@ import (
 // The advice for what the sandbox refuses names flags that exist.
 func TestShellAdviceNamesFlags(t *testing.T) {
 	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
-	new(ShellOptions).AddFlags(flags)
-	new(ApprovalOptions).AddFlags(flags)
+	new(Options).AddFlags(flags)
 	for refusal, advice := range shellAdvice {
 		named := regexp.MustCompile(`--([a-z-]+)`).FindAllStringSubmatch(advice, -1)
 		if len(named) == 0 {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
-	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -23,47 +22,24 @@ import (
 
 // StoreOptions select the artifact store.
 type StoreOptions struct {
-	Spec  string // object:BUCKET or disk:DIR
-	ttl   time.Duration
-	quota int64
+	Spec string `flag:"store" default:"object:" unit:"SPEC" help:"SPEC of the artifact store: object:BUCKET (on the bus) or disk:DIR"`
+	DiskStoreOptions
 }
 
-// AddFlags adds the flags that an operator's sweep and the workers must agree on.
-func (o *StoreOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringVar(&o.Spec, "store", "object:", "`SPEC` of the artifact store: object:BUCKET (on the bus) or disk:DIR")
-	o.addTTLFlag(flags)
-}
-
-func (o *StoreOptions) addTTLFlag(flags *pflag.FlagSet) {
-	flags.DurationVar(&o.ttl, "artifact-ttl", 7*24*time.Hour, "`TIME` that an artifact is kept after it was last read")
-}
-
-// AddDiskFlags adds the flags of a command that always stores on disk.
-func (o *StoreOptions) AddDiskFlags(flags *pflag.FlagSet) {
-	o.addTTLFlag(flags)
-	flags.Int64Var(&o.quota, "artifact-quota", 0, "`BYTES` that all artifacts may take; 0 means no limit")
-}
-
-// check refuses flags that are out of their range.
-func (o *StoreOptions) check() error {
-	switch {
-	case o.ttl <= 0:
-		return cli.Exit(cli.ExitUsage, "--artifact-ttl %s: want more than 0s", o.ttl)
-	case o.quota < 0:
-		return cli.Exit(cli.ExitUsage, "--artifact-quota %d: want 0 (no limit) or more bytes", o.quota)
-	}
-	return nil
+// DiskStoreOptions are those of a store that is always on disk.
+type DiskStoreOptions struct {
+	TTL   time.Duration `flag:"artifact-ttl" default:"168h" min:"1ms" unit:"TIME" help:"TIME that an artifact is kept after it was last read"`
+	Quota int64         `flag:"artifact-quota" min:"0" unit:"BYTES" help:"BYTES that all artifacts may take; 0 means no limit"`
 }
 
 // OpenDisk opens the store on disk in the data directory. It starts a sweep, because
 // the processes that use it may be too short-lived for a regular one; closeStore waits
 // for it.
-func (o *StoreOptions) OpenDisk(connection *cli.Connection) (store offload.Store, closeStore func() error, err error) {
+func (o DiskStoreOptions) OpenDisk(connection *cli.Connection) (store offload.Store, closeStore func() error, err error) {
 	if err := connection.CheckData(); err != nil {
 		return nil, nil, err
 	}
-	o.Spec = "disk:"
-	store, closeDisk, err := o.Open(context.Background(), connection, nil)
+	store, closeDisk, err := (&StoreOptions{"disk:", o}).Open(context.Background(), connection, nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -79,10 +55,7 @@ func (o *StoreOptions) OpenDisk(connection *cli.Connection) (store offload.Store
 
 // Open opens the store. b may be nil for a store on disk.
 func (o *StoreOptions) Open(ctx context.Context, connection *cli.Connection, b *bus.Bus) (offload.Store, func() error, error) {
-	if err := o.check(); err != nil {
-		return nil, nil, err
-	}
-	cfg := offload.StoreConfig{TTL: o.ttl, Quota: o.quota}
+	cfg := offload.StoreConfig{TTL: o.TTL, Quota: o.Quota}
 	if dir, ok := o.Dir(connection); ok {
 		store, err := disk.Open(dir, cfg)
 		if err != nil {

@@ -90,8 +90,9 @@ func readTenantFiles(dir string) (map[string]tenantFiles, error) {
 	return all, nil
 }
 
-// read returns the settings of a tenant. base are the flags of the process.
-func (f tenantFiles) read(base *pflag.FlagSet) (o *Options, ownWorkspace bool, err error) {
+// read returns the settings of a tenant. base are the flags of the process. warn gets what the user
+// should know.
+func (f tenantFiles) read(base *pflag.FlagSet, warn func(string)) (o *Options, ownWorkspace bool, err error) {
 	if f.problem != "" {
 		return nil, false, errors.New(f.problem)
 	}
@@ -100,13 +101,13 @@ func (f tenantFiles) read(base *pflag.FlagSet) (o *Options, ownWorkspace bool, e
 	o.AddFlags(flags)
 	o.settings = nil // they take memory, and only PublishServer needs them
 	if f.settings != "" {
-		var known []string
+		known := cli.Names{}
 		flags.VisitAll(func(f *pflag.Flag) {
 			if !slices.Contains(processSettings, f.Name) {
-				known = append(known, f.Name)
+				known.Settings = append(known.Settings, f.Name)
 			}
 		})
-		if err := cli.FromFile(flags, f.settings, known); err != nil {
+		if err := cli.FromFile(flags, f.settings, known, warn); err != nil {
 			return nil, false, err
 		}
 	}
@@ -126,7 +127,7 @@ func EachTenant(dir string, flags *pflag.FlagSet, do func(name string, c *cli.Co
 		return cli.Exit(cli.ExitUsage, "--tenants: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		o, _, err := found[name].read(flags)
+		o, _, err := found[name].read(flags, func(string) {})
 		if err != nil {
 			o = new(Options)
 		}
@@ -137,7 +138,7 @@ func EachTenant(dir string, flags *pflag.FlagSet, do func(name string, c *cli.Co
 
 // options returns the settings of the tenant, and gives it its workspace. leaveWorkspace follows.
 func (t *tenant) options() (*Options, error) {
-	o, ownWorkspace, err := t.files.read(t.fleet.flags)
+	o, ownWorkspace, err := t.files.read(t.fleet.flags, func(text string) { t.log.Warn().Msg(text) })
 	if err != nil {
 		return nil, err
 	}
@@ -177,8 +178,8 @@ func (o *Options) checkTenant() error {
 	if _, disk := o.Store.Dir(&o.Connection); disk {
 		return errors.New("--store: the artifacts of a tenant are on its bus; want object:BUCKET")
 	}
-	if o.Shell.mode != string(sandbox.Required) {
-		return fmt.Errorf("--shell-sandbox %s: without the sandbox, commands of one tenant see the files and credentials of the others; want required", o.Shell.mode)
+	if o.Shell.Mode != string(sandbox.Required) {
+		return fmt.Errorf("--shell-sandbox %s: without the sandbox, commands of one tenant see the files and credentials of the others; want required", o.Shell.Mode)
 	}
 	if specs, err := o.Channels.Specs(); err == nil && !o.NoNotify && specs[o.Channels.Default] == "" {
 		return fmt.Errorf("--default-channel %s: want one of the channels of the tenant", o.Channels.Default)

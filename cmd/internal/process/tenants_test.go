@@ -44,7 +44,7 @@ func TestTenantNamesItsCredential(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, _, err := all["red"].read(pflag.NewFlagSet("", pflag.ContinueOnError))
+	o, _, err := all["red"].read(pflag.NewFlagSet("", pflag.ContinueOnError), func(string) {})
 	if err != nil || o.Connection.NKey != "/keys/red.nk" {
 		t.Errorf("connection %+v, %v", o, err)
 	}

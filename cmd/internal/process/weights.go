@@ -10,8 +10,8 @@ import (
 
 // setWeights reads --session-weight. The first pattern that matches a session counts.
 func (o *Options) setWeights() error {
-	patterns, weights := make([]string, len(o.weights)), make([]float64, len(o.weights))
-	for i, text := range o.weights {
+	patterns, weights := make([]string, len(o.Weights)), make([]float64, len(o.Weights))
+	for i, text := range o.Weights {
 		pattern, number, _ := strings.Cut(text, "=")
 		weight, err := strconv.ParseFloat(number, 64)
 		if _, bad := path.Match(pattern, ""); err != nil || bad != nil || pattern == "" || !(weight >= 0.01 && weight <= 100) {

@@ -9,7 +9,7 @@ import (
 // The first pattern that matches counts; a bad one is named in the error.
 func TestWeights(t *testing.T) {
 	t.Parallel()
-	o := Options{weights: []string{"vip=4", "batch-*=0.2"}}
+	o := Options{Weights: []string{"vip=4", "batch-*=0.2"}}
 	if err := o.setWeights(); err != nil {
 		t.Fatal(err)
 	}
@@ -19,7 +19,7 @@ func TestWeights(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{"vip", "=2", "vip=0", "vip=-1", "vip=1000", "vip=NaN", "[=2", "vip=x"} {
-		o := Options{weights: []string{bad}}
+		o := Options{Weights: []string{bad}}
 		if err := o.setWeights(); err == nil || !strings.Contains(err.Error(), "--session-weight") {
 			t.Errorf("%s: %v", bad, err)
 		}
@@ -30,7 +30,7 @@ func TestWeights(t *testing.T) {
 func TestZoneQueues(t *testing.T) {
 	t.Parallel()
 	var o Options
-	o.Worker.Queues, o.otherZones = []string{"default", "gpu"}, []string{"west"}
+	o.Worker.Queues, o.OtherZones = []string{"default", "gpu"}, []string{"west"}
 	if err := o.addZones(); err == nil || !strings.Contains(err.Error(), "--zone") {
 		t.Errorf("other zones without one: %v", err)
 	}
@@ -39,7 +39,7 @@ func TestZoneQueues(t *testing.T) {
 		!slices.Equal(o.Worker.Spare, []string{"default--west"}) {
 		t.Errorf("queues %v, spare %v, %v", o.Worker.Queues, o.Worker.Spare, err)
 	}
-	o.Worker.Queues, o.otherZones = []string{"default"}, []string{"a b"}
+	o.Worker.Queues, o.OtherZones = []string{"default"}, []string{"a b"}
 	if err := o.addZones(); err == nil || !strings.Contains(err.Error(), "a b") {
 		t.Errorf("a bad zone: %v", err)
 	}
