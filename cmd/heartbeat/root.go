@@ -67,7 +67,7 @@ func newRoot() *cobra.Command {
 	}{}, "")
 	root.Flags().BoolVar(&o.once, "once", false, "update the schedule and exit")
 	cli.AddConfigFlag(root)
-	root.AddCommand(newListCommand(&o), newInitCommand(&o), cli.NewVersionCommand())
+	root.AddCommand(newListCommand(&o), newInitCommand(&o), cli.NewVersionCommand("stevedore-heartbeat"))
 	cli.AddHelp(root)
 	return root
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -38,6 +39,13 @@ instead of -: STEVEDORE_LOG_LEVEL.`},
 any free worker runs the tools that they call. Calls of sub-agents are on the queues
 agent-1, agent-2, ..., one for each depth.
 
+Repeat --model to add models: the first is the default, and calls choose others by their spec.
+SPEC,SPEC is a model and the one that answers while it is down; it is tried again each minute.
+With models of both providers, --base-url and --api-key-file are anthropic=VALUE or
+openai=VALUE. A price has no currency: openai:gpt=2.5,10. A budget needs the prices of all
+models. With --memory owner, all sessions share the notes, but each chat that users write from
+has its own.
+
 A SPEC is anthropic:MODEL, openai:MODEL (any server of chat completions, see --base-url)
 or script:FILE, a model for tests without an account: each line of FILE is a turn, such as
 
@@ -48,8 +56,10 @@ An artifact expires when it was not read for --artifact-ttl.`},
 	{TopicShell, "the sandbox of the shell tool: --shell-sandbox, --shell-network, ...", `Commands of the shell tool run in a sandbox. They can read the system (/usr and some files
 of /etc), and write the workspace, a private HOME and a private TMPDIR. They never see
 the real home, the data directory, other processes or the worker's environment, and they
-have no network. Git repositories and the settings of editors and agents are read-only;
---shell-write .git opens the repository of the workspace.
+have no network. With --shell-sandbox required, shell refuses commands if the system cannot
+confine them; with besteffort, they run with the protection that there is. Git repositories
+and the settings of editors and agents are read-only; --shell-write .git opens the repository
+of the workspace.
 HOME keeps the caches of tools; each session has its own TMPDIR.
 
 On Linux the sandbox needs Landlock (Linux 5.13), and, as root, user namespaces. On macOS
@@ -103,34 +113,97 @@ func usage(cmd *cobra.Command) error {
 	if len(cmd.Aliases) > 0 {
 		fmt.Fprintf(&b, "\nAliases: %s\n", strings.Join(cmd.Aliases, ", "))
 	}
-	if cmd.HasExample() {
-		fmt.Fprintf(&b, "\nExamples:\n%s\n", strings.TrimRight(cmd.Example, "\n"))
+	if examples := examplesOf(cmd); examples != "" {
+		fmt.Fprintf(&b, "\nExamples:\n%s\n", examples)
 	}
-	if cmd.HasAvailableSubCommands() {
-		b.WriteString("\nCommands:\n")
-		for _, child := range cmd.Commands() {
-			if child.IsAvailableCommand() {
-				fmt.Fprintf(&b, "  %-*s  %s\n", cmd.NamePadding(), child.Name(), child.Short)
-			}
-		}
-	}
+	writeCommands(&b, cmd)
 	writeFlags(&b, cmd)
 	b.WriteString(exitCodesHelp)
 	_, err := io.WriteString(cmd.OutOrStderr(), b.String())
 	return err
 }
 
+// examplesOf returns the examples of a command. Those in the help of its parents are shown, too, if
+// it has none.
+func examplesOf(cmd *cobra.Command) string {
+	path := cmd.CommandPath()
+	examples := strings.TrimRight(cmd.Example, "\n")
+	if examples != "" || strings.Contains(cmd.Long, path) {
+		return examples
+	}
+	var lines []string
+	for parent := cmd.Parent(); parent != nil; parent = parent.Parent() {
+		for line := range strings.Lines(parent.Long + "\n" + parent.Example) {
+			if line = strings.TrimSpace(line); line == path || strings.HasPrefix(line, path+" ") {
+				lines = append(lines, "  "+line)
+			}
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Group assigns commands to a group of the help of root.
+func Group(root *cobra.Command, title string, commands ...*cobra.Command) {
+	root.AddGroup(&cobra.Group{ID: title, Title: title})
+	for _, cmd := range commands {
+		cmd.GroupID = title
+	}
+	root.AddCommand(commands...)
+}
+
+// writeCommands writes the children of a command, by groups; those without one are the last.
+func writeCommands(b *strings.Builder, cmd *cobra.Command) {
+	groups := append(cmd.Groups(), &cobra.Group{Title: "Commands"})
+	if len(groups) > 1 {
+		groups[len(groups)-1].Title = "More commands"
+	}
+	for _, group := range groups {
+		heading := "\n" + group.Title + ":\n"
+		for _, child := range cmd.Commands() {
+			if child.IsAvailableCommand() && child.GroupID == group.ID {
+				fmt.Fprintf(b, "%s  %-*s  %s\n", heading, cmd.NamePadding(), child.Name(), child.Short)
+				heading = ""
+			}
+		}
+	}
+}
+
+const helpAll = "help-all"
+
+// commonAnnotation has the names of the flags that the help of a command shows.
+const commonAnnotation = "stevedore_common"
+
+// CommonFlags makes the help of a command with many flags show only some of them, and adds
+// --help-all, which shows all.
+func CommonFlags(cmd *cobra.Command, names ...string) {
+	cmd.Annotations = map[string]string{commonAnnotation: strings.Join(names, ",")}
+	cmd.Flags().BoolFunc(helpAll, "help with all flags", func(string) error { return cmd.Flags().Set("help", "true") })
+}
+
 // writeFlags writes the command's own flags and the topics of its other flags.
 func writeFlags(b *strings.Builder, cmd *cobra.Command) {
-	own, used := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError), map[string]bool{}
+	own, byTopic := pflag.NewFlagSet(cmd.Name(), pflag.ContinueOnError), map[string]*pflag.FlagSet{}
 	for _, child := range cmd.Commands() { // the root lists all topics
-		used[child.Name()] = true
+		byTopic[child.Name()] = pflag.NewFlagSet(child.Name(), pflag.ContinueOnError)
 	}
+	common := strings.Split(cmd.Annotations[commonAnnotation], ",")
+	all := cmd.Flags().Changed(helpAll)
+	few := len(common) > 1 && !all
 	note := func(f *pflag.Flag) {
-		if name := topicOf(f); name != "" {
-			used[name] = true
-		} else if own.Lookup(f.Name) == nil {
-			own.AddFlag(f)
+		name, to := topicOf(f), own
+		if name != "" {
+			if byTopic[name] == nil {
+				byTopic[name] = pflag.NewFlagSet(name, pflag.ContinueOnError)
+			}
+			to = byTopic[name]
+		}
+		if few && slices.Contains(common, f.Name) {
+			to = own
+		} else if few && to == own && f.Name != "help" && f.Name != helpAll {
+			return
+		}
+		if to.Lookup(f.Name) == nil {
+			to.AddFlag(f)
 		}
 	}
 	cmd.LocalFlags().VisitAll(note)
@@ -138,11 +211,18 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command) {
 	if own.HasAvailableFlags() {
 		fmt.Fprintf(b, "\nFlags:\n%s\n", strings.TrimRight(own.FlagUsagesWrapped(helpWidth), "\n"))
 	}
+	if few {
+		fmt.Fprintf(b, "\n%s --help-all shows all flags.\n", cmd.CommandPath())
+	}
 	heading := "\nHelp topics with more flags:\n"
 	for _, t := range topics {
-		if used[t.name] {
-			fmt.Fprintf(b, "%s  %s help %-12s %s\n", heading, cmd.Root().Name(), t.name, t.short)
-			heading = ""
+		if byTopic[t.name] == nil {
+			continue
+		}
+		fmt.Fprintf(b, "%s  %s help %-12s %s\n", heading, cmd.Root().Name(), t.name, t.short)
+		heading = ""
+		if all {
+			fmt.Fprintf(b, "%s\n\n", strings.TrimRight(byTopic[t.name].FlagUsagesWrapped(helpWidth), "\n"))
 		}
 	}
 }

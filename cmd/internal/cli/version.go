@@ -43,12 +43,13 @@ func ReadVersion() Version {
 	return v
 }
 
-// NewVersionCommand returns the command that prints the version.
-func NewVersionCommand() *cobra.Command {
+// NewVersionCommand returns the command that prints the version of a program.
+func NewVersionCommand(program string) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "version",
-		Short: "Print the version of this program",
+		Use:     "version",
+		Short:   "Print the version of this program",
+		Example: "  " + program + " version --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := ReadVersion()
 			if asJSON {

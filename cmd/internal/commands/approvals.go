@@ -21,7 +21,8 @@ import (
 const approvalsHelp = `List and answer the calls that wait for an approval. The flag --ask of "stevedore up" and
 "stevedore serve" says which calls need one. Such a call waits without a worker. A "no"
 becomes an error result that the model sees; so does the lack of an answer before the
-deadline. The first answer counts.
+deadline. The first answer counts. A TOOL of --ask may contain *, and a PATTERN is a regular
+expression that is searched in each argument; repeat the flag for more.
 
   stevedore up --ask 'shell,write_file' --model SPEC
   stevedore up --ask 'shell:rm' --ask 'github_*'    only some calls

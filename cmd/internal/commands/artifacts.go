@@ -28,9 +28,11 @@ has its own artifacts.
   stevedore artifacts get ID                  print the first 15,000 characters
   stevedore artifacts get ID --all -o FILE    save the whole artifact, exactly as it was stored
   stevedore artifacts lines ID 100 120
+  stevedore artifacts info ID
   stevedore artifacts grep ID 'error|warn' -C 2
   stevedore artifacts jq ID '.items | length'
   stevedore artifacts sql 'SELECT city, count(*) FROM t1 GROUP BY city' ID
+  stevedore artifacts rm ID
   stevedore artifacts sweep                   remove expired artifacts`
 
 func newArtifactsCommand() *cobra.Command {

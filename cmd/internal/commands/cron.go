@@ -33,7 +33,8 @@ else the only job with this name.
   stevedore cron ls
   stevedore cron get backup                show the job, its last run and its next runs
   stevedore cron update backup --every 3h
-  stevedore cron disable backup            enable it again with "enable"
+  stevedore cron disable backup
+  stevedore cron enable backup
   stevedore cron rm backup
   stevedore cron next --cron '0 9 1 * *' --time-zone Asia/Shanghai`
 

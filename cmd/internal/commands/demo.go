@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/demo"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
@@ -35,5 +36,6 @@ func newDemoCommand() *cobra.Command {
 	o.AddFlags(cmd.Flags())
 	o.Logging.Level = "error"
 	cmd.Flags().Lookup("log-level").DefValue = "error"
+	cli.CommonFlags(cmd, "workspace", "model", "api-key-file", "base-url")
 	return cmd
 }

@@ -77,6 +77,7 @@ func newDoctorCommand() *cobra.Command {
 		},
 	}
 	d.AddFlags(cmd.Flags())
+	cli.CommonFlags(cmd, "server", "context", "creds", "data", "workspace", "model", "health", "json")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per check")
 	return cmd
 }

@@ -82,6 +82,7 @@ func newMCPCommand() *cobra.Command {
 	flags.StringVar(&o.session, "session", "", "`SESSION` of the client; default a new one")
 	flags.DurationVar(&o.wait, "wait", 50*time.Second, "`TIME` that a client without tasks waits for a result")
 	flags.Var(&o.links, "resource-links", linksUsage)
+	cli.CommonFlags(cmd, "server", "context", "data", "workspace", "http", "token", "session", "wait", "mcp", "ask")
 	cmd.AddCommand(newMCPWrapCommand(), newMCPInstallCommand(), newMCPUninstallCommand(), newMCPStatusCommand())
 	return cmd
 }

@@ -16,7 +16,9 @@ const mcpStatusHelp = `Show the MCP servers of all hosts on this computer, in th
 this directory, and which of them "stevedore mcp install" wrapped; (shell) is the adapter for the
 shell of the host. It changes nothing.
 
-The exit code is 1 if the program of a wrapped server does not exist any more.`
+The exit code is 1 if the program of a wrapped server does not exist any more.
+
+  stevedore mcp status --json`
 
 // hostServer is one line of mcp status.
 type hostServer struct {

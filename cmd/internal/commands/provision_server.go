@@ -36,7 +36,10 @@ cluster to read their configuration again, creates the streams that each tenant 
 the key of each worker into the directory TENANTS, from which "stevedore serve --tenants" takes
 it. Nothing restarts. Workers create the other streams at their first use. If the servers have
 copies of the configuration, copy it to each of them first; the command names one that is old.
-`
+
+  stevedore provision --context prod
+  stevedore provision --context prod --update
+  stevedore provision --server-config conf --tenant red --tenant blue`
 
 // serverConfigOptions are the flags of --server-config.
 type serverConfigOptions struct {

@@ -20,7 +20,7 @@ func TestReference(t *testing.T) {
 	t.Setenv("HOME", "/home/you")
 	t.Setenv("COLUMNS", "")
 	var page strings.Builder
-	page.WriteString("# Reference\n\nThe help of all commands, as `--help` prints it. A test keeps this page up to date.\n")
+	page.WriteString("# Reference\n\nThe help of all commands, as `--help` or `--help-all` prints it. A test keeps this page up to date.\n")
 	var write func(cmd *cobra.Command, path []string)
 	write = func(cmd *cobra.Command, path []string) {
 		if cmd.Hidden || cmd.Name() == "help" && len(path) == 0 {
@@ -28,7 +28,11 @@ func TestReference(t *testing.T) {
 		}
 		root, out := newRoot(), new(bytes.Buffer)
 		root.SetOut(out)
-		root.SetArgs(append(path, "--help"))
+		help := "--help"
+		if cmd.Flags().Lookup("help-all") != nil {
+			help = "--help-all"
+		}
+		root.SetArgs(append(path[:len(path):len(path)], help))
 		if err := root.Execute(); err != nil {
 			t.Fatalf("%q: %v", path, err)
 		}

@@ -29,8 +29,13 @@ func newRoot() *cobra.Command {
 		Version: cli.ReadVersion().Version,
 	}
 	cli.AddConfigFlag(root)
-	root.AddCommand(newUpCommand(), newServeCommand(), newCallCommand(), newArtifactsCommand(), newTasksCommand(), newDeadCommand(), newChannelsCommand(), newSchemaCommand(), newDemoCommand(), newConsoleCommand(), newProvisionCommand(), newOffloadCommand(), newMCPCommand(), newStatusCommand(), newDoctorCommand(), newHealthCommand(), newBackupCommand(), newRestoreCommand())
-	root.AddCommand(newApprovalsCommand(), newToolsCommand(), newAgentCommand(), newSessionsCommand(), newMemoryCommand(), newUsageCommand(), newRunCommand(), newReadCommand(), newHookCommand(), newCronCommand(), cli.NewVersionCommand())
+	cli.Group(root, "Start", newUpCommand(), newServeCommand(), newConsoleCommand(), newDemoCommand())
+	cli.Group(root, "Call", newCallCommand(), newAgentCommand(), newToolsCommand(), newTasksCommand(), newArtifactsCommand())
+	cli.Group(root, "Look", newStatusCommand(), newDoctorCommand(), newHealthCommand(), newSessionsCommand(), newUsageCommand())
+	cli.Group(root, "Operate", newProvisionCommand(), newBackupCommand(), newRestoreCommand(), newCronCommand(), newDeadCommand(),
+		newApprovalsCommand(), newChannelsCommand(), newMemoryCommand())
+	cli.Group(root, "Hosts", newMCPCommand(), newRunCommand(), newReadCommand(), newHookCommand(), newOffloadCommand())
+	root.AddCommand(newSchemaCommand(), cli.NewVersionCommand("stevedore"))
 	root.AddCommand(process.NewLimitedCommands()...)
 	cli.AddHelp(root)
 	return root

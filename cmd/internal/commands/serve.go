@@ -87,5 +87,6 @@ func newServeCommand() *cobra.Command {
 	}
 	o.AddFlags(cmd.Flags())
 	cli.AddSettings(cmd.Flags(), &tenants)
+	cli.CommonFlags(cmd, "server", "context", "creds", "workspace", "queue", "slots", "model", "mcp", "channel", "health")
 	return cmd
 }

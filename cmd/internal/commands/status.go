@@ -21,8 +21,12 @@ import (
 
 const statusHelp = `Show the state of an installation: the server, the streams and how full they are, the
 queues with their waiting and running calls, the workers, the channels, the heartbeats with
-their last runs and what these cost, and what needs attention. With --check, the exit code is 1 if something needs attention.
-With --tenants, show a line for each tenant of a directory; see "stevedore serve".`
+their last runs and what these cost, and what needs attention. With --check, the exit code is 1 if
+something needs attention. With --tenants, show a line for each tenant of a directory; see
+"stevedore serve".
+
+  stevedore status
+  stevedore status --check --json`
 
 func newStatusCommand() *cobra.Command {
 	var check bool

@@ -82,6 +82,7 @@ func newUpCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.printEnv, "print-env", false,
 		"start nothing, and print NATS_URL, NATS_USER and NATS_PASSWORD of the server that runs in --data as lines for a shell")
 	cmd.MarkFlagsMutuallyExclusive("json", "quiet", "print-env")
+	cli.CommonFlags(cmd, "model", "api-key-file", "workspace", "data", "mcp", "ask", "channel", "receive", "listen", "console")
 	return cmd
 }
 
