@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill flood mutants small-streams soak eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api try
+.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill flood mutants small-streams soak simulate eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api try
 
 # Without -trimpath, so that both use what "go run" and the tests have compiled.
 build:
@@ -113,6 +113,18 @@ small-streams:
 SOAK ?= 10m
 soak:
 	STEVEDORE_SOAK=$(SOAK) go test -run Soak -count=1 -timeout 0 -v ./integration/
+
+# A whole installation in virtual time, with faults from seeds of two hours each, on all processors.
+# FIRST is the first seed. A seed that fails prints what it broke and how to repeat it.
+HOURS ?= 200
+FIRST ?= 1
+simulate:
+	@mkdir -p bin && go test -c -o bin/simulate.test ./integration/simulate
+	@seq $(FIRST) $$(($(FIRST) + $(HOURS) / 2 - 1)) | xargs -P $$(getconf _NPROCESSORS_ONLN) -I N sh -c \
+	  'STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=N bin/simulate.test -test.v -test.run TestSimulate -test.timeout 30m >bin/simulate-N.log 2>&1; \
+	  grep -h "seed N:" bin/simulate-N.log; \
+	  if grep -q "^PASS" bin/simulate-N.log; then rm bin/simulate-N.log; else echo "seed N FAILED: bin/simulate-N.log"; fi' | \
+	  awk '{print} /simulated in/ {h += 2; c += $$(NF-6); f += $$(NF-4); p += $$(NF-2)} /FAILED/ {bad++} END {print h " hours, " c " calls, " f " faults, " p " promises checked, " bad+0 " seeds failed"; exit bad > 0}'
 
 # Scripted models ask about large results: right answers, calls, characters (docs/eval.md).
 # With ANTHROPIC_API_KEY or OPENAI_API_KEY, a real model does so too; that costs money.

@@ -114,6 +114,7 @@ var allowedImports = map[string][]string{
 	"integration/deploy/release/packages": {},
 	"integration/deploy/site":             {},
 	"integration/eval":                    {},
+	"integration/simulate":                {},
 	"integration/hosts":                   {},
 }
 

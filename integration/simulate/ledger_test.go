@@ -1,0 +1,68 @@
+package simulate
+
+import (
+	"sync"
+	"time"
+)
+
+// ledger notes what clients were promised and what the outside world saw.
+type ledger struct {
+	mu       sync.Mutex
+	accepted map[string]*promise     // by call
+	runs     map[string][]time.Time  // of tools, by call
+	jobs     map[string][]time.Time  // runs of scheduled jobs, by job
+	sent     map[string][]string     // texts that a chat got, by chat, without those it dropped as duplicates
+	seen     map[string]int          // deliveries by the id of the notification
+	told     map[string]map[int]bool // messages with a number that a chat was promised, by chat
+}
+
+// promise is what a client knows of a call that was accepted.
+type promise struct {
+	session, id string
+	tool        string
+	size        int    // of the result
+	user        string // the text for the user
+	chat        string
+	cancelled   bool // the client asked for it
+	raw         bool // another program ran the tool
+}
+
+func newLedger() *ledger {
+	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, jobs: map[string][]time.Time{}, sent: map[string][]string{}, seen: map[string]int{}, told: map[string]map[int]bool{}}
+}
+
+func (l *ledger) accept(p *promise) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.accepted[p.id] = p
+}
+
+func (l *ledger) ran(call string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.runs[call] = append(l.runs[call], time.Now())
+}
+
+func (l *ledger) jobRan(job string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.jobs[job] = append(l.jobs[job], time.Now())
+}
+
+// deliver notes a notification at a chat that drops duplicates by their id.
+func (l *ledger) deliver(chat, id, text string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.seen[id]++; l.seen[id] == 1 {
+		l.sent[chat] = append(l.sent[chat], text)
+	}
+}
+
+func (l *ledger) tell(chat string, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.told[chat] == nil {
+		l.told[chat] = map[int]bool{}
+	}
+	l.told[chat][n] = true
+}

@@ -1,0 +1,188 @@
+package simulate
+
+import (
+	"errors"
+	"net"
+	"sync"
+
+	"github.com/stevedore-bus/stevedore/bus/embedded"
+)
+
+// link is the network between one process and the server. It implements
+// nats.InProcessConnProvider.
+//
+// Both directions are buffered by goroutines of their own, and a new connection fails at once while
+// the link is not whole: a goroutine that blocks while nats.go or the server holds a lock makes
+// others wait for a mutex, which does not block durably, so virtual time would stand still.
+type link struct {
+	server func() *embedded.Server // nil while no server runs
+
+	mu    sync.Mutex
+	cond  *sync.Cond // signals each change of what mu guards, in the connections too
+	state linkState
+	conns map[*linkConn]bool
+}
+
+type linkState int
+
+const (
+	whole    linkState = iota
+	down               // connections end, and new ones fail
+	silent             // bytes wait in both directions
+	deaf               // bytes to the process wait
+	mute               // bytes to the server wait
+	finished           // down for good: the process has died
+)
+
+func newLink(server func() *embedded.Server) *link {
+	l := &link{server: server, conns: map[*linkConn]bool{}}
+	l.cond = sync.NewCond(&l.mu)
+	return l
+}
+
+// set changes the state, unless the process has died.
+func (l *link) set(state linkState) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state != finished {
+		l.state = state
+	}
+	if l.state == down || l.state == finished {
+		l.disconnectLocked()
+	}
+	l.cond.Broadcast()
+}
+
+// disconnect ends all connections.
+func (l *link) disconnect() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.disconnectLocked()
+}
+
+func (l *link) disconnectLocked() {
+	for c := range l.conns {
+		c.closeLocked()
+	}
+	clear(l.conns)
+	l.cond.Broadcast()
+}
+
+func (l *link) died() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state == finished
+}
+
+func (l *link) holdsIn() bool  { return l.state == silent || l.state == deaf }
+func (l *link) holdsOut() bool { return l.state == silent || l.state == mute }
+
+var errDown = errors.New("the link is down")
+
+// InProcessConn implements nats.InProcessConnProvider.
+func (l *link) InProcessConn() (net.Conn, error) {
+	s := l.server()
+	l.mu.Lock()
+	state := l.state
+	l.mu.Unlock()
+	if s == nil || state != whole {
+		return nil, errDown
+	}
+	c, err := s.InProcessConn()
+	if err != nil {
+		return nil, err
+	}
+	conn := &linkConn{Conn: c, link: l}
+	l.mu.Lock()
+	l.conns[conn] = true
+	l.mu.Unlock()
+	go conn.receive()
+	go conn.send()
+	return conn, nil
+}
+
+// linkConn is a connection over a link. link.mu guards its fields.
+type linkConn struct {
+	net.Conn
+	link    *link
+	in, out []byte
+	ended   bool
+}
+
+// receive reads what the server sends at once.
+func (c *linkConn) receive() {
+	b := make([]byte, 32<<10)
+	for {
+		n, err := c.Conn.Read(b)
+		c.link.mu.Lock()
+		c.in = append(c.in, b[:n]...)
+		if err != nil {
+			c.closeLocked()
+		}
+		c.link.cond.Broadcast()
+		c.link.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// send writes what the process sent.
+func (c *linkConn) send() {
+	for {
+		c.link.mu.Lock()
+		for (len(c.out) == 0 || c.link.holdsOut()) && !c.ended {
+			c.link.cond.Wait()
+		}
+		out, ended := c.out, c.ended
+		c.out = nil
+		c.link.mu.Unlock()
+		if ended {
+			return
+		}
+		if _, err := c.Conn.Write(out); err != nil {
+			return
+		}
+	}
+}
+
+func (c *linkConn) Read(b []byte) (int, error) {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	for (len(c.in) == 0 || c.link.holdsIn()) && !c.ended {
+		c.link.cond.Wait()
+	}
+	if c.ended {
+		return 0, net.ErrClosed
+	}
+	n := copy(b, c.in)
+	c.in = c.in[n:]
+	return n, nil
+}
+
+func (c *linkConn) Write(b []byte) (int, error) {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	if c.ended {
+		return 0, net.ErrClosed
+	}
+	c.out = append(c.out, b...)
+	c.link.cond.Broadcast()
+	return len(b), nil
+}
+
+func (c *linkConn) Close() error {
+	c.link.mu.Lock()
+	defer c.link.mu.Unlock()
+	delete(c.link.conns, c)
+	c.closeLocked()
+	c.link.cond.Broadcast()
+	return nil
+}
+
+func (c *linkConn) closeLocked() {
+	if !c.ended {
+		c.ended = true
+		c.Conn.Close()
+	}
+}

@@ -1,0 +1,142 @@
+package simulate
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// process is one of the installation: a worker, a notifier and a service, with their own link.
+type process struct {
+	link *link
+	bus  *bus.Bus
+	stop func() // and waits
+}
+
+// startProcess starts a process once the server answers.
+func startProcess(t *testing.T, s *simulation) *process {
+	p := &process{link: s.newLink()}
+	p.bus = s.connect(p.link)
+	store := s.openStore(p.bus)
+	registry := tools.NewRegistry(bustest.Log(t))
+	if err := registry.Register(p.tools(t, s.ledger)...); err != nil {
+		t.Fatal(err)
+	}
+	w := worker.New(p.bus, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{
+		Ticks: true, Slots: 8, ClaimTimeout: 40 * time.Second, Grace: 2 * time.Second, Log: bustest.Log(t),
+	})
+	n, err := notify.New(p.bus, notify.Config{Channels: map[string]channel.Channel{"chat": &chat{p.link, s.ledger}}, Default: "chat", Grace: 2 * time.Second, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	service := rpc.NewService(p.bus, offload.NewReader(store, offload.ReaderConfig{}), rpc.ServiceConfig{Log: bustest.Log(t)})
+	p.stop = bustest.Run(t, func(ctx context.Context) error {
+		group, ctx := errgroup.WithContext(ctx)
+		for _, run := range []func(context.Context) error{w.Run, n.Run, service.Run} {
+			group.Go(func() error {
+				// A part that cannot start while the server is away starts again, as under a supervisor.
+				for err := run(ctx); err != nil && ctx.Err() == nil && !p.link.died(); err = run(ctx) {
+					t.Logf("%s a part of a process ended: %v", clock(), err)
+					_ = tools.Sleep(ctx, time.Second) // ends with ctx
+				}
+				return nil
+			})
+		}
+		return group.Wait()
+	})
+	return p
+}
+
+// args are those of all simulated tools.
+type args struct {
+	MS   int    `json:"ms"`             // how long the tool runs
+	Size int    `json:"size,omitempty"` // of its result
+	User string `json:"user,omitempty"` // the text for the user
+	Job  string `json:"job,omitempty"`  // the schedule
+}
+
+// tools returns one tool of each effect and an async one.
+func (p *process) tools(t *testing.T, l *ledger) (list []tools.Tool) {
+	run := func(ctx context.Context, call tools.Call, in args) *tools.Result {
+		if p.link.died() { // the process does nothing any more
+			<-ctx.Done()
+			return tools.ErrorResult("died")
+		}
+		l.ran(call.ID)
+		if in.Job != "" {
+			l.jobRan(in.Job)
+		}
+		if err := tools.Sleep(ctx, time.Duration(in.MS)*time.Millisecond); err != nil {
+			return tools.Failure(err)
+		}
+		return &tools.Result{ForLLM: output(call.ID, in.Size), ForUser: in.User, Silent: in.User == ""}
+	}
+	for name, effect := range map[string]tools.Effect{"once": tools.Once, "keyed": tools.Keyed, "idempotent": tools.Idempotent} {
+		tool, err := tools.NewTool(name, "a simulated tool", run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, tool.WithEffect(effect))
+	}
+	def := list[0].Definition()
+	def.Name, def.Effect = "async", tools.Idempotent
+	return append(list, asyncTool{def, run})
+}
+
+// asyncTool runs in the background.
+type asyncTool struct {
+	def tools.Definition
+	run func(context.Context, tools.Call, args) *tools.Result
+}
+
+func (a asyncTool) Definition() tools.Definition { return a.def }
+
+func (a asyncTool) Execute(context.Context, tools.Call) *tools.Result {
+	return tools.ErrorResult("this tool runs in the background only")
+}
+
+func (a asyncTool) ExecuteAsync(ctx context.Context, call tools.Call, callback tools.AsyncCallback) *tools.Result {
+	var in args
+	if err := tools.DecodeStrict(call.Args, &in); err != nil {
+		return tools.Failure(err)
+	}
+	go func() { callback(ctx, a.run(ctx, call, in)) }()
+	return tools.AsyncResult("started")
+}
+
+// output returns the text of a result, which names its call.
+func output(call string, size int) string {
+	text := "the result of " + call
+	if size > len(text) {
+		text += strings.Repeat(fmt.Sprintf("\na line of the result of %s", call), size/len(text))
+	}
+	return text
+}
+
+// chat is the user's side of a channel. It drops duplicates by their id.
+type chat struct {
+	link   *link
+	ledger *ledger
+}
+
+// Send implements channel.Channel.
+func (c *chat) Send(_ context.Context, n channel.Notification) error {
+	if c.link.died() {
+		return errDown
+	}
+	c.ledger.deliver(n.ChatID, n.ID, n.Text)
+	return nil
+}

@@ -1,0 +1,62 @@
+package simulate
+
+import (
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// TestSimulate runs one seed for a simulated hour. STEVEDORE_SIMULATE=N runs N seeds of two hours each;
+// STEVEDORE_SIMULATE_SEED is the first one.
+func TestSimulate(t *testing.T) {
+	duration, seeds := 2*time.Hour, number(t, "STEVEDORE_SIMULATE", 0)
+	if seeds == 0 {
+		duration, seeds = time.Hour, 1
+	}
+	first := number(t, "STEVEDORE_SIMULATE_SEED", 1)
+	for seed := first; seed < first+seeds; seed++ {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			s := &simulation{rnd: rand.New(rand.NewPCG(seed, 0)), ledger: newLedger(), dir: dataDir(t), chatSizes: map[string]int{}}
+			began, checked := time.Now(), 0
+			bustest.Bubble(t, func(t *testing.T) {
+				s.t, s.began = t, time.Now()
+				s.run(duration)
+				checked = s.judge()
+				s.close()
+			})
+			t.Logf("seed %d: %v simulated in %.1f s, %d calls, %d faults, %d promises checked", seed, duration, time.Since(began).Seconds(), s.calls, s.faults, checked)
+			if t.Failed() {
+				t.Logf("to repeat it: STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=%d go test -run TestSimulate -v ./integration/simulate", seed)
+				t.Logf("the faults:\n%s", strings.Join(s.events, "\n"))
+			}
+		})
+	}
+}
+
+// dataDir returns a directory in memory, if there is one: the simulated faults are those of links and
+// processes, and the files of a server that restarts hundreds of times take most of the time.
+func dataDir(t *testing.T) string {
+	dir, err := os.MkdirTemp("/dev/shm", "stevedore-simulate-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
+func number(t *testing.T, name string, def uint64) uint64 {
+	text := os.Getenv(name)
+	if text == "" {
+		return def
+	}
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: want a number: %v", name, err)
+	}
+	return n
+}

@@ -1,0 +1,320 @@
+package simulate
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/cron"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
+	"github.com/stevedore-bus/stevedore/bus/notify"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/object"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	processes = 2
+	// patience is how long a client repeats a request. It is longer than any outage.
+	patience = 30 * time.Minute
+	// jobInterval is that of the simulated jobs.
+	jobInterval = 5 * time.Minute
+)
+
+// simulation is an installation in a bubble.
+type simulation struct {
+	t      *testing.T
+	rnd    *rand.Rand
+	ledger *ledger
+	began  time.Time
+	events []string // what the seed decided, for a failure
+
+	dir    string
+	server atomic.Pointer[embedded.Server] // nil while none runs
+
+	links     []*link
+	client    *bus.Bus // of all clients; its link is whole while the server runs
+	messages  *notify.Notifier
+	running   []*process
+	dead      []*process
+	healing   sync.WaitGroup // faults that end
+	clients   sync.WaitGroup
+	calls     int
+	faults    int
+	chatSizes map[string]int // messages with a number, by chat
+	// The garbage collector must not end a store while the bubble runs: its clean-up, outside of the
+	// bubble, would wake goroutines of it.
+	stores []offload.Store
+}
+
+// clock is the simulated time of a line in the log.
+func clock() string { return time.Now().Format("15:04:05.000") }
+
+func (s *simulation) note(format string, a ...any) {
+	s.events = append(s.events, clock()+" "+fmt.Sprintf(format, a...))
+}
+
+// run simulates for a time, heals everything, and waits until nothing is left to do.
+func (s *simulation) run(d time.Duration) {
+	s.startServer()
+	s.client = bustest.Connect(s.t, s.server.Load(), bus.Config{}) // provisions
+	s.client.Close()
+	s.client = s.connect(s.newLink())
+	var err error
+	if s.messages, err = notify.New(s.client, notify.Config{Default: "chat"}); err != nil {
+		s.t.Fatal(err)
+	}
+	for range processes {
+		s.running = append(s.running, startProcess(s.t, s))
+	}
+	s.addJobs()
+	for time.Since(s.began) < d {
+		time.Sleep(time.Duration(s.rnd.IntN(20_000)) * time.Millisecond)
+		if s.rnd.IntN(10) < 8 {
+			for range 1 + s.rnd.IntN(6) {
+				s.submit()
+			}
+		} else {
+			s.breakSomething()
+		}
+	}
+	s.healing.Wait()
+	s.clients.Wait()
+	s.settle()
+}
+
+// settle waits until no stream has work left. The judges name what is left after an hour.
+func (s *simulation) settle() {
+	for deadline := time.Now().Add(time.Hour); time.Now().Before(deadline); time.Sleep(5 * time.Second) {
+		if bustest.Waiting(s.t, s.client) == 0 && bustest.Messages(s.t, s.client, bus.Outbox) == 0 {
+			break
+		}
+	}
+	time.Sleep(3 * jobInterval)
+}
+
+// close ends everything, so that the bubble can end.
+func (s *simulation) close() {
+	for _, p := range append(s.running, s.dead...) {
+		p.stop()
+		p.bus.Close()
+	}
+	s.client.Close()
+	s.server.Load().Close()
+}
+
+func (s *simulation) startServer() {
+	srv, err := embedded.Start(embedded.Config{Dir: s.dir, NoSync: true, Log: bustest.Log(s.t)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.server.Store(srv)
+}
+
+func (s *simulation) newLink() *link {
+	l := newLink(s.server.Load)
+	s.links = append(s.links, l)
+	return l
+}
+
+// connect returns a connection over a link. It waits until a server runs.
+func (s *simulation) connect(l *link) *bus.Bus {
+	for {
+		if srv := s.server.Load(); srv != nil {
+			cfg := srv.ClientConfig(bus.Config{Log: bustest.Log(s.t)})
+			cfg.InProcess = l
+			b, err := bus.Connect(s.t.Context(), cfg)
+			if err == nil {
+				return b
+			}
+			s.t.Logf("%s cannot connect: %v", clock(), err)
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// openStore opens the object store of the installation.
+func (s *simulation) openStore(b *bus.Bus) offload.Store {
+	for {
+		store, err := object.Open(s.t.Context(), b.JetStream(), object.Config{Bucket: b.BucketName(bus.BlobsBucket), Records: b.BucketName(bus.ArtifactsBucket)})
+		if err == nil {
+			s.stores = append(s.stores, store)
+			return store
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// insist repeats a request of a client until it is answered.
+func (s *simulation) insist(request func(context.Context) error) {
+	s.clients.Go(func() {
+		var err error
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Second) {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			err = request(ctx)
+			cancel()
+			if err == nil {
+				return
+			}
+		}
+		s.t.Errorf("%s a request was not answered in %v: %v", clock(), patience, err)
+	})
+}
+
+// addJobs adds a job of each effect.
+func (s *simulation) addJobs() {
+	for _, tool := range []string{"once", "idempotent"} {
+		name := "job-" + tool
+		in, err := json.Marshal(args{MS: 20, Job: name})
+		if err == nil {
+			_, err = cron.New(s.client).Add(s.t.Context(), cron.Caller{Operator: true}, cron.Job{Name: name, Session: "jobs", Every: jobInterval, Tool: tool, Args: in})
+		}
+		if err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// submit lets a client do one of the things that clients do.
+func (s *simulation) submit() {
+	s.calls++
+	in := args{MS: s.rnd.IntN(50)}
+	if s.rnd.IntN(3) == 0 {
+		in.MS = s.rnd.IntN(45_000)
+	}
+	p := &promise{
+		session: fmt.Sprintf("s%d", s.rnd.IntN(4)), id: fmt.Sprintf("c%d", s.calls),
+		tool: []string{"once", "keyed", "idempotent", "async"}[s.rnd.IntN(4)], chat: fmt.Sprintf("chat%d", s.rnd.IntN(3)),
+	}
+	if s.rnd.IntN(8) == 0 {
+		p.size = 60_000 + s.rnd.IntN(300_000)
+	}
+	if s.rnd.IntN(3) == 0 {
+		p.user = "for the user: " + p.id
+	}
+	in.Size, in.User = p.size, p.user
+	body, err := json.Marshal(in)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	call := tools.Call{ID: p.id, Session: p.session, Tool: p.tool, Args: body, Channel: "chat", ChatID: p.chat}
+	switch s.rnd.IntN(10) {
+	case 0:
+		s.message(p.chat)
+	case 1:
+		p.raw = true
+		text := output(p.id, p.size)
+		raw := tools.RawEvent{Call: call, ForLLM: &text, ForUser: p.user, Silent: p.user == ""}
+		raw.Args = nil
+		s.insist(func(ctx context.Context) error {
+			_, err := rpc.SubmitRaw(ctx, s.client, bus.DefaultQueue, raw)
+			if err == nil {
+				s.ledger.accept(p)
+			}
+			return err
+		})
+	default:
+		p.cancelled = s.rnd.IntN(12) == 0
+		pause := time.Duration(s.rnd.IntN(20_000)) * time.Millisecond
+		s.insist(func(ctx context.Context) error {
+			_, err := rpc.Enqueue(ctx, s.client, bus.DefaultQueue, call)
+			if err != nil {
+				return err
+			}
+			s.ledger.accept(p)
+			if p.cancelled {
+				time.Sleep(pause)
+				_, _ = task.Cancel(ctx, s.client, p.session, p.id, "the client") // the call may have ended, or the server may be away
+			}
+			return nil
+		})
+	}
+}
+
+// message sends the next message with a number to a chat, once the one before it is stored.
+func (s *simulation) message(chat string) {
+	s.chatSizes[chat]++
+	n := s.chatSizes[chat]
+	s.insist(func(ctx context.Context) error {
+		s.ledger.mu.Lock()
+		ready := n == 1 || s.ledger.told[chat][n-1]
+		s.ledger.mu.Unlock()
+		if !ready {
+			return errDown
+		}
+		_, err := s.messages.Send(ctx, channel.Notification{ID: fmt.Sprintf("%s-%d", chat, n), Channel: "chat", ChatID: chat, Text: fmt.Sprintf("message %d", n)})
+		if err == nil {
+			s.ledger.tell(chat, n)
+		}
+		return err
+	})
+}
+
+// breakSomething lets one thing fail.
+func (s *simulation) breakSomething() {
+	s.faults++
+	i := s.rnd.IntN(len(s.running))
+	p := s.running[i]
+	for_ := time.Duration(s.rnd.IntN(100)) * time.Second
+	switch fault := s.rnd.IntN(9); fault {
+	case 0, 1, 2, 3:
+		state := []linkState{down, silent, deaf, mute}[fault]
+		s.note("link of process %d: state %d for %v", i, state, for_)
+		p.link.set(state)
+		s.healing.Go(func() { time.Sleep(for_); p.link.set(whole) })
+	case 4, 5:
+		s.note("process %d dies", i)
+		p.link.set(finished)
+		s.dead = append(s.dead, p)
+		s.healing.Go(p.stop)
+		s.running[i] = startProcess(s.t, s)
+	case 6:
+		s.note("server restarts after %v", for_/2)
+		s.unplug().Close()
+		time.Sleep(for_ / 2)
+		s.startServer()
+	default:
+		s.note("server is killed, and starts after %v", for_/2)
+		s.killServer()
+		time.Sleep(for_ / 2)
+		s.startServer()
+	}
+}
+
+// unplug disconnects everybody from the server. The server stops only then: it sleeps under a lock
+// if it must tell clients of its end, and virtual time stands still if another request wants the lock.
+func (s *simulation) unplug() *embedded.Server {
+	srv := s.server.Swap(nil)
+	for _, l := range s.links {
+		l.disconnect()
+	}
+	time.Sleep(time.Millisecond)
+	synctest.Wait()
+	return srv
+}
+
+// killServer goes on with the files as they are now. What the server does afterwards is lost.
+func (s *simulation) killServer() {
+	srv := s.unplug()
+	old := s.dir
+	s.dir = dataDir(s.t)
+	if err := os.CopyFS(s.dir, os.DirFS(old)); err != nil {
+		s.t.Fatal(err)
+	}
+	srv.Close()
+	if err := os.RemoveAll(old); err != nil {
+		s.t.Fatal(err)
+	}
+}
