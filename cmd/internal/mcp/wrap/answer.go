@@ -214,9 +214,18 @@ func (p *proxy) fromServerResponse(ctx context.Context, c *connection, m *wire.M
 	r.timer.Stop()
 	gap := time.Since(r.progress) < progressGap
 	p.mu.Unlock()
-	if gap {
-		time.Sleep(progressGap)
+	if !gap {
+		p.answer(ctx, c, r, m)
+		return
 	}
+	p.work.Go(func() { // the reader must not wait: many calls with progress may end at once
+		time.Sleep(progressGap)
+		p.answer(ctx, c, r, m)
+	})
+}
+
+// answer passes the answer to r on, and does the long part of it beside the reader.
+func (p *proxy) answer(ctx context.Context, c *connection, r *request, m *wire.Message) {
 	if r.job != nil {
 		p.work.Go(func() { p.finishJob(ctx, r, r.jobText(m)) })
 		return
