@@ -3,7 +3,6 @@ package agents
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -23,7 +22,7 @@ type Budget struct {
 	all        float64 // of all sessions; 0 means no limit
 	perSession float64 // of a session with its sub-agents; 0 means no limit
 
-	mu     sync.Mutex
+	turn   chan struct{} // has a value while one caller reads; the fields below are its own
 	day    time.Time
 	next   uint64 // sequence of the first entry that is not counted
 	total  float64
@@ -34,7 +33,7 @@ type Budget struct {
 
 // NewBudget returns the budget of the agents of a bus: for all sessions, and for each.
 func NewBudget(b *bus.Bus, all, perSession float64, log zerolog.Logger) *Budget {
-	return &Budget{bus: b, log: log, all: all, perSession: perSession}
+	return &Budget{bus: b, log: log, all: all, perSession: perSession, turn: make(chan struct{}, 1)}
 }
 
 // warnAt is the part of a budget that the log warns at.
@@ -43,8 +42,12 @@ const warnAt = 0.8
 // Check returns an error with the code agent.CodeCostBudget if the session, a token, has no
 // budget left. Another error means that the conversations cannot be read.
 func (u *Budget) Check(ctx context.Context, session string) error {
-	u.mu.Lock()
-	defer u.mu.Unlock()
+	select { // no mutex: it is held while the conversations are read, and ctx ends the wait for it
+	case u.turn <- struct{}{}:
+		defer func() { <-u.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("read what the agents cost: %w", ctx.Err())
+	}
 	if err := u.count(ctx); err != nil {
 		return fmt.Errorf("read what the agents cost: %w", err)
 	}
@@ -77,11 +80,13 @@ func (u *Budget) check(scope, whose string, spent, limit float64) error {
 // count reads the entries of the day that are not counted yet.
 func (u *Budget) count(ctx context.Context) error {
 	today := time.Now().UTC().Truncate(24 * time.Hour)
-	q := bus.Query{Subject: u.bus.Session("*"), From: u.next}
 	if !today.Equal(u.day) {
 		u.day, u.next, u.total = today, 0, 0
 		u.costs, u.parent, u.warned = map[string]float64{}, map[string]string{}, map[string]bool{}
-		q.From, q.Since = 0, today
+	}
+	q := bus.Query{Subject: u.bus.Session("*"), From: u.next}
+	if u.next == 0 { // no entry of today was read yet; the stream may have those of 90 days
+		q.Since = today
 	}
 	for m, err := range u.bus.Read(ctx, bus.Sessions, q) {
 		if err != nil {

@@ -2,7 +2,9 @@ package agents
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +69,20 @@ func TestBudget(t *testing.T) {
 		check(budget, "d", "of all sessions, 10.00 a day, is spent: 10.40")
 		time.Sleep(24 * time.Hour)
 		check(budget, "a", "")
+		check(budget, "a", "")
+		if budget.next != 0 {
+			t.Errorf("on a day without entries, the budget read those of the days before, up to %d", budget.next-1)
+		}
 		turn("a", 4)
 		check(budget, "a", "of the session a")
+
+		// A caller whose time ends does not wait for another that reads.
+		budget.turn <- struct{}{}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := budget.Check(ctx, "a"); !errors.Is(err, context.Canceled) {
+			t.Errorf("a check beside one that reads: %v", err)
+		}
+		<-budget.turn
 	})
 }
