@@ -35,6 +35,9 @@ func flagsOf(t *testing.T, program string, command ...string) map[string]bool {
 		return out
 	}
 	help := read(append(slices.Clip(command), "--help")...)
+	if flags["help-all"] {
+		read(append(slices.Clip(command), "--help-all")...)
+	}
 	for _, topic := range regexp.MustCompile(`(?m)^  [\w-]+ (help \w+)  `).FindAllSubmatch(help, -1) {
 		read(strings.Fields(string(topic[1]))...)
 	}
