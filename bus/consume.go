@@ -40,9 +40,6 @@ type ConsumeConfig struct {
 	// SessionSlots, if not 0, limits how many messages of a session are handled at once, of
 	// those that TakeAhead is about. Handlers that called Delivery.Detach do not count.
 	SessionSlots int
-	// Weight, if not nil, returns how much a session may get of what others get if they take
-	// turns: a number above 0; 1 is the share of most.
-	Weight func(session string) float64
 	// Spare makes a process get messages of a ranked consumer only while no other one asks for
 	// them.
 	Spare bool

@@ -142,9 +142,6 @@ func (t *turns) lane(subject string, header nats.Header) fair.Lane {
 	case PriorityLow:
 		lane.Cost = priorityFactor
 	}
-	if t.k.cfg.Weight != nil {
-		lane.Cost /= t.k.cfg.Weight(c.Session)
-	}
 	return lane
 }
 

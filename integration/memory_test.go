@@ -35,7 +35,7 @@ func TestSoakMemory(t *testing.T) {
 	p := start(t, "up", "--json", "--listen", "127.0.0.1:0", "--console", "off", "--data", filepath.Join(t.TempDir(), "data"), "--workspace", r.workspace,
 		"--queue", "default", "--queue", "agent", "--model", "script:"+filepath.Join(r.workspace, "script.jsonl"),
 		"--channel", "notes=file:"+filepath.Join(r.workspace, "notes.jsonl"), "--default-channel", "notes", "--health", health,
-		"--min-age", "1s", "--results-ttl", kept, "--sessions-ttl", kept, "--artifact-ttl", kept)
+		"--results-ttl", kept, "--sessions-ttl", kept, "--artifact-ttl", kept)
 	r.startAsync(urlOf(t, p))
 	sample := func() usage {
 		u := usageOf(t, p.cmd.Process.Pid)

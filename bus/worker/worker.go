@@ -58,9 +58,6 @@ type Config struct {
 	// the next ones, at most as many as it has slots, and runs those of other sessions. Default
 	// 0: no limit.
 	SessionSlots int
-	// Weight, if not nil, returns how much a session may get of what others get when calls
-	// wait; 1 is the share of most.
-	Weight func(session string) float64
 	// MaxAttempts is the number of attempts of a call before it becomes a dead
 	// letter. If a worker dies before it starts a call that was delivered again, that
 	// is not an attempt. For resumable calls, such as an agent's, only attempts
@@ -211,7 +208,7 @@ func (w *Worker) consume(ctx context.Context, failed func(error)) error {
 	ticks := bus.ConsumeConfig{Slots: w.cfg.Slots, MaxAttempts: w.cfg.MaxAttempts, Grace: w.cfg.Grace}
 	calls := ticks
 	calls.ShouldRetry, calls.TakeAhead = w.shouldRetry, w.takeAhead
-	calls.SessionSlots, calls.Weight = w.cfg.SessionSlots, w.cfg.Weight
+	calls.SessionSlots = w.cfg.SessionSlots
 	ticks.AwaitUse = true
 	var group errgroup.Group
 	consume := func(c bus.Consumer, cfg bus.ConsumeConfig, report dead.Report, handler bus.Handler) {

@@ -11,7 +11,7 @@ export class ResultsError extends Error {
 export interface ResultsOptions {
   /** Uses the workers of a bus instead of the program. */
   bus?: Stevedore;
-  /** The program, default "stevedore", and more arguments of "stevedore mcp wrap", such as ["--offload-inline", "5000"]. */
+  /** The program, default "stevedore", and more arguments of "stevedore mcp wrap", such as ["--offload-threshold", "1000"]. */
   command?: string;
   args?: string[];
   /** The conversation, a token; default a new one. With the same one, results stay readable after a restart. */

@@ -12,7 +12,7 @@ import (
 type Lane struct {
 	Session string
 	// Cost is what a message adds to the share of the lane: 1, or less if the lane should get
-	// more messages than others. So priorities and weights starve nobody: a lane that waits
+	// more messages than others. So priorities starve nobody: a lane that waits
 	// gains on the others, and the largest share never has a turn.
 	Cost float64
 }

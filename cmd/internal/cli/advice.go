@@ -53,7 +53,7 @@ func StreamAdvice(stream string) string {
 	enlarge := "enlarge it: stevedore provision --update --max-bytes " + strings.ToLower(stream) + "=BYTES."
 	switch stream {
 	case bus.Results:
-		return "It does not hold the results of --min-age. Shorten --min-age or --results-ttl, or " + enlarge
+		return "It does not hold the results of an hour. Shorten --results-ttl, or " + enlarge
 	case bus.Sessions:
 		return "Remove conversations (stevedore sessions rm), shorten --sessions-ttl, or " + enlarge
 	case bus.Outbox:

@@ -13,12 +13,8 @@ import (
 var listFields = []string{"artifacts", "tasks", "tools", "approvals"}
 
 // printJSON prints an answer in the shape of all commands: the items of a list one per
-// line, or one object. The text for models is left out unless --json-text asks for it.
+// line, or one object, without the text for models.
 func (o *Options) printJSON(out io.Writer, body []byte) error {
-	if o.Text {
-		_, err := fmt.Fprintf(out, "%s\n", body)
-		return err
-	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
 		return fmt.Errorf("read answer: %w", err)

@@ -28,7 +28,7 @@ type Options struct {
 	Connection cli.Connection
 	Logging    cli.Logging
 	Session    string
-	JSON, Text bool
+	JSON       bool
 }
 
 // AddFlags adds the flags to a command and its subcommands, without --session.
@@ -36,7 +36,6 @@ func (o *Options) AddFlags(cmd *cobra.Command) {
 	o.Connection.AddFlags(cmd.PersistentFlags())
 	o.Logging.AddFlags(cmd.PersistentFlags())
 	cmd.PersistentFlags().BoolVar(&o.JSON, "json", false, "print one JSON object per item, one per line")
-	cmd.PersistentFlags().BoolVar(&o.Text, "json-text", false, "with --json, add the field text with the form for models, and print a list as one object")
 }
 
 // AddSessionFlag adds --session: the session of these things.

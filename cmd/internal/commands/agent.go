@@ -70,12 +70,11 @@ type promptOptions struct {
 
 // promptArgs are the arguments of the agent tool.
 type promptArgs struct {
-	Prompt   string   `json:"prompt"`
-	Model    string   `json:"model,omitempty"`
-	Tools    []string `json:"tools,omitzero"` // nil means all tools, empty means none
-	MaxTurns int      `json:"max_turns,omitempty"`
-	Fresh    bool     `json:"fresh,omitempty"`
-	Files    []string `json:"files,omitempty"` // ids of artifacts
+	Prompt string   `json:"prompt"`
+	Model  string   `json:"model,omitempty"`
+	Tools  []string `json:"tools,omitzero"` // nil means all tools, empty means none
+	Fresh  bool     `json:"fresh,omitempty"`
+	Files  []string `json:"files,omitempty"` // ids of artifacts
 }
 
 func newAgentCommand() *cobra.Command {
@@ -94,8 +93,6 @@ func newAgentCommand() *cobra.Command {
 				return cli.Exit(cli.ExitUsage, "--resume needs --session, no prompt and no --fresh")
 			case len(o.files) > 0 && len(args) == 0:
 				return cli.Exit(cli.ExitUsage, "--file needs a prompt: stevedore agent --file FILE \"PROMPT\"")
-			case o.args.MaxTurns < 0:
-				return cli.Exit(cli.ExitUsage, "--use-turns %d: want 1 or more", o.args.MaxTurns)
 			case o.wait <= 0:
 				return cli.Exit(cli.ExitUsage, "--wait %s: want more than 0s", o.wait)
 			case len(args) == 0 && !o.resume && (o.call.ID != "" || o.JSON):
@@ -118,7 +115,6 @@ func newAgentCommand() *cobra.Command {
 	flags.StringVar(&o.call.ChatID, "chat-id", "", "`CHAT` within the channel")
 	flags.StringVar(&o.args.Model, "use-model", "", "`SPEC` of one of the worker's models; default: the first model of the worker")
 	flags.StringSliceVar(&o.args.Tools, "use-tools", nil, "`TOOL`s that the agent may use; default all; an empty value means none")
-	flags.IntVar(&o.args.MaxTurns, "use-turns", 0, "`NUMBER` of turns after which the agent stops; at most the worker's --max-turns")
 	flags.BoolVar(&o.args.Fresh, "fresh", false, "begin the session anew: the agent sees nothing of its earlier messages")
 	flags.StringArrayVar(&o.files, "file", nil, "`FILE` that the agent gets with the prompt; repeat the flag for more. The model sees pictures")
 	flags.BoolVar(&o.resume, "resume", false, "send no prompt; wait for the answer of the session's last run")

@@ -20,7 +20,7 @@ func printArtifacts(o *client.Options, body []byte, out, stderr io.Writer) error
 		fmt.Fprintf(stderr, "These are the newest %d of %d artifacts.\n", n, l.Count)
 	}
 	if o.JSON {
-		return o.Print(out, body) // --json-text adds the text
+		return o.Print(out, body)
 	}
 	return client.PrintList(o, out, l.Artifacts, "No artifacts in this session.",
 		[]string{"artifact", "tool", "type", "size", "lines", "tokens", "created", "expires"},

@@ -8,8 +8,16 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+)
+
+const (
+	codex = "codex"
+	// codexWaits is the time after which the model of Codex sees what a command prints, for
+	// example that a server is up.
+	codexWaits = 20 * time.Second
 )
 
 // rewritten is the answer to Codex that runs a command by "stevedore run", in the shell that
@@ -17,12 +25,11 @@ import (
 func (o *hookOptions) rewritten(event claudeEvent) map[string]any {
 	command, _ := event.Input["command"].(string)
 	self, err := os.Executable()
-	if o.host != "codex" || event.Tool != "Bash" || command == "" || err != nil ||
+	if o.host != codex || event.Tool != "Bash" || command == "" || err != nil ||
 		readsBack.MatchString(command) || runtime.GOOS == "windows" || hasCodexRules(event.Directory) {
 		return nil
 	}
-	// After 20 s, the model sees what the command prints, for example that a server is up.
-	event.Input["command"] = fmt.Sprintf(`%s run --host codex%s --threshold %d --live-after 20s -- "${BASH:-${ZSH_NAME:-sh}}" -c '%s'`,
+	event.Input["command"] = fmt.Sprintf(`%s run --host codex%s --threshold %d -- "${BASH:-${ZSH_NAME:-sh}}" -c '%s'`,
 		cli.ShellWord(self), placeOf(o.session, o.Connection.Data), o.threshold, withinQuotes(command))
 	return map[string]any{"permissionDecision": "allow", "updatedInput": event.Input}
 }

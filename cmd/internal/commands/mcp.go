@@ -18,7 +18,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp"
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wrap"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -53,11 +52,8 @@ type mcpOptions struct {
 	http    mcpHTTP
 	session string
 	wait    time.Duration
-	links   artifacts.Links
 	NoSync  bool
 }
-
-const linksUsage = "`auto, on or off`: add links to stored results; auto leaves them out for clients that cannot use them"
 
 func newMCPCommand() *cobra.Command {
 	var o mcpOptions
@@ -81,7 +77,6 @@ func newMCPCommand() *cobra.Command {
 	cli.NoTopic(token)
 	flags.StringVar(&o.session, "session", "", "`SESSION` of the client; default a new one")
 	flags.DurationVar(&o.wait, "wait", 50*time.Second, "`TIME` that a client without tasks waits for a result")
-	flags.Var(&o.links, "resource-links", linksUsage)
 	cli.CommonFlags(cmd, "server", "context", "data", "workspace", "http", "token", "session", "wait", "mcp", "ask")
 	cmd.AddCommand(newMCPWrapCommand(), newMCPInstallCommand(), newMCPUninstallCommand(), newMCPStatusCommand())
 	return cmd
@@ -145,7 +140,7 @@ func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr
 			}
 		}
 		address.Store(b.Conn().ConnectedAddr())
-		g := mcp.New(b, mcp.Config{Version: cli.ReadVersion().Version, Wait: o.wait, Links: o.links, Log: log})
+		g := mcp.New(b, mcp.Config{Version: cli.ReadVersion().Version, Wait: o.wait, Log: log})
 		defer g.Close()
 		return process.Together(ctx, g.Run, func(ctx context.Context) error {
 			defer cancel()

@@ -18,7 +18,6 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp"
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/command"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wrap"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
@@ -31,7 +30,7 @@ const mcpWrapHelp = `Put a proxy in front of any MCP server. The proxy passes ev
 for big tool results and resources: it stores these, gives the client a short reference,
 and adds the tool read_result, which reads them by lines, with grep, with jq and in pages.
 What is big depends on the host: the proxy knows the limits of Claude Code, Codex, Copilot
-CLI, Gemini CLI, opencode and Qwen Code. --offload-threshold and --offload-inline replace them.
+CLI, Gemini CLI, opencode and Qwen Code. --offload-threshold replaces them.
 
 In the configuration of an MCP host, put "stevedore mcp wrap --" before the command:
 
@@ -61,7 +60,6 @@ type mcpWrapOptions struct {
 	http       mcpHTTP
 	session    string
 	headers    []string
-	links      artifacts.Links
 	tools      string
 	Timeout    time.Duration
 	Background time.Duration
@@ -86,7 +84,8 @@ func newMCPWrapCommand() *cobra.Command {
 			if cmd.Flags().Changed("tools") && o.tools != "one" && o.tools != "all" {
 				return cli.Exit(cli.ExitUsage, "--tools %q: want one or all", o.tools)
 			}
-			if !cmd.Flags().Changed("offload-threshold") && !cmd.Flags().Changed("offload-inline") {
+			o.Offload.InlineChars = process.InlineChars(o.Offload)
+			if !cmd.Flags().Changed("offload-threshold") {
 				o.Offload.Threshold, o.Offload.InlineChars = 0, 0 // the host decides
 			}
 			return mcpWrap(cmd.Context(), o, args, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -101,7 +100,6 @@ func newMCPWrapCommand() *cobra.Command {
 	flags.StringVar(&o.session, "session", "", "`SESSION` of the stored results; default a new one, so that only this process can read them")
 	cli.AddSettingsOf(flags, &o, mcpWrapSettings{}, "")
 	flags.StringArrayVar(&o.headers, "header", nil, "`NAME=VALUE` of a header for each request to the URL; for a secret, VALUE is env:VARIABLE or file:PATH")
-	flags.Var(&o.links, "resource-links", linksUsage)
 	flags.StringVar(&o.tools, "tools", "", "`one or all`: add one tool that reads stored results, or the seven of a worker, whose definitions are part of every request; default one, in Claude Code and opencode after the first result was stored, and none in Codex and Gemini CLI, whose own tools can read")
 	cli.AddSettingsOf(flags, &o.Store, o.Store, cli.TopicOffloading)
 	process.AddOffloadFlags(flags, &o.Offload)
@@ -139,7 +137,7 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	proxy := func(session string) wrap.Config {
 		return wrap.Config{
 			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", LateTools: late, ReadCommand: programName() + " read" + placeOf(o.session, o.Connection.Data),
-			CallTimeout: o.Timeout, BackgroundAfter: o.Background, Links: o.links, Log: log,
+			CallTimeout: o.Timeout, BackgroundAfter: o.Background, Log: log,
 			Reader: offload.ReaderConfig{JQCommand: process.JQCommand(), SQLCommand: process.SQLCommand(), SQLCache: databases},
 			Server: server, ContentIDs: name == "",
 			Count: func(c wrap.Count) {

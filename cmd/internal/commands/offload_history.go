@@ -52,7 +52,6 @@ defaults of --min-chars and --min-ratio. A value outside of their range is an er
 	f := cmd.Flags()
 	f.StringVar(&flags.dir, "dir", "", "`DIR` of the files; created if missing (required)")
 	f.BoolVar(&flags.dryRun, "dry-run", false, "write no files; add \"writes\" to the output, with --dir unchanged")
-	f.Bool("keep-pairing", true, "always true: a history keeps its blocks")
 	f.IntVar(&flags.minChars, "min-chars", 100, "`NUMBER` of UTF-16 code units; shorter results are not offloaded")
 	f.Float64Var(&flags.minRatio, "min-ratio", 0, "`FRACTION` of the characters, 0 to 1; if less can be offloaded, nothing is")
 	return cmd
@@ -61,9 +60,6 @@ defaults of --min-chars and --min-ratio. A value outside of their range is an er
 func runOffloadHistory(cmd *cobra.Command, flags offloadHistoryFlags) error {
 	if flags.dir == "" {
 		return cli.Exit(cli.ExitUsage, "--dir is missing: name the directory for the files, as in --dir .offload")
-	}
-	if keep, err := cmd.Flags().GetBool("keep-pairing"); err != nil || !keep {
-		return cli.Exit(cli.ExitUsage, "--keep-pairing=false: a history always keeps its blocks; offload single messages with `stevedore offload message`")
 	}
 	opts, err := historyOptions(cmd, flags)
 	if err != nil {

@@ -59,7 +59,7 @@ type runOptions struct {
 	host      string
 	line      string
 	threshold int64
-	liveAfter time.Duration
+	liveAfter time.Duration // after which an output that is not yet long appears as it comes; 0: never
 }
 
 func newRunCommand() *cobra.Command {
@@ -77,6 +77,9 @@ func newRunCommand() *cobra.Command {
 			case o.line != "":
 				args = []string{"sh", "-c", o.line}
 			}
+			if o.host == codex {
+				o.liveAfter = codexWaits
+			}
 			return o.run(cmd.Context(), args, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -85,7 +88,6 @@ func newRunCommand() *cobra.Command {
 	cmd.Flags().StringVarP(&o.line, "command", "c", "", "`LINE` for sh")
 	cmd.Flags().StringVar(&o.host, "host", "none", "`NAME` of the coding host in \"stevedore usage --by host\"")
 	cmd.Flags().Int64Var(&o.threshold, "threshold", 10_000, "`BYTES` of output above which it is stored")
-	cmd.Flags().DurationVar(&o.liveAfter, "live-after", 0, "`TIME` after which an output that is not yet long appears as it comes, and is not stored; 0: never")
 	return cmd
 }
 

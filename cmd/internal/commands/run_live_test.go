@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// With --live-after, the output of a command that goes on appears as it comes, and is not stored.
+// For Codex, the output of a command that goes on appears as it comes, and is not stored.
 func TestRunLiveAfter(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs sh")
@@ -20,8 +20,11 @@ func TestRunLiveAfter(t *testing.T) {
 	stuck := time.AfterFunc(30*time.Second, func() { _ = answer.Close() })
 	defer stuck.Stop()
 	go func() {
-		args := []string{"run", "--data", t.TempDir(), "--live-after", "1ms", "--", "sh", "-c", "echo first; read x; seq 1 9000"}
-		run(t.Context(), args, stdin, stdout, io.Discard)
+		o := runOptions{threshold: 10_000, liveAfter: time.Millisecond}
+		o.Connection.Data = t.TempDir()
+		if err := o.run(t.Context(), []string{"sh", "-c", "echo first; read x; seq 1 9000"}, stdin, stdout, io.Discard); err != nil {
+			t.Error(err)
+		}
 		_ = stdout.Close()
 	}()
 	lines := bufio.NewReader(output)

@@ -41,7 +41,7 @@ func Run(ctx context.Context, o process.Options, stdout, stderr io.Writer) (err 
 	if o.Workspace, err = chooseWorkspace(o.Workspace, dir); err != nil {
 		return err
 	}
-	o.Offload.Threshold, o.Offload.InlineChars = 500, 2_000 // low, for small directories
+	o.Offload.Threshold = 400 // low, for small directories
 	o.Connection.Data = filepath.Join(dir, "data")
 	server, closeServer, err := process.Embed(embedded.Config{Dir: o.Connection.Data, NoSync: true, Log: log})
 	if err != nil {

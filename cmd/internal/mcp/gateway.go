@@ -47,9 +47,7 @@ type Config struct {
 	// Refresh is the time between two requests for the tools of the workers. Default
 	// 10 seconds.
 	Refresh time.Duration
-	// Links says whether clients get links to artifacts.
-	Links artifacts.Links
-	Log   zerolog.Logger
+	Log     zerolog.Logger
 }
 
 // Gateway serves MCP clients. It is safe for concurrent use.

@@ -13,9 +13,9 @@ import (
 func (c *client) links(s *mcp.ServerSession) bool {
 	params := s.InitializeParams()
 	if params == nil || params.ClientInfo == nil {
-		return c.gateway.cfg.Links.For("", "")
+		return false // an older client over HTTP, which may be one that cannot use links
 	}
-	return c.gateway.cfg.Links.For(params.ClientInfo.Name, params.ProtocolVersion)
+	return artifacts.GetsLinks(params.ClientInfo.Name, params.ProtocolVersion)
 }
 
 // contentOf returns the text or the blocks of a result, and a link to its artifact if

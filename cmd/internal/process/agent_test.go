@@ -43,7 +43,7 @@ func TestProviderOptions(t *testing.T) {
 // A limit that is too small is an error, because 0 would mean the default.
 func TestLimitsAreChecked(t *testing.T) {
 	for arg, want := range map[string]string{
-		"--max-turns=0": "want 1 or more", "--max-turns=-3": "want 1 or more", "--max-subagents=0": "want 1 or more", "--max-subagents=-1": "want 1 or more",
+		"--max-turns=0": "want 1 or more", "--max-turns=-3": "want 1 or more",
 		"--agent-depth=-1": "want 0 or more", "--token-budget=-1": "want 0 or more", "--max-tokens=0": "want 1 or more", "--context-tokens=0": "want 1 or more",
 		"--max-turns=1": "", "--agent-depth=0": "", "--token-budget=0": "",
 	} {

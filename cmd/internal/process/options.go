@@ -2,6 +2,7 @@ package process
 
 import (
 	"errors"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -40,13 +41,11 @@ type Options struct {
 	Workspace   string        `flag:"workspace" default:"." unit:"DIR" help:"DIR that the tools can read and write, and nothing outside it"`
 	Tools       []string      `flag:"tools" split:"," unit:"TOOL" help:"TOOLs to offer, and no others; give such a worker its own --queue"`
 	OtherZones  []string      `flag:"other-zone" split:"," unit:"ZONE" help:"ZONEs whose calls this worker takes if no worker of theirs is free"`
-	Weights     []string      `flag:"session-weight" split:"," unit:"SESSION=WEIGHT" help:"SESSION=WEIGHTs: their part of what others get, such as vip=4"`
 	Health      string        `flag:"health" unit:"HOST:PORT" help:"HOST:PORT of an HTTP server for /healthz, /readyz and /metrics; default off"`
 	NoTicks     bool          `flag:"no-ticks" help:"leave the ticks of cron jobs and heartbeats to other workers"`
 	NoNotify    bool          `flag:"no-notify" help:"leave notifications to other workers"`
 	Lease       time.Duration `flag:"lease" default:"30s" min:"1s" unit:"TIME" help:"TIME until the calls of a dead worker move; for a queue that is created now"`
-	SessionsTTL time.Duration `flag:"sessions-ttl" unit:"TIME" help:"TIME that a conversation is kept after its end, or until the space is needed"`
-	MinAge      time.Duration `flag:"min-age" min:"1s" unit:"TIME" help:"TIME that results and conversations are kept if their streams hold it"`
+	SessionsTTL time.Duration `flag:"sessions-ttl" min:"1s" unit:"TIME" help:"TIME that a conversation is kept after its end, or until the space is needed"`
 
 	OwnServer *embedded.Server // the server that runs in this process, if one does
 	Heartbeat *cli.Heartbeat   // nil if another process schedules the heartbeat
@@ -66,9 +65,8 @@ type queueSettings struct {
 
 // offloadSettings declares the settings of an offload.Config that say which results are big.
 type offloadSettings struct {
-	Threshold   int64 `flag:"offload-threshold" default:"8000" min:"1" unit:"TOKENS" help:"TOKENS above which a result is offloaded"`
-	InlineChars int64 `flag:"offload-inline" default:"40000" min:"1" unit:"CHARACTERS" help:"CHARACTERS below which it is still shown in full; half for tables"`
-	Budget      int   `flag:"offload-budget" default:"100000" min:"0" unit:"CHARACTERS" help:"CHARACTERS that a session gets in full in a minute; 0 means no limit"`
+	Threshold int64 `flag:"offload-threshold" default:"8000" min:"1" unit:"TOKENS" help:"TOKENS above which a result is offloaded"`
+	Budget    int   `flag:"offload-budget" default:"100000" min:"0" unit:"CHARACTERS" help:"CHARACTERS that a session gets in full in a minute; 0 means no limit"`
 }
 
 // AddFlags adds the flags of all options except Heartbeat.
@@ -79,7 +77,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.VisitAll(func(f *pflag.Flag) { shared[f] = true })
 	o.Agents.System, o.Agents.MaxTokens = defaultSystem, agent.DefaultMaxTokens
 	o.Shell.Mode = string(sandbox.DefaultMode)
-	o.SessionsTTL, o.MinAge = retention.DefaultSessionsTTL, retention.DefaultMinAge
+	o.SessionsTTL = retention.DefaultSessionsTTL
 	cli.AddSettings(flags, o)
 	cli.AddSettingsOf(flags, &o.Worker, queueSettings{}, "")
 	AddOffloadFlags(flags, &o.Offload)
@@ -103,6 +101,10 @@ func AddOffloadFlags(flags *pflag.FlagSet, cfg *offload.Config) {
 	cli.AddSettingsOf(flags, cfg, offloadSettings{}, cli.TopicOffloading)
 }
 
+// InlineChars is the number of characters below which an offloaded result is still shown in full: five
+// for each token of the threshold, which is twice what a token takes.
+func InlineChars(cfg offload.Config) int64 { return min(cfg.Threshold, math.MaxInt64/5) * 5 }
+
 // AddResultsTTLFlag adds the flag of the age of results.
 func AddResultsTTLFlag(flags *pflag.FlagSet, c *cli.Connection) {
 	cli.AddSettingsOf(flags, c, struct {
@@ -115,20 +117,15 @@ func (o *Options) Check() error {
 	if err := CheckQueues(o.Worker.Queues); err != nil {
 		return err
 	}
-	switch ttl := o.Connection.ResultsTTL; {
-	case len(o.Worker.Queues) == 0:
+	if len(o.Worker.Queues) == 0 {
 		return cli.Exit(cli.ExitUsage, "--queue: give at least one queue")
-	case ttl > 0 && ttl < o.MinAge:
-		return cli.Exit(cli.ExitUsage, "--results-ttl %s: want at least --min-age (%s)", ttl, o.MinAge)
-	case o.SessionsTTL < o.MinAge:
-		return cli.Exit(cli.ExitUsage, "--sessions-ttl %s: want at least --min-age (%s)", o.SessionsTTL, o.MinAge)
 	}
 	for _, tool := range o.Offload.Always {
 		if name, _, _ := strings.Cut(tool, ":"); !tools.IsToken(name) {
 			return cli.Exit(cli.ExitUsage, "--offload-tools %q: want the name of a tool, or TOOL:ACTION", tool)
 		}
 	}
-	if err := errors.Join(o.setWeights(), o.addZones()); err != nil {
+	if err := o.addZones(); err != nil {
 		return err
 	}
 	if err := errors.Join(o.Agents.check(), o.Shell.check()); err != nil {
@@ -171,6 +168,16 @@ func CheckQueues(queues []string) error {
 		}
 	}
 	return nil
+}
+
+// minAge is the age up to which workers remove nothing from streams that hold it: an hour, or less
+// if results or conversations are kept for less.
+func (o *Options) minAge() time.Duration {
+	age := min(retention.DefaultMinAge, o.SessionsTTL)
+	if ttl := o.Connection.ResultsTTL; ttl > 0 {
+		age = min(age, ttl)
+	}
+	return age
 }
 
 // QueueNames returns the queues as one text.

@@ -236,7 +236,7 @@ func maxResult(maxPayload int64) int { return int(min(512<<10, maxPayload*3/4)) 
 
 func (p *parts) openWorker(context.Context) (err error) {
 	offloading := p.Offload
-	offloading.Log = p.log
+	offloading.Log, offloading.InlineChars = p.log, InlineChars(offloading)
 	offloading.MaxResult = maxResult(p.bus.Conn().MaxPayload())
 	cfg := p.Worker
 	cfg.Queues = slices.Concat(cfg.Queues, p.Agents.queues())
@@ -295,7 +295,7 @@ func (p *parts) metadata(queues []string) map[string]string {
 }
 
 func (p *parts) openHealth(context.Context) error {
-	cfg := retention.Config{MinAge: p.MinAge, SessionsTTL: p.SessionsTTL, Log: p.log}
+	cfg := retention.Config{MinAge: p.minAge(), SessionsTTL: p.SessionsTTL, Log: p.log}
 	if p.tenant != nil {
 		cfg.Interval = tenantCheckInterval
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
@@ -17,30 +16,19 @@ import (
 
 // ShellOptions configure the sandbox of the shell tool.
 type ShellOptions struct {
-	Mode      string        `flag:"shell-sandbox" oneof:"required,besteffort,off" unit:"MODE" help:"MODE of the sandbox: required, besteffort or off"`
-	Network   bool          `flag:"shell-network" help:"let commands use the network"`
-	MCP       bool          `flag:"mcp-sandbox" help:"run the commands of --mcp in this sandbox, too; --shell-network gives them the network"`
-	Read      []string      `flag:"shell-read" split:"," unit:"PATH" help:"PATHs that commands can read and execute in addition, such as a toolchain"`
-	Write     []string      `flag:"shell-write" split:"," unit:"PATH" help:"PATHs that commands can write in addition, and that the file tools can, such as .git"`
-	Env       []string      `flag:"shell-env" unit:"NAME" help:"NAME or NAME=VALUE of a variable that commands get in addition"`
-	MaxOutput int64         `flag:"shell-output" default:"67108864" min:"1" unit:"BYTES" help:"BYTES of a command's output that are kept"`
-	Processes int64         `flag:"shell-processes" default:"4096" min:"-1" unit:"NUMBER" help:"NUMBER of processes and threads of a command; -1 means no limit"`
-	OpenFiles int64         `flag:"shell-open-files" default:"4096" min:"-1" unit:"NUMBER" help:"NUMBER of open files of one process; -1 means no limit"`
-	FileSize  int64         `flag:"shell-file-size" default:"2147483648" min:"-1" unit:"BYTES" help:"BYTES of one file that a command writes; -1 means no limit"`
-	CPU       time.Duration `flag:"shell-cpu" default:"1h" min:"-1s" unit:"TIME" help:"CPU TIME of one process; -1s means no limit"`
+	Mode      string   `flag:"shell-sandbox" oneof:"required,besteffort,off" unit:"MODE" help:"MODE of the sandbox: required, besteffort or off"`
+	Network   bool     `flag:"shell-network" help:"let commands use the network"`
+	MCP       bool     `flag:"mcp-sandbox" help:"run the commands of --mcp in this sandbox, too; --shell-network gives them the network"`
+	Read      []string `flag:"shell-read" split:"," unit:"PATH" help:"PATHs that commands can read and execute in addition, such as a toolchain"`
+	Write     []string `flag:"shell-write" split:"," unit:"PATH" help:"PATHs that commands can write in addition, and that the file tools can, such as .git"`
+	Env       []string `flag:"shell-env" unit:"NAME" help:"NAME or NAME=VALUE of a variable that commands get in addition"`
+	MaxOutput int64    `flag:"shell-output" default:"67108864" min:"1" unit:"BYTES" help:"BYTES of a command's output that are kept"`
+	Unlimited bool     `flag:"shell-unlimited" help:"no limits of the processes, open files, file sizes and CPU time of a command"`
 }
 
 func (o *ShellOptions) check() error {
 	if o.MCP && o.Off() {
 		return cli.Exit(cli.ExitUsage, "--mcp-sandbox needs a sandbox; remove --shell-sandbox off")
-	}
-	for flag, value := range map[string]int64{"processes": o.Processes, "open-files": o.OpenFiles, "file-size": o.FileSize, "cpu": int64(o.CPU)} {
-		if value == 0 {
-			return cli.Exit(cli.ExitUsage, "--shell-%s 0: want more, or -1 for no limit", flag)
-		}
-	}
-	if o.CPU > 0 && o.CPU < time.Second {
-		return cli.Exit(cli.ExitUsage, "--shell-cpu %s: want 1s or more", o.CPU)
 	}
 	return nil
 }
@@ -53,7 +41,9 @@ func (o *ShellOptions) config(workspace, data string, hide ...string) (sandbox.C
 	}
 	cfg := sandbox.Config{
 		Mode: sandbox.Mode(o.Mode), Workspace: workspace, State: shellState(data, workspace), Hide: hide, Network: o.Network,
-		Limits: sandbox.Limits{Processes: o.Processes, OpenFiles: o.OpenFiles, FileSize: o.FileSize, CPU: int64(o.CPU.Round(time.Second) / time.Second)},
+	}
+	if o.Unlimited {
+		cfg.Limits = sandbox.Limits{Processes: -1, OpenFiles: -1, FileSize: -1, CPU: -1}
 	}
 	for _, list := range []struct {
 		flag string
@@ -110,6 +100,8 @@ func (o *ShellOptions) Examine(workspace, data string) (p sandbox.Protection, re
 	return s.Protection(), refused, s.Close()
 }
 
+const noLimits = "--shell-unlimited of the worker removes the limits"
+
 // shellAdvice says how the operator allows what the sandbox refuses.
 var shellAdvice = map[sandbox.Refusal]string{
 	sandbox.NoNetwork:   "--shell-network of the worker allows it",
@@ -117,10 +109,10 @@ var shellAdvice = map[sandbox.Refusal]string{
 	sandbox.ReadOnly:    "--shell-write PATH of the worker allows more",
 	sandbox.Unreadable:  "--shell-read PATH and --shell-write PATH of the worker allow more",
 	sandbox.Hidden:      "--shell-read PATH of the worker shows them",
-	sandbox.OpenFiles:   "--shell-open-files of the worker changes it",
-	sandbox.FileSize:    "--shell-file-size of the worker changes it",
-	sandbox.Processes:   "--shell-processes of the worker changes it",
-	sandbox.CPUTime:     "--shell-cpu of the worker changes it",
+	sandbox.OpenFiles:   noLimits,
+	sandbox.FileSize:    noLimits,
+	sandbox.Processes:   noLimits,
+	sandbox.CPUTime:     noLimits,
 	builtin.OutputLimit: "--shell-output of the worker changes it",
 }
 

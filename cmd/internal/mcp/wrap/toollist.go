@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 )
 
@@ -161,8 +162,8 @@ func (p *proxy) readingTool(name string) (string, bool) {
 func (p *proxy) links() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, ok := p.capabilities["resources"]; !ok && p.cfg.Links != "on" && p.hosted.Load().host.ResourceTools {
+	if _, ok := p.capabilities["resources"]; !ok && p.hosted.Load().host.ResourceTools {
 		return false // the client cannot read them
 	}
-	return p.cfg.Links.For(p.clientName, cmp.Or(p.version, "0"))
+	return artifacts.GetsLinks(p.clientName, cmp.Or(p.version, "0"))
 }

@@ -35,7 +35,6 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/time/rate"
 
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/command"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/hosts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
@@ -84,8 +83,6 @@ type Config struct {
 	// ContentIDs derives the ids of artifacts from their content. A client that gives the same
 	// result again, as to build its prompt anew, then gets the same reference.
 	ContentIDs bool
-	// Links says whether the client gets links to artifacts.
-	Links artifacts.Links
 	// CallTimeout is how long the server may send neither the response nor progress
 	// for a request. Default 10 minutes.
 	CallTimeout time.Duration
