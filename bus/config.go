@@ -55,6 +55,9 @@ type Config struct {
 	// ResultsTTL is the age at which the results stream removes records. Default 7 days;
 	// if it is 0, Provision does not compare or change that of an existing stream.
 	ResultsTTL time.Duration
+	// AnyFormat lets Connect connect to a bus whose streams have another format. Programs that move
+	// or copy them set it. Otherwise the error is a *jsapi.FormatError.
+	AnyFormat bool
 	// Zone, if not empty, is where this process is. Calls that it publishes for DefaultQueue go
 	// to ZoneQueue.
 	Zone string

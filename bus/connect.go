@@ -69,6 +69,9 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 		b.api = jsapi.New(b.js)
 		err = checkServer(ctx, b) // before any other request: the server denies the inbox once
 	}
+	if err == nil && !cfg.AnyFormat {
+		err = b.checkFormats(ctx)
+	}
 	if err == nil {
 		b.out, err = publisher.New(b.nc, b.cfg.Timeout, b.log, b.prefix, b.Streams(b.cfg), func() int { return minBatch(b) })
 	}

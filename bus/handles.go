@@ -11,7 +11,7 @@ import (
 )
 
 // Stream returns the handle of a stream. It caches the handle, because each lookup is
-// a request. A stream of another format is a *FormatError.
+// a request. A stream of another format is a *jsapi.FormatError: it was created after Connect.
 func (b *Bus) Stream(ctx context.Context, stream string) (jetstream.Stream, error) {
 	name := b.StreamName(stream)
 	if s, ok := b.handles.Load(name); ok {
@@ -25,8 +25,8 @@ func (b *Bus) Stream(ctx context.Context, stream string) (jetstream.Stream, erro
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
 	}
-	if _, err := jsapi.CheckFormat(s.CachedInfo()); err != nil {
-		return nil, err
+	if d, ok := jsapi.CheckFormat(s.CachedInfo(), b.Wants(name)); !ok && !b.cfg.AnyFormat {
+		return nil, &jsapi.FormatError{Differences: []jsapi.FormatDifference{d}}
 	}
 	b.handles.Store(name, s)
 	return s, nil

@@ -20,6 +20,10 @@ const (
 	Dead     = "DEAD"
 )
 
+// OutboxFormat is the version of the format of the outbox. Since 3.1, its subjects name the chat.
+// A version that changes needs a step in bus/admin, see steps.go there.
+var OutboxFormat = jsapi.Version{Major: 3, Minor: 1}
+
 // ResultsKept is how long the results stream keeps results.
 const ResultsKept = 7 * 24 * time.Hour
 
@@ -78,7 +82,7 @@ func (s Subjects) Streams(cfg Config) []jetstream.StreamConfig {
 			MaxBytes: cfg.maxBytes(), MaxMsgs: -1, MaxMsgsPerSubject: -1,
 			AllowDirect: true, Duplicates: 2 * time.Minute,
 			AllowAtomicPublish: true, // group commit
-			Metadata:           jsapi.WithFormat(nil),
+			Metadata:           jsapi.Base.Mark(nil),
 		}
 	}
 
@@ -117,6 +121,7 @@ func (s Subjects) Streams(cfg Config) []jetstream.StreamConfig {
 
 	outbox := base(Outbox, "notifications that wait for a channel", "notify.*", "notify.*.*")
 	outbox.Retention = jetstream.WorkQueuePolicy
+	outbox.Metadata = OutboxFormat.Mark(nil)
 	outbox.Duplicates = keysKept
 
 	sessions := base(Sessions, "conversation logs, appended with compare-and-set", "session.*")
@@ -142,7 +147,7 @@ func (s Subjects) Buckets(cfg Config) []jetstream.StreamConfig {
 			Storage: jetstream.FileStorage, Replicas: max(cfg.Replicas, 1),
 			Discard: jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
 			MaxBytes: -1, MaxMsgs: -1,
-			Metadata: jsapi.WithFormat(nil),
+			Metadata: jsapi.Base.Mark(nil),
 		}
 	}
 	var all []jetstream.StreamConfig

@@ -47,8 +47,12 @@ func backupOrder(b *bus.Bus) []string {
 }
 
 // Backup saves all streams and buckets with their consumers into dir, which must not exist
-// or must be empty. It calls show before each one.
+// or must be empty. It calls show before each one. Restore moves those of an earlier format; if
+// some could not be moved, the error is a *jsapi.FormatError and nothing is saved.
 func Backup(ctx context.Context, b *bus.Bus, dir string, show func(stream string)) ([]SavedStream, error) {
+	if _, err := Pending(ctx, b); err != nil {
+		return nil, err
+	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -112,7 +116,8 @@ func writeSynced(name string, write func(io.Writer) error) (err error) {
 
 // Restore creates the streams and buckets of a backup, with their messages and consumers.
 // It checks the whole backup first and changes nothing if a copy is not complete, if one
-// has another format or belongs to another prefix, or if one of the streams exists.
+// has a format that Move does not know or belongs to another prefix, or if one of the streams
+// exists. At the end, it moves those of an earlier format.
 func Restore(ctx context.Context, b *bus.Bus, dir string, show func(stream string)) ([]SavedStream, error) {
 	snapshots, err := readBackup(ctx, b, dir)
 	if err != nil {
@@ -137,7 +142,8 @@ func Restore(ctx context.Context, b *bus.Bus, dir string, show func(stream strin
 		}
 		restored = append(restored, saved)
 	}
-	return restored, nil
+	_, err = Move(ctx, b, "", func(s Step) { show(s.Stream + ", version " + s.To.String()) })
+	return restored, err
 }
 
 // readBackup returns what a backup contains, after it has checked that it can be restored.
@@ -150,6 +156,7 @@ func readBackup(ctx context.Context, b *bus.Bus, dir string) ([]jsapi.Snapshot, 
 	var snapshots []jsapi.Snapshot
 	var unused []string
 	var calls jetstream.StreamConfig
+	var other jsapi.FormatError
 	for _, name := range order {
 		text, err := os.ReadFile(filepath.Join(dir, name, backupMeta))
 		if errors.Is(err, fs.ErrNotExist) {
@@ -163,8 +170,12 @@ func readBackup(ctx context.Context, b *bus.Bus, dir string) ([]jsapi.Snapshot, 
 		if err := json.Unmarshal(text, &s); err != nil || s.Config.Name != name {
 			return nil, fmt.Errorf("%s is not the description of the stream %s", filepath.Join(dir, name, backupMeta), name)
 		}
-		if _, err := jsapi.CheckFormat(&jetstream.StreamInfo{Config: s.Config}); err != nil {
-			return nil, err
+		info := jetstream.StreamInfo{Config: s.Config}
+		if err := json.Unmarshal(s.State, &info.State); err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, name, backupMeta), err)
+		}
+		if d, ok := jsapi.CheckFormat(&info, b.Wants(name)); !ok {
+			other.Differences = append(other.Differences, d)
 		}
 		if _, err := os.Stat(filepath.Join(dir, name, backupData)); err != nil {
 			return nil, err
@@ -179,6 +190,9 @@ func readBackup(ctx context.Context, b *bus.Bus, dir string) ([]jsapi.Snapshot, 
 		if snapshots = append(snapshots, s); name == b.StreamName(bus.Calls) {
 			calls = s.Config
 		}
+	}
+	if _, ok := Steps(&other); !ok {
+		return nil, &other
 	}
 	for _, name := range unused {
 		if !b.MayBeUnused(name, calls) {

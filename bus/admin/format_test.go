@@ -2,6 +2,8 @@ package admin_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,47 +15,64 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
-// Provision and readers refuse a stream of another format, name both versions, and change
-// nothing.
+// setFormat makes a stream one of another version: without a minor version if that is "".
+func setFormat(t *testing.T, b *bus.Bus, name, major string, subjects ...string) {
+	t.Helper()
+	c := config(t, b, name)
+	c.Metadata = map[string]string{}
+	if major != "" {
+		c.Metadata[jsapi.FormatKey] = major
+	}
+	if len(subjects) > 0 {
+		c.Subjects = subjects
+	}
+	if _, err := b.JetStream().UpdateStream(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Connect, provision and backup refuse streams of formats without a step, name all of them, and
+// change nothing.
 func TestUnknownFormatIsRefused(t *testing.T) {
-	for version, want := range map[string][]string{
-		"":    {"has no format version", "this program reads version 3", "nats stream rm STEVEDORE_RESULTS"},
-		"1":   {"has version 1", "this program reads version 3", "finish its work", "nats stream rm STEVEDORE_RESULTS"},
-		"4":   {"has version 4", "this program reads version 3", "the version of Stevedore that provisioned it"},
-		"one": {"damaged", `"one"`, "this program reads version 3"},
-		"-1":  {"damaged", "this program reads version 3"},
+	for version, want := range map[string]string{
+		"":    "no version instead of version 3",
+		"1":   "version 1 instead of version 3",
+		"4":   "version 4 instead of version 3",
+		"one": `a damaged version, "one" instead of version 3`,
+		"-1":  `a damaged version, "-1" instead of version 3`,
 	} {
-		b := bustest.Dial(t, bustest.Server(t), bus.Config{})
-		config := jetstream.StreamConfig{Name: b.StreamName(bus.Results), Subjects: []string{"stevedore.result.*.*"}}
-		if version != "" {
-			config.Metadata = map[string]string{"stevedore.format": version}
-		}
-		if _, err := b.JetStream().CreateStream(t.Context(), config); err != nil {
+		s := bustest.Server(t)
+		b := bustest.Connect(t, s, bus.Config{AnyFormat: true})
+		if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := b.JetStream().Publish(t.Context(), b.Result("s", "former"), []byte("{}")); err != nil {
 			t.Fatal(err)
 		}
-		_, read := b.Stream(t.Context(), bus.Results)
-		done, check := admin.Provision(t.Context(), b, admin.Nothing)
+		if _, err := b.JetStream().Publish(t.Context(), b.Session("s"), []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		setFormat(t, b, b.StreamName(bus.Results), version)
+		setFormat(t, b, b.StreamName(bus.Sessions), version)
+		_, connect := bus.Connect(t.Context(), s.ClientConfig(bus.Config{}))
+		_, check := admin.Provision(t.Context(), b, admin.Nothing)
 		_, update := admin.Provision(t.Context(), b, admin.Everything)
-		for name, err := range map[string]error{"read": read, "provision": check, "update": update} {
+		dir := filepath.Join(t.TempDir(), "backup")
+		_, backup := admin.Backup(t.Context(), b, dir, func(string) {})
+		for name, err := range map[string]error{"connect": connect, "provision": check, "update": update, "backup": backup} {
 			if _, ok := errors.AsType[*jsapi.FormatError](err); !ok {
 				t.Errorf("%s of version %q: %v", name, version, err)
 				continue
 			}
-			for _, part := range want {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%s of version %q: %v lacks %q", name, version, err, part)
-				}
+			if text := err.Error(); !strings.HasSuffix(text, ": STEVEDORE_RESULTS, STEVEDORE_SESSIONS: "+want) {
+				t.Errorf("%s of version %q: %v, want %q", name, version, err, want)
 			}
 		}
-		if len(done.Created) != 0 {
-			t.Errorf("version %q: created %v", version, done.Created)
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("version %q: a backup was made: %v", version, err)
 		}
-		s, err := b.JetStream().Stream(t.Context(), config.Name)
-		if err != nil || s.CachedInfo().State.Msgs != 1 || s.CachedInfo().Config.Metadata["stevedore.format"] != version {
-			t.Errorf("version %q: the stream was changed: %+v, %v", version, s.CachedInfo(), err)
+		if got := config(t, b, b.StreamName(bus.Results)).Metadata[jsapi.FormatKey]; got != version || bustest.Messages(t, b, bus.Results) != 1 {
+			t.Errorf("version %q: the stream was changed to %q", version, got)
 		}
 	}
 }
@@ -73,5 +92,116 @@ func TestUnusedStreamIsTakenOver(t *testing.T) {
 	}
 	if got, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil || len(got.Differences) != 0 {
 		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// formerOutbox makes the outbox one of version 3 with a notification.
+func formerOutbox(t *testing.T, b *bus.Bus) {
+	t.Helper()
+	setFormat(t, b, b.StreamName(bus.Outbox), "3", "stevedore.notify.*")
+	if _, err := b.JetStream().Publish(t.Context(), b.NotifyAny("chat"), []byte(`{"text":"x"}`)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Move copies what it changes, and changes nothing else. A copy that was interrupted is made again;
+// a complete one is kept, because the stream may have changed since.
+func TestMove(t *testing.T) {
+	s := bustest.Server(t)
+	b := bustest.Connect(t, s, bus.Config{AnyFormat: true})
+	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
+		t.Fatal(err)
+	}
+	name := b.StreamName(bus.Outbox)
+	calls := config(t, b, b.StreamName(bus.Calls))
+	dir := filepath.Join(t.TempDir(), "copies")
+	copied := filepath.Join(dir, name+"-3")
+	move := func() {
+		t.Helper()
+		moved, err := admin.Move(t.Context(), b, dir, func(admin.Step) {})
+		if err != nil || len(moved) != 1 || moved[0].String() != "STEVEDORE_OUTBOX: version 3 to 3.1 (gives each chat its own subject)" || !moved[0].Beside {
+			t.Fatalf("moved %v, %v", moved, err)
+		}
+	}
+	formerOutbox(t, b)
+	if _, err := bus.Connect(t.Context(), s.ClientConfig(bus.Config{})); err == nil || !strings.HasSuffix(err.Error(), ": STEVEDORE_OUTBOX: version 3 instead of version 3.1") {
+		t.Errorf("got %v", err)
+	}
+	if err := os.MkdirAll(copied, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(copied, "stream.arc.s2"), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	move()
+	if got := config(t, b, name); strings.Join(got.Subjects, " ") != "stevedore.notify.* stevedore.notify.*.*" || bustest.Messages(t, b, bus.Outbox) != 1 {
+		t.Errorf("the outbox is %+v", got)
+	}
+	if got := config(t, b, calls.Name); got.Metadata[jsapi.FormatKey] != "3" {
+		t.Errorf("the calls are %+v", got)
+	}
+	first, err := os.ReadFile(filepath.Join(copied, "backup.json"))
+	if err != nil || !strings.Contains(string(first), `"messages":1`) {
+		t.Fatalf("the copy is %s, %v", first, err)
+	}
+	formerOutbox(t, b) // as if the version was not stored
+	move()
+	if second, err := os.ReadFile(filepath.Join(copied, "backup.json")); err != nil || string(second) != string(first) {
+		t.Errorf("the copy became %s, %v", second, err)
+	}
+	if moved, err := admin.Move(t.Context(), b, dir, func(admin.Step) { t.Error("moved again") }); len(moved) > 0 || err != nil {
+		t.Errorf("moved %v, %v", moved, err)
+	}
+	bustest.Connect(t, s, bus.Config{})
+}
+
+// A copy that cannot be made leaves everything as it was.
+func TestMoveWithoutCopy(t *testing.T) {
+	b := bustest.New(t)
+	formerOutbox(t, b)
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Move(t.Context(), b, file, func(admin.Step) {}); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
+		t.Errorf("got %v", err)
+	}
+	if got := config(t, b, b.StreamName(bus.Outbox)); len(got.Subjects) != 1 {
+		t.Errorf("got %+v", got)
+	}
+}
+
+// A backup of an earlier format is one that restore moves.
+func TestRestoreMoves(t *testing.T) {
+	b := bustest.New(t)
+	formerOutbox(t, b)
+	dir := filepath.Join(t.TempDir(), "backup")
+	if _, err := admin.Backup(t.Context(), b, dir, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	s := bustest.Server(t)
+	restored := bustest.Dial(t, s, bus.Config{})
+	if _, err := admin.Restore(t.Context(), restored, dir, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	b = bustest.Connect(t, s, bus.Config{}) // with the check
+	if bustest.Messages(t, b, bus.Outbox) != 1 {
+		t.Error("the notification is lost")
+	}
+}
+
+// Each step ends at what the program wants or where another one begins.
+func TestStepsReachTheirEnd(t *testing.T) {
+	b := bustest.Dial(t, bustest.Server(t), bus.Config{})
+	for _, c := range append(b.Streams(bus.Config{}), b.Buckets(bus.Config{})...) {
+		steps, ok := admin.Steps(&jsapi.FormatError{Differences: []jsapi.FormatDifference{{Stream: c.Name, Has: jsapi.Base, Wants: b.Wants(c.Name)}}})
+		if !ok {
+			t.Errorf("no steps lead from version %s of %s to %s", jsapi.Base, c.Name, b.Wants(c.Name))
+		}
+		for _, s := range steps {
+			if s.Does == "" || s.To.Compare(s.From) <= 0 || s.Beside && s.To.Major != s.From.Major {
+				t.Errorf("the step %+v", s)
+			}
+		}
 	}
 }

@@ -2,8 +2,8 @@
 //
 // Provision (provision.go) makes them as bus.Subjects describes them, and compares those that
 // exist. The operator decides about every setting that no guarantee depends on, and, unless
-// they are configured, about sizes, ages and replicas (compare.go). Nothing is changed if one
-// of them has a format that this program does not read. Backup and Restore (backup.go) copy
+// they are configured, about sizes, ages and replicas (compare.go). Move (steps.go) moves those
+// of an earlier format. Backup and Restore (backup.go) copy
 // them with their consumers, in the file format of "nats stream backup".
 package admin
 
@@ -11,7 +11,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -25,7 +24,7 @@ type Change int
 
 const (
 	Nothing    Change = iota
-	Limits            // the configured sizes and ages of streams, and subjects that are missing
+	Limits            // the configured sizes and ages of streams
 	Everything        // all settings that differ
 )
 
@@ -35,6 +34,8 @@ type Provisioned struct {
 	Created []string
 	// Unused lists those that are created at their first use.
 	Unused []string
+	// Moved lists the steps that moved streams to the formats of this program.
+	Moved []Step
 	// Differences lists the settings that differ, except those that were changed as Limits.
 	Differences []Difference
 }
@@ -42,8 +43,8 @@ type Provisioned struct {
 // Provision creates the streams and buckets that do not exist, and compares the others. A
 // bucket has the name of its stream. Without a configured number of replicas, new ones get as
 // many as those that exist. It leaves out what is created at its first use: see
-// bus.Config.OnDemand. If one of them has another format, the error is a
-// *jsapi.FormatError and nothing was changed. After another error, the result contains what was
+// bus.Config.OnDemand. With Everything, it first moves those of an earlier format: see Step. If some
+// have another format otherwise, the error is a *jsapi.FormatError and nothing was changed. After another error, the result contains what was
 // done before. The caller needs the permission to look up streams, and to create the missing
 // ones.
 func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned, err error) {
@@ -52,8 +53,8 @@ func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned
 		return done, err
 	}
 	streams, buckets := b.Streams(cfg), b.Buckets(cfg)
-	replicas, err := checkFormats(ctx, b, append(streams, buckets...), change == Everything)
-	if err != nil {
+	var replicas int
+	if done.Moved, replicas, err = checkFormats(ctx, b, change == Everything); err != nil {
 		return done, err
 	}
 	for i, want := range append(streams, buckets...) { // the stream of calls is the first
@@ -80,31 +81,19 @@ func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned
 	return done, nil
 }
 
-// checkFormats checks the streams and buckets that exist, before Provision changes anything,
-// and returns the largest number of their replicas, at least 1. With update, it takes over
-// those that were never used.
-func checkFormats(ctx context.Context, b *bus.Bus, all []jetstream.StreamConfig, update bool) (replicas int, err error) {
-	replicas = 1
-	for _, want := range all {
-		stream, err := lookUp(ctx, b, want.Name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			continue
-		}
-		if err != nil {
-			return replicas, fmt.Errorf("check the format of stream %s: %w", want.Name, err)
-		}
-		unused, err := jsapi.CheckFormat(stream.CachedInfo())
-		if update && unused {
-			config := stream.CachedInfo().Config
-			config.Metadata = jsapi.WithFormat(config.Metadata)
-			err = updateStream(ctx, b, config)
-		}
-		if err != nil {
-			return replicas, err
-		}
-		replicas = max(replicas, stream.CachedInfo().Config.Replicas)
+// checkFormats looks up the streams and buckets that exist, before Provision changes anything, and
+// returns the largest number of their replicas, at least 1. With update, it moves them to the
+// formats of this program.
+func checkFormats(ctx context.Context, b *bus.Bus, update bool) (moved []Step, replicas int, err error) {
+	found, err := b.Formats(ctx)
+	if _, other := errors.AsType[*jsapi.FormatError](err); other && update {
+		moved, err = Move(ctx, b, "", func(Step) {})
 	}
-	return replicas, nil
+	replicas = 1
+	for _, info := range found {
+		replicas = max(replicas, info.Config.Replicas)
+	}
+	return moved, replicas, err
 }
 
 // lookUp returns a stream.
@@ -143,10 +132,8 @@ func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfi
 		}
 		return false, diffs, err
 	case Limits:
-		missing := slices.DeleteFunc(slices.Clone(want.Subjects), func(subject string) bool { return slices.Contains(config.Subjects, subject) })
-		if config.MaxBytes != want.MaxBytes || config.MaxAge != want.MaxAge || len(missing) > 0 {
+		if config.MaxBytes != want.MaxBytes || config.MaxAge != want.MaxAge {
 			config.MaxBytes, config.MaxAge, config.Duplicates = want.MaxBytes, want.MaxAge, min(config.Duplicates, want.Duplicates)
-			config.Subjects = append(config.Subjects, missing...) // a stream of an earlier version stores its messages on the others
 			if err := updateStream(ctx, b, config); err != nil {
 				return false, nil, err
 			}

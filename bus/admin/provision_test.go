@@ -1,7 +1,6 @@
 package admin_test
 
 import (
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,30 +73,6 @@ func TestProvisionExisting(t *testing.T) {
 	}
 	if got, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil || len(got.Differences) != 0 {
 		t.Errorf("got %+v, %v", got, err)
-	}
-}
-
-// A program with its own server adds the subjects that a stream of an earlier version lacks, and
-// keeps what the stream has.
-func TestProvisionAddsSubjects(t *testing.T) {
-	b := bustest.New(t)
-	name := b.StreamName(bus.Outbox)
-	want, earlier := config(t, b, name), config(t, b, name)
-	earlier.Subjects = []string{"stevedore.notify.*"}
-	if _, err := b.JetStream().UpdateStream(t.Context(), earlier); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.NotifyAny("chat"), Body: []byte(`{"text":"x"}`)}); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil || len(got.Differences) != 1 {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	if got, err := admin.Provision(t.Context(), b, admin.Limits); err != nil || len(got.Differences) != 0 {
-		t.Errorf("got %+v, %v", got, err)
-	}
-	if got := config(t, b, name); !slices.Equal(got.Subjects, want.Subjects) || bustest.Messages(t, b, bus.Outbox) != 1 {
-		t.Errorf("got %+v", got)
 	}
 }
 

@@ -1,67 +1,135 @@
 package jsapi
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// FormatKey is the key in the metadata of each stream and bucket whose value is the
-// version of the format: of its subjects, its messages and its configuration.
-const FormatKey = "stevedore.format"
+// The keys in the metadata of each stream and bucket whose values are the version of its format:
+// of its subjects, its messages and its configuration.
+const (
+	FormatKey = "stevedore.format"
+	minorKey  = "stevedore.format_minor" // none means 0
+)
 
-// Format is the version that this program reads and writes. The streams have one version
-// together. A change of a stored format raises it; nothing is upgraded, because nothing was
-// released.
-const Format = 3
+// Version is the version of the format of one stream or bucket. A program works with the versions
+// of its Major number that are not older than its own, so programs of neighbouring versions work
+// side by side where only Minor differs.
+type Version struct{ Major, Minor int }
 
-// FormatError means that a stream has a format that this program does not read. The
-// stream was not changed.
-type FormatError struct {
-	Stream, Problem, Advice string
-	// Unused is set if the stream never had a message.
-	Unused bool
+// Base is the version of the streams and buckets whose format has not changed since the first
+// format that is moved.
+var Base = Version{Major: 3}
+
+func (v Version) String() string {
+	if v.Minor == 0 {
+		return strconv.Itoa(v.Major)
+	}
+	return fmt.Sprintf("%d.%d", v.Major, v.Minor)
 }
 
-func (e *FormatError) Error() string {
-	return fmt.Sprintf("stream %s %s; this program reads version %d%s", e.Stream, e.Problem, Format, e.Advice)
+// Compare returns -1 if v is older than w, 0 if they are equal, and 1 if v is newer.
+func (v Version) Compare(w Version) int {
+	return cmp.Or(cmp.Compare(v.Major, w.Major), cmp.Compare(v.Minor, w.Minor))
 }
 
-// WithFormat returns a copy of metadata that contains the version.
-func WithFormat(metadata map[string]string) map[string]string {
+// Mark returns a copy of metadata that contains the version.
+func (v Version) Mark(metadata map[string]string) map[string]string {
 	metadata = maps.Clone(metadata)
 	if metadata == nil {
 		metadata = map[string]string{}
 	}
-	metadata[FormatKey] = strconv.Itoa(Format)
+	metadata[FormatKey] = strconv.Itoa(v.Major)
+	delete(metadata, minorKey)
+	if v.Minor > 0 {
+		metadata[minorKey] = strconv.Itoa(v.Minor)
+	}
 	return metadata
 }
 
-// CheckFormat returns a *FormatError unless the stream has the version of this program.
-// Of a stream that never had a message and has no version, unused is true.
-func CheckFormat(info *jetstream.StreamInfo) (unused bool, err error) {
-	name := info.Config.Name
-	text, ok := info.Config.Metadata[FormatKey]
-	version, numErr := strconv.Atoi(text)
-	fail := func(problem, advice string) (bool, error) {
-		return false, &FormatError{Stream: name, Problem: problem, Advice: "; " + advice}
+// ReadVersion returns the version in the metadata of a stream. Without one, it is the zero value;
+// ok is false if it is damaged.
+func ReadVersion(metadata map[string]string) (v Version, ok bool) {
+	major, marked := metadata[FormatKey]
+	minor, hasMinor := metadata[minorKey]
+	if !marked && !hasMinor {
+		return v, true
 	}
+	var majorErr, minorErr error
+	v.Major, majorErr = strconv.Atoi(major)
+	if hasMinor {
+		v.Minor, minorErr = strconv.Atoi(minor)
+	}
+	return v, majorErr == nil && minorErr == nil && v.Major > 0 && v.Minor >= 0
+}
+
+// FormatDifference says that a stream or bucket has a format that this program does not use.
+type FormatDifference struct {
+	Stream string
+	// Has is the version of the stream, or the zero value if it has none or Damaged is not empty.
+	Has, Wants Version
+	// Damaged is what the stream has in place of a version.
+	Damaged string
+	// Unused is set if the stream has no version and never had a message.
+	Unused bool
+}
+
+// has says what the stream has.
+func (d FormatDifference) has() string {
 	switch {
-	case !ok && info.State.LastSeq == 0:
-		return true, &FormatError{Stream: name, Problem: "has no format version (it was never used)", Unused: true}
-	case !ok:
-		return fail("has no format version: an unreleased version of Stevedore or another program created it", fmt.Sprintf(
-			"finish its work with that version and delete the stream (nats stream rm %s); if its messages are certain to have this format, run: nats stream edit %s --metadata %s=%d",
-			name, name, FormatKey, Format))
-	case numErr != nil || version < 1:
-		return fail(fmt.Sprintf("has a damaged format version (metadata %s is %q)", FormatKey, text),
-			fmt.Sprintf("correct it: nats stream edit %s --metadata %s=VERSION", name, FormatKey))
-	case version > Format:
-		return fail(fmt.Sprintf("has version %d of the format", version), "use the version of Stevedore that provisioned it, or a later one")
-	case version < Format:
-		return fail(fmt.Sprintf("has version %d of the format", version), "finish its work with the version of Stevedore that provisioned it, and delete the stream: nats stream rm "+name)
+	case d.Damaged != "":
+		return "a damaged version, " + d.Damaged
+	case d.Unused:
+		return "no version (never used)"
+	case d.Has == Version{}:
+		return "no version"
 	}
-	return false, nil
+	return "version " + d.Has.String()
+}
+
+// FormatError means that streams or buckets have a format that this program does not use. It names
+// all of them. Nothing was changed.
+type FormatError struct{ Differences []FormatDifference }
+
+func (e *FormatError) Error() string {
+	var kinds []string
+	streams := map[string][]string{}
+	for _, d := range e.Differences {
+		kind := fmt.Sprintf("%s instead of version %s", d.has(), d.Wants)
+		if streams[kind] == nil {
+			kinds = append(kinds, kind)
+		}
+		streams[kind] = append(streams[kind], d.Stream)
+	}
+	for i, kind := range kinds {
+		kinds[i] = strings.Join(streams[kind], ", ") + ": " + kind
+	}
+	return "the stored format is not that of this program: " + strings.Join(kinds, "; ")
+}
+
+// CheckFormat compares the version of a stream with what the program wants. ok is true if the
+// program can use it.
+func CheckFormat(info *jetstream.StreamInfo, wants Version) (d FormatDifference, ok bool) {
+	has, readable := ReadVersion(info.Config.Metadata)
+	if readable && has.Major == wants.Major && has.Minor >= wants.Minor {
+		return d, true
+	}
+	d = FormatDifference{Stream: info.Config.Name, Wants: wants}
+	switch {
+	case !readable:
+		d.Damaged = strconv.Quote(info.Config.Metadata[FormatKey])
+		if minor, ok := info.Config.Metadata[minorKey]; ok {
+			d.Damaged += " with " + strconv.Quote(minor)
+		}
+	case has == Version{}:
+		d.Unused = info.State.LastSeq == 0
+	default:
+		d.Has = has
+	}
+	return d, false
 }

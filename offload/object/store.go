@@ -150,7 +150,7 @@ func createBuckets(ctx context.Context, js jetstream.JetStream, cfg Config) erro
 		_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: cfg.Records, Replicas: replicas, History: 1, Description: "artifacts of Stevedore: records",
 			LimitMarkerTTL: time.Hour, // as bus.Provision makes it
-			Metadata:       jsapi.WithFormat(nil),
+			Metadata:       jsapi.Base.Mark(nil),
 		})
 		if errors.Is(err, jetstream.ErrBucketExists) {
 			err = nil
@@ -169,27 +169,33 @@ func objectStream(bucket string, replicas int) jetstream.StreamConfig {
 		Subjects:    []string{"$O." + bucket + ".C.>", "$O." + bucket + ".M.>"},
 		Discard:     jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
 		Replicas: replicas, MaxMsgsPerSubject: 1 << 40,
-		Metadata: jsapi.WithFormat(nil),
+		Metadata: jsapi.Base.Mark(nil),
 	}
 }
 
 // checkFormats returns a *jsapi.FormatError if a bucket has another format. It takes over
 // a bucket that was never used, for example one that an operator created with a limit.
 func checkFormats(ctx context.Context, js jetstream.JetStream, cfg Config) error {
+	var other jsapi.FormatError
 	for _, name := range []string{"OBJ_" + cfg.Bucket, "KV_" + cfg.Records} {
 		stream, err := js.Stream(ctx, name)
 		if err != nil {
 			return err
 		}
-		unused, err := jsapi.CheckFormat(stream.CachedInfo())
-		if unused {
+		d, ok := jsapi.CheckFormat(stream.CachedInfo(), jsapi.Base)
+		switch {
+		case d.Unused:
 			config := stream.CachedInfo().Config
-			config.Metadata = jsapi.WithFormat(config.Metadata)
-			_, err = js.UpdateStream(ctx, config)
+			config.Metadata = jsapi.Base.Mark(config.Metadata)
+			if _, err := js.UpdateStream(ctx, config); err != nil {
+				return err
+			}
+		case !ok:
+			other.Differences = append(other.Differences, d)
 		}
-		if err != nil {
-			return err
-		}
+	}
+	if len(other.Differences) > 0 {
+		return &other
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -24,10 +25,7 @@ func Advice(err error) string {
 		return "Free space on the server's disk, or choose a smaller size with --max-bytes."
 	}
 	if format, ok := errors.AsType[*jsapi.FormatError](err); ok {
-		if format.Unused {
-			return "Take it over with \"stevedore provision --update\", or delete it."
-		}
-		return "Or use another --prefix."
+		return formatAdvice(format)
 	}
 	switch {
 	case errors.Is(err, bus.ErrNoLeader):
@@ -40,6 +38,32 @@ func Advice(err error) string {
 		return MissingAdvice
 	}
 	return ""
+}
+
+// formatAdvice says how to go on with a bus of another format.
+func formatAdvice(err *jsapi.FormatError) string {
+	if steps, ok := admin.Steps(err); ok {
+		stop := ""
+		for _, s := range steps {
+			if !s.Beside {
+				stop = " Stop the workers of the version before first."
+			}
+		}
+		return "\"stevedore provision --update\" moves what is stored to the formats of this program; \"stevedore up\" does so when it starts." + stop
+	}
+	for _, d := range err.Differences {
+		if d.Has.Compare(d.Wants) > 0 {
+			return "Use the version of Stevedore that stored it, or a later one."
+		}
+	}
+	advice := "No step moves it. Let the version of Stevedore that stored it finish its work, and use another --prefix or --data with this one."
+	for _, d := range err.Differences {
+		if d.Has == (jsapi.Version{}) && !d.Unused {
+			return advice + fmt.Sprintf(" If you are certain that the messages of %[1]s have version %[2]d: nats stream edit %[1]s --metadata %[3]s=%[2]d",
+				d.Stream, d.Wants.Major, jsapi.FormatKey)
+		}
+	}
+	return advice
 }
 
 // MissingAdvice says what to do about a stream or bucket that does not exist.

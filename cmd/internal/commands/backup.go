@@ -31,7 +31,7 @@ func newBackupCommand() *cobra.Command {
 const restoreHelp = `Create the streams and buckets of a backup with their messages and consumers, on a server
 without them. Then start the workers: they run the calls that waited. The command checks
 the backup first; if a stream exists, or a part of the backup is missing, it changes
-nothing. --replicas sets another number of replicas than before.
+nothing. It moves what an earlier version stored to the formats of this version. --replicas sets another number of replicas than before.
 
   stevedore restore /backup/monday --server nats://new.example:4222 --replicas 3`
 
@@ -41,6 +41,7 @@ func newRestoreCommand() *cobra.Command {
 
 func copyCommand(use, short, long, doing string, do func(ctx context.Context, b *bus.Bus, dir string, show func(string)) ([]admin.SavedStream, error)) *cobra.Command {
 	o := new(client.Options)
+	o.Connection.AnyFormat = true // restore moves what an earlier version stored
 	cmd := o.Command(use, short, func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
 		var progress *cli.Progress
 		streams, err := do(ctx, b, args[0], func(stream string) {

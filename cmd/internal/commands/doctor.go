@@ -119,6 +119,7 @@ func (d *doctor) examine(ctx context.Context, stderr io.Writer) {
 		return // Check reports it
 	}
 	d.Connection.Config = d.BusConfig(log)
+	d.Connection.AnyFormat = true // the check names the steps
 	b, err := d.Connection.Connect(ctx, "stevedore doctor", log)
 	if err != nil {
 		fix := "start the server, or correct --server, --context, --data or the credential"
@@ -190,6 +191,12 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 	s := client.ReadStatus(ctx, b)
 	d.ok("bus", "connected to %s, nats-server %s, in %.1f ms", s.Server.URL, s.Server.Version, s.Server.RTTms)
 
+	if _, err := b.Formats(ctx); err != nil {
+		if other, ok := errors.AsType[*jsapi.FormatError](err); ok {
+			d.fail("formats", cli.Advice(other), "%v", other)
+			return // the other checks would misread what another version stored
+		}
+	}
 	d.examinePermissions(ctx, b, s)
 	d.examineClock(ctx, b)
 	for _, e := range s.Errors {
@@ -232,10 +239,7 @@ func (d *doctor) examineSettings(ctx context.Context, b *bus.Bus, s status.Statu
 	if len(s.Errors) > 0 || slices.ContainsFunc(s.Problems, func(p status.Problem) bool { return p.Code == status.StreamMissing || isLeaderless(p) }) {
 		return
 	}
-	got, err := admin.Provision(ctx, b, admin.Nothing)
-	if _, other := errors.AsType[*jsapi.FormatError](err); other {
-		d.fail("streams", "start the version that stored them, or see docs/operate.md", "%v", err)
-	}
+	got, _ := admin.Provision(ctx, b, admin.Nothing) // what it could not read is reported above
 	for _, difference := range got.Differences {
 		d.warn("streams", `run "stevedore provision --update"`, "%s", difference)
 	}

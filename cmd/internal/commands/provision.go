@@ -1,20 +1,27 @@
 package commands
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
+	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
 const provisionHelp = `Create the missing streams and buckets of Stevedore, and list them. List the settings of
-existing ones that differ, and change them only with --update. Afterwards workers need
+existing ones that differ, and change them only with --update, which also moves what an
+earlier version stored to the formats of this version. Afterwards workers need
 no permission to create streams and buckets, only to create consumers. The command does
 not compare the size and age limits of buckets: the operator sets them.
 
@@ -46,11 +53,15 @@ func newProvisionCommand() *cobra.Command {
 				}
 				return server.addToFleet(cmd.Context(), &o, cfg, cmd.OutOrStdout())
 			}
+			o.Connection.AnyFormat = true // --update moves what an earlier version stored
 			b, err := o.Connect(cmd.Context(), "provision", cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
 			defer b.Close()
+			if err := checkSteps(cmd.Context(), b, update, cmd.OutOrStdout()); err != nil {
+				return err
+			}
 			progress := cli.StartProgress(cmd.ErrOrStderr(), "Creating and checking streams", -1)
 			change := admin.Nothing
 			if update {
@@ -79,6 +90,9 @@ func newProvisionCommand() *cobra.Command {
 			for _, name := range got.Unused {
 				fmt.Fprintf(out, "%s: created at its first use\n", name)
 			}
+			for _, step := range got.Moved {
+				fmt.Fprintln(out, step)
+			}
 			for _, d := range got.Differences {
 				fmt.Fprintln(out, d)
 			}
@@ -87,7 +101,7 @@ func newProvisionCommand() *cobra.Command {
 				return err
 			case len(got.Differences) > 0 && !update:
 				return cli.Exit(cli.ExitFailed, "%d settings differ; to change them, repeat the command with --update", len(got.Differences))
-			case len(got.Differences) > 0:
+			case len(got.Differences)+len(got.Moved) > 0:
 				fmt.Fprintln(out, "Updated.")
 			case len(got.Created)+len(got.Unused) == 0:
 				fmt.Fprintln(out, "All streams and buckets exist with the expected settings.")
@@ -106,4 +120,36 @@ func newProvisionCommand() *cobra.Command {
 		flags.StringSliceVar(&queues, "queue", []string{bus.DefaultQueue}, "`QUEUE`s for which to create the workers' consumers")
 	})
 	return cmd
+}
+
+// checkSteps prints the steps that --update applies to what an earlier version stored. It returns an
+// error if a step needs --update, or that the workers stop before.
+func checkSteps(ctx context.Context, b *bus.Bus, update bool, out io.Writer) error {
+	_, err := b.Formats(ctx)
+	other, ok := errors.AsType[*jsapi.FormatError](err)
+	if !ok {
+		return nil // Provision reports what it cannot look up
+	}
+	steps, ok := admin.Steps(other)
+	if !ok {
+		return other
+	}
+	var workers []status.Worker
+	if slices.ContainsFunc(steps, func(s admin.Step) bool { return !s.Beside }) {
+		workers = client.ReadStatus(ctx, b).Workers
+	}
+	for _, s := range steps {
+		switch {
+		case !s.Beside && update && len(workers) > 0:
+			return cli.Exit(cli.ExitFailed, "%s: workers of the version before cannot run beside this step; stop the %d workers that answer, and repeat the command", s, len(workers))
+		case !update && s.Beside:
+			fmt.Fprintf(out, "%s; workers of the version before may go on\n", s)
+		case !update:
+			fmt.Fprintf(out, "%s; stop the workers of the version before\n", s)
+		}
+	}
+	if !update {
+		return other
+	}
+	return nil
 }

@@ -1,10 +1,15 @@
 package process
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
@@ -35,4 +40,13 @@ func openData(dir string) error {
 		return err
 	}
 	return dataFormat.Mark(dir)
+}
+
+// moveData moves the streams of a data directory, whose server runs, to the formats of this version.
+// It copies those that change into before-upgrade in the directory.
+func moveData(ctx context.Context, b *bus.Bus, dir string, log zerolog.Logger) error {
+	_, err := admin.Move(ctx, b, filepath.Join(dir, "before-upgrade"), func(s admin.Step) {
+		log.Info().Stringer("step", s).Msg("moving what an earlier version stored; a copy is in before-upgrade of the data directory")
+	})
+	return err
 }

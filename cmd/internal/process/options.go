@@ -187,5 +187,6 @@ func (o *Options) QueueNames() string { return strings.Join(o.Worker.Queues, ", 
 func (o *Options) BusConfig(log zerolog.Logger) bus.Config {
 	cfg := o.Connection.Config
 	cfg.Name, cfg.Log, cfg.Lease = "stevedore worker", log, o.Lease
+	cfg.AnyFormat = o.OwnServer != nil // Run moves what is stored
 	return cfg
 }

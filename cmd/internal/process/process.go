@@ -99,6 +99,9 @@ func (p *parts) provision(ctx context.Context) error {
 	change := admin.Nothing
 	if p.OwnServer != nil {
 		change = admin.Limits
+		if err := moveData(ctx, p.bus, p.Connection.Data, p.log); err != nil {
+			return err
+		}
 	}
 	provisioned, err := admin.Provision(ctx, p.bus, change)
 	for _, d := range provisioned.Differences {

@@ -1,0 +1,153 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
+)
+
+// Step moves one stream or bucket from a version of its format to a later one. What it does can be
+// repeated: the version is stored last, so after a crash the step begins again.
+type Step struct {
+	// Stream is the name of the stream or bucket: in the list of steps one of the constants of bus,
+	// in those that Steps and Move return the full name.
+	Stream   string
+	From, To jsapi.Version
+	// Does says what the step does.
+	Does string
+	// Beside is set if workers of the version before can run during the step and after it.
+	Beside bool
+	// run, if not nil, changes what is stored. The stream has its earlier subjects and settings and
+	// those of this version. A step without it only adds subjects.
+	run func(ctx context.Context, b *bus.Bus) error
+}
+
+func (s Step) String() string {
+	if s.From == (jsapi.Version{}) {
+		return fmt.Sprintf("%s: version %s (%s)", s.Stream, s.To, s.Does)
+	}
+	return fmt.Sprintf("%s: version %s to %s (%s)", s.Stream, s.From, s.To, s.Does)
+}
+
+// steps has a step for each version since jsapi.Base that a stream or bucket had.
+var steps = []Step{
+	{Stream: bus.Outbox, From: jsapi.Base, To: bus.OutboxFormat, Does: "gives each chat its own subject", Beside: true},
+}
+
+// Steps returns the steps that move what err names, in their order. If one of the differences has
+// no steps, ok is false: nothing is moved then.
+func Steps(err *jsapi.FormatError) (found []Step, ok bool) {
+	for _, d := range err.Differences {
+		if d.Unused {
+			found = append(found, Step{Stream: d.Stream, To: d.Wants, Does: "it was never used", Beside: true})
+			continue
+		}
+		if d.Has == (jsapi.Version{}) || d.Has.Compare(d.Wants) > 0 {
+			return nil, false
+		}
+		for v := d.Has; v != d.Wants; {
+			i := slices.IndexFunc(steps, func(s Step) bool { return s.From == v && strings.HasSuffix(d.Stream, "_"+s.Stream) })
+			if i < 0 {
+				return nil, false
+			}
+			step := steps[i]
+			step.Stream, v = d.Stream, step.To
+			found = append(found, step)
+		}
+	}
+	return found, true
+}
+
+// Pending returns the steps that Move would apply. If something cannot be moved, the error is a
+// *jsapi.FormatError.
+func Pending(ctx context.Context, b *bus.Bus) ([]Step, error) {
+	_, err := b.Formats(ctx)
+	other, ok := errors.AsType[*jsapi.FormatError](err)
+	if !ok {
+		return nil, err
+	}
+	if found, ok := Steps(other); ok {
+		return found, nil
+	}
+	return nil, err
+}
+
+// Move applies the steps that the streams and buckets need, and returns them. Before, it saves those
+// that it changes into dir/STREAM-VERSION, in the format of Backup, unless dir is empty. A copy that
+// an earlier Move completed there is kept, because that Move may have changed the stream
+// afterwards. It calls show before each step.
+func Move(ctx context.Context, b *bus.Bus, dir string, show func(Step)) ([]Step, error) {
+	pending, err := Pending(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	if dir != "" {
+		for i, s := range pending {
+			if s.From == (jsapi.Version{}) || i > 0 && pending[i-1].Stream == s.Stream { // nothing to copy, or copied
+				continue
+			}
+			if err := saveBefore(ctx, b, s, dir); err != nil {
+				return nil, fmt.Errorf("copy stream %s before it is moved to version %s of its format; nothing was changed: %w", s.Stream, s.To, err)
+			}
+		}
+	}
+	for i, s := range pending {
+		show(s)
+		if err := s.apply(ctx, b); err != nil {
+			return pending[:i], fmt.Errorf("move stream %s from version %s to %s of its format; the next try continues: %w", s.Stream, s.From, s.To, err)
+		}
+	}
+	return pending, nil
+}
+
+// saveBefore saves the stream of a step unless a complete copy exists.
+func saveBefore(ctx context.Context, b *bus.Bus, s Step, dir string) error {
+	copied := filepath.Join(dir, s.Stream+"-"+s.From.String())
+	if _, err := os.Stat(filepath.Join(copied, backupMeta)); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := errors.Join(os.RemoveAll(copied), os.MkdirAll(dir, 0o700)); err != nil { // a copy that was interrupted
+		return err
+	}
+	_, err := saveStream(ctx, b, s.Stream, copied)
+	return err
+}
+
+// apply runs the step and stores its version.
+func (s Step) apply(ctx context.Context, b *bus.Bus) error {
+	stream, err := b.JetStream().Stream(ctx, s.Stream)
+	if err != nil {
+		return err
+	}
+	all := append(b.Streams(b.Config()), b.Buckets(b.Config())...)
+	want := all[slices.IndexFunc(all, func(c jetstream.StreamConfig) bool { return c.Name == s.Stream })]
+	config := stream.CachedInfo().Config
+	for _, subject := range want.Subjects {
+		if !slices.Contains(config.Subjects, subject) {
+			config.Subjects = append(config.Subjects, subject)
+		}
+	}
+	if s.run != nil {
+		if err := updateStream(ctx, b, config); err != nil {
+			return err
+		}
+		if err := s.run(ctx, b); err != nil {
+			return err
+		}
+	}
+	if s.To == b.Wants(s.Stream) {
+		config.Subjects = want.Subjects
+	}
+	config.Metadata = s.To.Mark(config.Metadata)
+	return updateStream(ctx, b, config)
+}
