@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/cmd/internal/agentprotocol"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -65,39 +66,55 @@ func ChannelEnv(stdout io.Writer) channel.Env {
 	return channel.Env{Stdout: stdout, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}
 }
 
-// openNotifier opens the state, the channels and the notifier.
-func (p *parts) openNotifier(ctx context.Context) (err error) {
-	if p.state, err = openState(&p.Connection, p.bus, p.log); err != nil {
-		return err
-	}
+// openChannels opens the channels.
+func (p *process) openChannels(stdout io.Writer) (map[string]channel.Channel, error) {
 	specs, err := p.Channels.Specs()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	channels := make(map[string]channel.Channel, len(specs))
-	env := ChannelEnv(p.stdout)
+	env := ChannelEnv(stdout)
 	for name, spec := range specs {
 		env.OpenAgents = func(agent, owner string, sessions []string) (channel.Channel, error) {
 			return agentprotocol.New(p.bus, agentprotocol.Config{Name: name, Agent: agent, Owner: owner, Sessions: sessions, Version: cli.ReadVersion().Version})
 		}
 		if channels[name], err = OpenChannel(name, spec, env); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	p.channels = channels
-	files := agents.FileOpener(p.reader, func(session, id string) string {
+	return channels, nil
+}
+
+// openNotifier opens the notifier. It sends nothing before announced is closed: onReady may print
+// what programs expect in the first line of the console.
+func (p *process) openNotifier(a artifactStore, channels map[string]channel.Channel, facts state.Store, announced <-chan struct{}) (*notify.Notifier, error) {
+	files := agents.FileOpener(a.reader, func(session, id string) string {
 		return "stevedore artifacts get " + id + " --all -o FILE --session " + session
 	})
-	p.notifier, err = notify.New(p.bus, notify.Config{Channels: channels, Default: p.Channels.Default, OpenFile: files, LastChannels: agents.LastChannels{Facts: p.state}, Conversations: agents.NewConversations(p.bus, p.state, p.defaultChats()), Grace: p.Worker.Grace, Log: p.log})
-	return err
+	notifier, err := notify.New(p.bus, notify.Config{
+		Channels: channels, Default: p.Channels.Default, OpenFile: files, LastChannels: agents.LastChannels{Facts: facts},
+		Conversations: agents.NewConversations(p.bus, facts, p.Receive.defaultChats(channels)), Grace: p.Worker.Grace, Log: p.log,
+	})
+	if err != nil || p.NoNotify {
+		return notifier, err
+	}
+	p.beside(func(ctx context.Context) error {
+		select {
+		case <-announced:
+			return notifier.Run(ctx)
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	return notifier, nil
 }
 
 // defaultChats returns the default chats of the channels that receive messages, by channel.
-func (p *parts) defaultChats() map[string]string {
+func (o *ReceiveOptions) defaultChats(channels map[string]channel.Channel) map[string]string {
 	chats := map[string]string{}
-	for _, name := range p.Receive.channels {
+	for _, name := range o.channels {
 		chats[name] = ""
-		if channel, ok := p.channels[name].(interface{ DefaultChat() string }); ok {
+		if channel, ok := channels[name].(interface{ DefaultChat() string }); ok {
 			chats[name] = channel.DefaultChat()
 		}
 	}

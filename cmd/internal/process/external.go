@@ -88,18 +88,18 @@ func (o *ExternalOptions) tools(ctx context.Context, b *bus.Bus, reader *offload
 
 // awaitRemoteTools gives remote tools that no process served at the start their
 // definitions when one does.
-func (p *parts) awaitRemoteTools(list []tools.Tool) {
+func (p *process) awaitRemoteTools(registry *tools.Registry, list []tools.Tool) {
 	for _, t := range list {
 		tool, ok := t.(*remote.Tool)
-		if _, offered := p.registry.Definition(t.Definition().Name); !ok || !offered {
+		if _, offered := registry.Definition(t.Definition().Name); !ok || !offered {
 			continue
 		}
-		p.running = append(p.running, func(ctx context.Context) error {
+		p.beside(func(ctx context.Context) error {
 			served := tool.Await(ctx)
 			if served == nil {
 				return nil
 			}
-			if _, err := p.registry.Replace([]string{served.Definition().Name}, served); err != nil { // its schema was checked
+			if _, err := registry.Replace([]string{served.Definition().Name}, served); err != nil { // its schema was checked
 				p.log.Error().Err(err).Msg("cannot offer a remote tool")
 			}
 			return nil

@@ -1,7 +1,6 @@
 package process
 
 import (
-	"context"
 	"errors"
 	"net/url"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/servers"
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
 // MCPOptions are the other MCP servers whose tools a worker offers.
@@ -20,8 +18,6 @@ type MCPOptions struct {
 	Servers []string `flag:"mcp" unit:"NAME=COMMAND" help:"NAME=COMMAND or NAME=URL of an MCP server; the worker offers its tools as NAME_tool"`
 	Env     []string `flag:"mcp-env" unit:"NAME.VARIABLE=VALUE" help:"NAME.VARIABLE=VALUE for its command; a secret is env:VARIABLE or file:PATH"`
 	Headers []string `flag:"mcp-header" unit:"NAME.HEADER=VALUE" help:"NAME.HEADER=VALUE for its URL; a secret is env:VARIABLE or file:PATH"`
-	// Sandbox confines the commands of the servers, if it is not nil.
-	Sandbox *sandbox.Sandbox
 }
 
 // configs returns the servers.
@@ -35,7 +31,7 @@ func (o *MCPOptions) configs() ([]servers.Config, error) {
 		if slices.ContainsFunc(configs, func(c servers.Config) bool { return c.Name == name }) {
 			return nil, cli.Exit(cli.ExitUsage, "--mcp: the name %q is given twice", name)
 		}
-		cfg := servers.Config{Name: name, Sandbox: o.Sandbox, Header: map[string]string{}, Credential: "--mcp-header " + name + ".Authorization"}
+		cfg := servers.Config{Name: name, Header: map[string]string{}, Credential: "--mcp-header " + name + ".Authorization"}
 		if strings.HasPrefix(target, "http://") || strings.HasPrefix(target, "https://") {
 			if u, err := url.Parse(target); err != nil || u.Host == "" {
 				return nil, cli.Exit(cli.ExitUsage, "--mcp %s: the URL is not valid", name)
@@ -131,7 +127,7 @@ func splitCommand(command string) (words []string) {
 
 // openMCP adds the tools of other MCP servers while the process runs. A server that is
 // slow or broken does not keep the worker from starting.
-func (p *parts) openMCP(context.Context) error {
+func (p *process) openMCP(registry *tools.Registry, shell confinedShell) error {
 	configs, err := p.MCP.configs()
 	if err != nil {
 		return err
@@ -143,16 +139,19 @@ func (p *parts) openMCP(context.Context) error {
 	for _, cfg := range configs {
 		var registered []string
 		cfg.Dir, cfg.Log = dir, p.log
+		if p.Shell.MCP {
+			cfg.Sandbox = shell.Sandbox
+		}
 		cfg.Changed = func(list []tools.Tool) {
 			list = slices.DeleteFunc(list, func(t tools.Tool) bool {
 				return len(p.Tools) > 0 && !slices.Contains(p.Tools, t.Definition().Name)
 			})
 			var err error
-			if registered, err = p.registry.Replace(registered, list...); err != nil {
+			if registered, err = registry.Replace(registered, list...); err != nil {
 				p.log.Error().Str("server", cfg.Name).Err(err).Msg("cannot offer some tools of the MCP server")
 			}
 		}
-		p.running = append(p.running, servers.New(cfg).Run)
+		p.beside(servers.New(cfg).Run)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ func TestNoteOwner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &parts{Options: &Options{}, channels: map[string]channel.Channel{"me": telegram}}
+	p, channels := new(Options), map[string]channel.Channel{"me": telegram}
 	p.Receive.channels, p.Agents.Memory = []string{"me"}, memoryOwner
 	child := func(session string) string { return agent.SubagentSession(tools.Call{ID: "c", Session: session}) }
 	for session, want := range map[string]string{
@@ -22,13 +22,13 @@ func TestNoteOwner(t *testing.T) {
 		"me-43": "me-43", child("me-43"): "me-43", "me-": tools.TokenOf("me-"), "me-@ann": tools.TokenOf("me-@ann"),
 		child("me-@ann"): tools.TokenOf("me-@ann"), tools.TokenOf("me-@ann"): tools.TokenOf("me-@ann"), child(child("me-43")): tools.TokenOf(child("me-43")),
 	} {
-		if got := p.noteOwner(session); got != want {
+		if got := p.noteOwner(channels)(session); got != want {
 			t.Errorf("the notes of %q belong to %q, want %q", session, got, want)
 		}
 	}
-	p.Agents.Memory = memorySession
+	p.Agents.Memory = "session"
 	for session, want := range map[string]string{"s1": "s1", "me-42": "me-42", child("s1"): "s1"} {
-		if got := p.noteOwner(session); got != want {
+		if got := p.noteOwner(channels)(session); got != want {
 			t.Errorf("with own notes, those of %q belong to %q, want %q", session, got, want)
 		}
 	}

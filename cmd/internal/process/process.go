@@ -1,9 +1,9 @@
 // Package process is the composition root of a worker process: it opens the parts
 // that the flags describe and runs them together. up, serve and the demo use it.
 //
-// Options.Run opens the parts in a fixed order (streams, store, notifier, tools, MCP servers,
-// worker, receivers of messages, health), because each one uses earlier ones, and closes
-// them in the reverse order. The heartbeat uses only the bus. If one part fails, all stop.
+// Options.Run opens the parts (streams, store, notifier, tools, MCP servers, worker, receivers of
+// messages, health), passes each one the earlier ones that it uses, and closes them in the
+// reverse order. The heartbeat uses only the bus. If one part fails, all stop.
 // When the context ends, the worker takes no more calls, requeues what it has not started,
 // and waits for running calls; the caller closes the bus after Run has returned.
 //
@@ -27,7 +27,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/notify"
-	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/status"
@@ -35,6 +34,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
+	"github.com/stevedore-bus/stevedore/cmd/internal/memory"
 	"github.com/stevedore-bus/stevedore/cmd/internal/otlp"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/tables"
@@ -45,57 +45,99 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
-// parts are the parts of a process that others use. The open methods fill them, in the order in
-// which Run calls them.
-type parts struct {
+// process has what all its parts use.
+type process struct {
 	*Options
-	bus    *bus.Bus
-	log    zerolog.Logger
-	stdout io.Writer
-	extra  []tools.Tool
-
-	store     offload.Store
-	reader    *offload.Reader
-	state     state.Store
-	notifier  *notify.Notifier
-	channels  map[string]channel.Channel
-	registry  *tools.Registry
-	worker    *worker.Worker
-	service   *rpc.Service
-	serving   chan struct{} // closed when service answers
-	announced chan struct{} // closed when the caller of Run has announced that
-	keeper    *retention.Keeper
-	health    *health
-	closers   []func() error
-	running   []func(context.Context) error // in addition to the parts above
+	bus     *bus.Bus
+	log     zerolog.Logger
+	closers []func() error
+	running []func(context.Context) error
 }
 
 // Run opens all parts and runs them until ctx is cancelled. It calls onReady when
 // the process accepts calls, and calls onStop, which onReady returns, when ctx is
 // cancelled. The worker offers extra in addition to the tools of the options.
-func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdout io.Writer, onReady func() (onStop func() error, err error), extra ...tools.Tool) (err error) {
+func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdout io.Writer, onReady OnReady, extra ...tools.Tool) (err error) {
 	if o.tenant == nil { // its process has done it
 		otlp.LogErrors(log)
 	}
-	p := &parts{Options: o, bus: b, log: log, stdout: stdout, extra: extra}
+	p := &process{Options: o, bus: b, log: log}
 	defer func() { err = errors.Join(err, p.close()) }()
-	for _, open := range []func(context.Context) error{p.provision, p.openStore, p.openNotifier, p.openTools, p.openMCP, p.openHeartbeat, p.openWorker, p.openReceivers, p.openHealth} {
-		if err := open(ctx); err != nil {
+	if err := p.provision(ctx); err != nil {
+		return err
+	}
+	artifacts, err := p.openStore(ctx)
+	if err != nil {
+		return err
+	}
+	facts, err := openState(&o.Connection, b, log)
+	if err != nil {
+		return err
+	}
+	channels, err := p.openChannels(stdout)
+	if err != nil {
+		return err
+	}
+	announced := make(chan struct{})
+	notifier, err := p.openNotifier(artifacts, channels, facts, announced)
+	if err != nil {
+		return err
+	}
+	shell, err := p.openShell()
+	if err != nil {
+		return err
+	}
+	registry, err := p.openTools(ctx, artifacts, notifier, shell, p.noteOwner(channels), extra)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(p.openMCP(registry, shell), p.openHeartbeat()); err != nil {
+		return err
+	}
+	w, err := p.openWorker(artifacts, registry, notifier, facts)
+	if err != nil {
+		return err
+	}
+	if err := p.openReceivers(ctx, artifacts, notifier, channels); err != nil {
+		return err
+	}
+	h, err := p.openHealth(w)
+	if err != nil {
+		return err
+	}
+	serving := p.openService(artifacts, w, notifier)
+	if !o.NoNotify {
+		if err := notifier.Register(ctx); err != nil {
 			return err
 		}
 	}
-	return p.run(ctx, onReady)
+	p.beside(p.untilClosed, func(ctx context.Context) error { return announce(ctx, serving, announced, h, onReady) })
+	stopped := ctx
+	p.beside(func(ctx context.Context) error {
+		<-ctx.Done()
+		if stopped.Err() != nil { // otherwise a part failed, and Run returns its error
+			p.logStop(w)
+		}
+		return nil
+	})
+	return Together(ctx, p.running...)
 }
 
+// atEnd closes a part after those that were opened later.
+func (p *process) atEnd(closePart func() error) { p.closers = append(p.closers, closePart) }
+
+// beside runs parts until the process ends.
+func (p *process) beside(run ...func(context.Context) error) { p.running = append(p.running, run...) }
+
 // close closes the parts, the last one first.
-func (p *parts) close() (err error) {
+func (p *process) close() (err error) {
 	for _, closePart := range slices.Backward(p.closers) {
 		err = errors.Join(err, closePart())
 	}
 	return err
 }
 
-func (p *parts) provision(ctx context.Context) error {
+func (p *process) provision(ctx context.Context) error {
 	change := admin.Nothing
 	if p.OwnServer != nil {
 		change = admin.Limits
@@ -116,65 +158,75 @@ func (p *parts) provision(ctx context.Context) error {
 	return admin.TakeOver(ctx, p.bus, p.log) // of an earlier process on this server
 }
 
-func (p *parts) openStore(ctx context.Context) error {
-	store, closeStore, err := p.Store.Open(ctx, &p.Connection, p.bus)
-	if err != nil {
-		return err
-	}
-	p.closers = append(p.closers, closeStore)
-	databases := tables.NewCache("")
-	p.closers = append(p.closers, databases.Close)
-	p.store, p.reader = store, offload.NewReader(store, offload.ReaderConfig{JQCommand: JQCommand(), SQLCommand: SQLCommand(), SQLCache: databases, SubSessions: agents.SubSessions(p.bus)})
-	return nil
+// artifactStore is the store of artifacts and what reads it.
+type artifactStore struct {
+	offload.Store
+	reader *offload.Reader
 }
 
-// openTools registers the built-in tools, the tools that read artifacts, the
-// external ones, extra, and the tools that run agents.
-func (p *parts) openTools(ctx context.Context) error {
+func (p *process) openStore(ctx context.Context) (a artifactStore, err error) {
+	store, closeStore, err := p.Store.Open(ctx, &p.Connection, p.bus)
+	if err != nil {
+		return a, err
+	}
+	p.atEnd(closeStore)
+	databases := tables.NewCache("")
+	p.atEnd(databases.Close)
+	p.beside(func(ctx context.Context) error { return sweep(ctx, store, p.log) })
+	cfg := offload.ReaderConfig{JQCommand: JQCommand(), SQLCommand: SQLCommand(), SQLCache: databases, SubSessions: agents.SubSessions(p.bus)}
+	return artifactStore{store, offload.NewReader(store, cfg)}, nil
+}
+
+// openTools registers the built-in tools, the tools that read artifacts, the external ones, extra,
+// and the tools that run agents. noteOwner returns the owner of the notes of a session.
+func (p *process) openTools(
+	ctx context.Context, artifacts artifactStore, notifier *notify.Notifier, shell confinedShell, noteOwner func(string) string, extra []tools.Tool,
+) (*tools.Registry, error) {
 	web, err := p.External.web()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	shell, unguarded, err := p.openShell()
-	if err != nil {
-		return err
-	}
-	shell.Artifacts = p.openArtifact
+	shell.Artifacts = artifacts.open
 	toolset, closeTools, err := builtin.Tools(builtin.Config{
-		Workspace: p.Workspace, Web: web, Shell: shell, Unguarded: unguarded, Hide: p.secretDirs(),
+		Workspace: p.Workspace, Web: web, Shell: shell.ShellConfig, Unguarded: shell.unguarded, Hide: p.secretDirs(),
 		Advise: func(r sandbox.Refusal) string { return shellAdvice[r] },
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.closers = append(p.closers, closeTools)
-	external, err := p.External.tools(ctx, p.bus, p.reader, p.notifier, p.Agents.prompts(), p.log)
+	p.atEnd(closeTools)
+	external, err := p.External.tools(ctx, p.bus, artifacts.reader, notifier, p.Agents.prompts(), p.log)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.registry = tools.NewRegistry(p.log)
-	agents, err := p.Agents.tools(p.bus, p.store, p.notifier, p.registry.Definitions, p.Workspace, p.log)
+	registry := tools.NewRegistry(p.log)
+	agents, err := p.Agents.tools(p.bus, artifacts.Store, notifier, registry.Definitions, p.Workspace, p.log)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := p.registry.Register(slices.Concat(toolset, p.reader.Tools(), p.memoryTools(), external, p.extra, agents, p.Approvals.tools())...); err != nil {
-		return err
+	var notes []tools.Tool
+	if p.Agents.Enabled() {
+		notes = memory.New(p.bus).Tools(noteOwner)
 	}
-	if err := p.checkToolNames(); err != nil {
-		return err
+	all := slices.Concat(toolset, artifacts.reader.Tools(), notes, external, extra, agents, p.Approvals.tools())
+	if err := registry.Register(all...); err != nil {
+		return nil, err
+	}
+	if err := p.checkToolNames(registry); err != nil {
+		return nil, err
 	}
 	if len(p.Tools) > 0 {
-		if err := p.registry.Keep(p.Tools...); err != nil {
-			return cli.Exit(cli.ExitUsage, "--tools: %w", err)
+		if err := registry.Keep(p.Tools...); err != nil {
+			return nil, cli.Exit(cli.ExitUsage, "--tools: %w", err)
 		}
 	}
-	p.awaitRemoteTools(external)
-	return nil
+	p.awaitRemoteTools(registry, external)
+	return registry, nil
 }
 
-// openArtifact opens an artifact for a command of the session.
-func (p *parts) openArtifact(ctx context.Context, session, id string) (io.ReadCloser, error) {
-	_, content, err := p.reader.Open(ctx, session, id)
+// open opens an artifact for a command of the session.
+func (a artifactStore) open(ctx context.Context, session, id string) (io.ReadCloser, error) {
+	_, content, err := a.reader.Open(ctx, session, id)
 	if err != nil {
 		return nil, err
 	}
@@ -186,9 +238,9 @@ func (p *parts) openArtifact(ctx context.Context, session, id string) (io.ReadCl
 
 // checkToolNames refuses names of tools that no worker with these settings has: a misspelt
 // --ask would ask for nothing. The tools of MCP servers, NAME_tool, come later.
-func (p *parts) checkToolNames() error {
+func (p *process) checkToolNames(registry *tools.Registry) error {
 	var known []string
-	for _, d := range p.registry.Definitions() {
+	for _, d := range registry.Definitions() {
 		known = append(known, d.Name)
 	}
 	isKnown := func(name string) bool {
@@ -214,7 +266,7 @@ func (p *parts) checkToolNames() error {
 	return nil
 }
 
-func (p *parts) openHeartbeat(context.Context) error {
+func (p *process) openHeartbeat() error {
 	if p.Heartbeat == nil {
 		return nil
 	}
@@ -230,42 +282,50 @@ func (p *parts) openHeartbeat(context.Context) error {
 	if err := cfg.Validate(); err != nil {
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	}
-	p.running = append(p.running, func(ctx context.Context) error { return heartbeat.Run(ctx, p.bus, cfg) })
+	p.beside(func(ctx context.Context) error { return heartbeat.Run(ctx, p.bus, cfg) })
 	return nil
 }
 
 // maxResult returns the largest result event that fits the server's max_payload with its headers.
 func maxResult(maxPayload int64) int { return int(min(512<<10, maxPayload*3/4)) }
 
-func (p *parts) openWorker(context.Context) (err error) {
+func (p *process) openWorker(artifacts artifactStore, registry *tools.Registry, notifier *notify.Notifier, facts state.Store) (*worker.Worker, error) {
 	offloading := p.Offload
 	offloading.Log, offloading.InlineChars = p.log, InlineChars(offloading)
 	offloading.MaxResult = maxResult(p.bus.Conn().MaxPayload())
 	cfg := p.Worker
 	cfg.Queues = slices.Concat(cfg.Queues, p.Agents.queues())
-	cfg.Log, cfg.State, cfg.Ticks, cfg.OwnServer = p.log, p.state, !p.NoTicks, p.OwnServer != nil
-	cfg.Reader = p.reader
+	cfg.Log, cfg.State, cfg.Ticks, cfg.OwnServer = p.log, facts, !p.NoTicks, p.OwnServer != nil
+	cfg.Reader = artifacts.reader
 	if p.tenant != nil {
 		cfg.Pool = p.tenant.fleet.pool
 	}
-	if cfg.Approvals, err = p.Approvals.approvals(p.notifier); err != nil {
-		return err
+	approvals, err := p.Approvals.approvals(notifier)
+	if err != nil {
+		return nil, err
 	}
-	p.worker = worker.New(p.bus, p.registry, offload.NewOffloader(p.store, offloading), cfg)
+	cfg.Approvals = approvals
+	w := worker.New(p.bus, registry, offload.NewOffloader(artifacts.Store, offloading), cfg)
+	p.beside(w.Run)
+	return w, nil
+}
 
-	p.serving, p.announced = make(chan struct{}), make(chan struct{})
-	p.service = rpc.NewService(p.bus, p.reader, rpc.ServiceConfig{
-		Version: cli.ReadVersion().Version, Log: p.log, OnReady: func() { close(p.serving) },
-		Metadata: p.metadata(cfg.Queues),
-		Stats:    func() any { return p.report() },
+// openService opens the service that answers requests. serving is closed when it answers.
+func (p *process) openService(artifacts artifactStore, w *worker.Worker, notifier *notify.Notifier) (serving chan struct{}) {
+	serving = make(chan struct{})
+	service := rpc.NewService(p.bus, artifacts.reader, rpc.ServiceConfig{
+		Version: cli.ReadVersion().Version, Log: p.log, OnReady: func() { close(serving) },
+		Metadata: p.metadata(w),
+		Stats:    func() any { return p.report(w, notifier) },
 	})
-	return nil
+	p.beside(service.Run)
+	return serving
 }
 
 // report is what status shows of this process.
-func (p *parts) report() status.Report {
-	r := status.Report{Stats: p.worker.Stats(), Failing: map[string]string{}}
-	for name, err := range p.notifier.Failing() {
+func (p *process) report(w *worker.Worker, notifier *notify.Notifier) status.Report {
+	r := status.Report{Stats: w.Stats(), Failing: map[string]string{}}
+	for name, err := range notifier.Failing() {
 		r.Failing[name] = err.Error()
 	}
 	if p.OwnServer != nil {
@@ -278,8 +338,9 @@ func (p *parts) report() status.Report {
 
 // metadata describes the process to programs that ask for its statistics. "channels" has
 // NAME=KIND,... of the channels that it delivers to, without their settings.
-func (p *parts) metadata(queues []string) map[string]string {
-	m := map[string]string{"worker": p.worker.Stats().Worker, "queues": strings.Join(queues, ",")}
+func (p *process) metadata(w *worker.Worker) map[string]string {
+	queues := slices.Concat(p.Worker.Queues, p.Agents.queues())
+	m := map[string]string{"worker": w.Stats().Worker, "queues": strings.Join(queues, ",")}
 	if names := p.Agents.names(); len(names) > 0 {
 		models, _ := json.Marshal(names) // of strings, which JSON has
 		m["models"] = string(models)
@@ -297,23 +358,23 @@ func (p *parts) metadata(queues []string) map[string]string {
 	return m
 }
 
-func (p *parts) openHealth(context.Context) error {
+func (p *process) openHealth(w *worker.Worker) (*health, error) {
 	cfg := retention.Config{MinAge: p.minAge(), SessionsTTL: p.SessionsTTL, Log: p.log}
 	if p.tenant != nil {
 		cfg.Interval = tenantCheckInterval
 	}
-	p.keeper = retention.New(p.bus, cfg)
-	p.health = &health{bus: p.bus, server: p.OwnServer, worker: p.worker, keeper: p.keeper, slots: p.Worker.Slots}
-	if p.tenant != nil {
-		p.tenant.set(p)
-		return nil
+	keeper := retention.New(p.bus, cfg)
+	p.beside(keeper.Run)
+	h := &health{bus: p.bus, server: p.OwnServer, worker: w, keeper: keeper, slots: p.Worker.Slots}
+	switch {
+	case p.tenant != nil:
+		p.tenant.set(h)
+	case p.Health != "":
+		stop, err := listenHealth(p.Health, p.log, h.alive, h.ready, h.metrics)
+		if err != nil {
+			return nil, err
+		}
+		p.atEnd(func() error { stop(); return nil })
 	}
-	if p.Health == "" {
-		return nil
-	}
-	stop, err := listenHealth(p.Health, p.log, p.health.alive, p.health.ready, p.health.metrics)
-	if err == nil {
-		p.closers = append(p.closers, func() error { stop(); return nil })
-	}
-	return err
+	return h, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus/agents"
+	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
@@ -62,7 +63,7 @@ type endpoint interface {
 }
 
 // openReceivers opens the channels that receive messages. They start in run.
-func (p *parts) openReceivers(ctx context.Context) error {
+func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, notifier *notify.Notifier, channels map[string]channel.Channel) error {
 	if len(p.Receive.channels) == 0 {
 		return nil
 	}
@@ -75,12 +76,12 @@ func (p *parts) openReceivers(ctx context.Context) error {
 	}
 	mux, endpoints := http.NewServeMux(), false
 	for i, name := range p.Receive.channels {
-		channel := p.channels[name]
+		channel := channels[name]
 		if channel == nil || slices.Contains(p.Receive.channels[:i], name) {
 			return cli.Exit(cli.ExitUsage, "--receive %s: name a --channel of this process, once", name)
 		}
 		log := p.log.With().Str("channel", name).Logger()
-		inbox := agents.NewInbox(p.bus, p.notifier, p.store, name, channel, p.log)
+		inbox := agents.NewInbox(p.bus, notifier, artifacts.Store, name, channel, p.log)
 		inbox.Transcriber = transcriber
 		switch channel := channel.(type) {
 		case receiver:
@@ -89,7 +90,7 @@ func (p *parts) openReceivers(ctx context.Context) error {
 					return cli.Exit(cli.ExitUsage, "--receive %s: %w", name, err)
 				}
 			}
-			p.running = append(p.running, func(ctx context.Context) error {
+			p.beside(func(ctx context.Context) error {
 				defer inbox.Close()
 				return channel.Receive(ctx, inbox, log)
 			})
@@ -100,7 +101,7 @@ func (p *parts) openReceivers(ctx context.Context) error {
 			}
 			endpoints = true
 			mux.Handle("/messages/"+name, handler)
-			p.closers = append(p.closers, func() error { inbox.Close(); return nil })
+			p.atEnd(func() error { inbox.Close(); return nil })
 		default:
 			return cli.Exit(cli.ExitUsage, "--receive %s: only channels of the kinds telegram, email, webhook, nats-agent, and slack and discord with a token receive messages", name)
 		}
@@ -113,7 +114,7 @@ func (p *parts) openReceivers(ctx context.Context) error {
 		return cli.Exit(cli.ExitUsage, "--receive-listen: %w", err)
 	}
 	stop := httpauth.Serve(l, mux, func(err error) { p.log.Error().Err(err).Msg("the endpoint for messages failed") })
-	p.closers = append(p.closers, func() error { stop(); return nil })
+	p.atEnd(func() error { stop(); return nil })
 	p.log.Info().Str("address", l.Addr().String()).Msg("the endpoint for messages is listening")
 	return nil
 }

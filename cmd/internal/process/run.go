@@ -6,47 +6,18 @@ import (
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/stevedore-bus/stevedore/bus/worker"
 )
 
-// run runs the parts together.
-func (p *parts) run(ctx context.Context, onReady func() (func() error, error)) error {
-	running := []func(context.Context) error{p.worker.Run, p.service.Run, p.sweep, p.keeper.Run, p.untilClosed}
-	running = append(running, p.running...)
-	if !p.NoNotify {
-		if err := p.notifier.Register(ctx); err != nil {
-			return err
-		}
-		running = append(running, p.notify)
-	}
-	stopped := ctx
-	running = append(running,
-		func(ctx context.Context) error { return p.announce(ctx, onReady) },
-		func(ctx context.Context) error {
-			<-ctx.Done()
-			if stopped.Err() != nil { // otherwise a part failed, and Run returns its error
-				p.logStop()
-			}
-			return nil
-		})
-	return Together(ctx, running...)
-}
-
-// notify runs the notifier. The console gets no notification before onReady has printed
-// what programs expect in the first line.
-func (p *parts) notify(ctx context.Context) error {
-	select {
-	case <-p.announced:
-		return p.notifier.Run(ctx)
-	case <-ctx.Done():
-		return nil
-	}
-}
+// OnReady is called when a process accepts calls, and returns what is called when it stops.
+type OnReady func() (onStop func() error, err error)
 
 // announce waits until the service answers, calls onReady, and calls onStop, also after an
-// error of onReady, when the process stops.
-func (p *parts) announce(ctx context.Context, onReady func() (onStop func() error, err error)) error {
+// error of onReady, when the process stops. It closes announced between the two.
+func announce(ctx context.Context, serving <-chan struct{}, announced chan<- struct{}, h *health, onReady OnReady) error {
 	select {
-	case <-p.serving:
+	case <-serving:
 	case <-ctx.Done():
 		return nil
 	}
@@ -57,17 +28,17 @@ func (p *parts) announce(ctx context.Context, onReady func() (onStop func() erro
 		}
 		return err
 	}
-	close(p.announced)
-	p.health.serving.Store(true)
+	close(announced)
+	h.serving.Store(true)
 	<-ctx.Done()
-	p.health.serving.Store(false)
+	h.serving.Store(false)
 	return onStop()
 }
 
 // logStop logs how many calls the process waits for after it was stopped.
-func (p *parts) logStop() {
+func (p *process) logStop(w *worker.Worker) {
 	calls := 0
-	for _, q := range p.worker.Stats().Queues {
+	for _, q := range w.Stats().Queues {
 		calls += q.Running
 	}
 	level := zerolog.InfoLevel
@@ -80,7 +51,7 @@ func (p *parts) logStop() {
 
 // untilClosed ends the process when the connection is closed for good: such a
 // worker can do nothing, and must not look alive.
-func (p *parts) untilClosed(ctx context.Context) error {
+func (p *process) untilClosed(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil

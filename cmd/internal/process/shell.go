@@ -133,39 +133,41 @@ func shellState(data, workspace string) string {
 	return dir
 }
 
+// confinedShell is the shell tool with its sandbox.
+type confinedShell struct {
+	builtin.ShellConfig
+	unguarded []string // the paths that --shell-write allows
+}
+
 // openShell examines what the system offers to confine commands, and logs what is missing.
-// unguarded are the paths that --shell-write allows.
-func (p *parts) openShell() (shell builtin.ShellConfig, unguarded []string, err error) {
+func (p *process) openShell() (shell confinedShell, err error) {
 	cfg, err := p.Shell.config(p.Workspace, p.Connection.Data, p.secretDirs()...)
 	if err != nil {
-		return shell, nil, err
+		return shell, err
 	}
 	if data, err := filepath.Abs(p.Connection.Data); p.Connection.Data != "" && err == nil {
 		if rel, err := filepath.Rel(cfg.Workspace, data); err == nil && filepath.IsLocal(rel) {
 			p.log.Warn().Str("data", data).Msg("the data directory, with the credential of the bus, is in the workspace; use another --workspace or --data")
 		}
 	}
-	shell.MaxOutput = p.Shell.MaxOutput
+	shell.MaxOutput, shell.unguarded = p.Shell.MaxOutput, cfg.Write
 	sb, err := sandbox.New(cfg)
 	if errors.Is(err, sandbox.ErrUnconfined) {
 		p.log.Warn().Err(err).Msg("the shell tool refuses commands; --shell-sandbox besteffort runs them with the protection that there is")
 		shell.Refuse = fmt.Errorf("%w; --shell-sandbox besteffort of the worker runs them with the protection that there is", err)
 		if p.Shell.MCP {
-			return shell, nil, cli.Exit(cli.ExitUsage, "--mcp-sandbox: %w", err)
+			return shell, cli.Exit(cli.ExitUsage, "--mcp-sandbox: %w", err)
 		}
-		return shell, cfg.Write, nil
+		return shell, nil
 	} else if err != nil {
-		return shell, nil, err
+		return shell, err
 	}
-	p.closers = append(p.closers, sb.Close)
+	p.atEnd(sb.Close)
 	shell.Sandbox = sb
-	if p.Shell.MCP {
-		p.MCP.Sandbox = sb
-	}
 	protection := sb.Protection()
 	p.log.Debug().Str("protection", protection.String()).Msg("the shell tool confines commands")
 	for _, missing := range protection.Missing {
 		p.log.Warn().Str("missing", missing).Msg("the sandbox of the shell tool is incomplete")
 	}
-	return shell, cfg.Write, nil
+	return shell, nil
 }

@@ -5,6 +5,9 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -16,15 +19,15 @@ const SweepGrace = time.Hour
 const sweepInterval = 15 * time.Minute
 
 // sweep removes expired artifacts until ctx is cancelled.
-func (p *parts) sweep(ctx context.Context) error {
+func sweep(ctx context.Context, store offload.Store, log zerolog.Logger) error {
 	// The random part spreads the sweeps of workers that were started together.
 	for tools.Sleep(ctx, sweepInterval+rand.N(sweepInterval)) == nil {
-		report, err := p.store.Sweep(ctx, SweepGrace)
+		report, err := store.Sweep(ctx, SweepGrace)
 		if err != nil && ctx.Err() == nil {
-			p.log.Warn().Err(err).Msg("cannot sweep artifacts")
+			log.Warn().Err(err).Msg("cannot sweep artifacts")
 			continue
 		}
-		p.log.Info().Int("records", report.Records).Int("blobs", report.Blobs).Int("orphans", report.Orphans).Int64("bytes", report.Bytes).Msg("artifacts swept")
+		log.Info().Int("records", report.Records).Int("blobs", report.Blobs).Int("orphans", report.Orphans).Int64("bytes", report.Bytes).Msg("artifacts swept")
 	}
 	return nil
 }

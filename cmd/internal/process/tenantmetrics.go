@@ -23,19 +23,19 @@ type tenantState struct{ up, running, ended, fill float64 }
 
 func (f *fleet) state(t *tenant) (s tenantState) {
 	f.mu.Lock()
-	p := t.parts
+	h := t.health
 	f.mu.Unlock()
-	if p == nil {
+	if h == nil {
 		return s
 	}
-	s.up = number(p.health.ready() == nil)
-	for _, queue := range p.worker.Stats().Queues {
+	s.up = number(h.ready() == nil)
+	for _, queue := range h.worker.Stats().Queues {
 		s.running += float64(queue.Running)
 		for _, n := range queue.Outcomes {
 			s.ended += float64(n)
 		}
 	}
-	for _, fill := range p.keeper.Fills() {
+	for _, fill := range h.keeper.Fills() {
 		s.fill = max(s.fill, fill.Ratio())
 	}
 	return s

@@ -64,8 +64,8 @@ type tenant struct {
 	stopping bool // its files were removed or have changed; only scan uses it
 
 	// Guarded by fleet.mu:
-	parts     *parts // while it runs
-	workspace string // "" before it has one
+	health    *health // while it runs
+	workspace string  // "" before it has one
 }
 
 // RunTenants runs the tenants of a directory until ctx ends. flags are those of the options. It
@@ -231,11 +231,11 @@ func (t *tenant) run(ctx context.Context) {
 	t.log.Info().Msg("the tenant has stopped")
 }
 
-// set notes the parts of a tenant that runs, or nil.
-func (t *tenant) set(p *parts) {
+// set notes the health of a tenant that runs, or nil.
+func (t *tenant) set(h *health) {
 	t.fleet.mu.Lock()
 	defer t.fleet.mu.Unlock()
-	t.parts = p
+	t.health = h
 }
 
 // serve opens the parts of the tenant and runs them until ctx ends or one fails.
