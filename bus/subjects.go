@@ -136,6 +136,10 @@ func (s Subjects) Notify(channel, chat string) string {
 // of their chat. A notifier publishes them again on Notify.
 func (s Subjects) NotifyAny(channel string) string { return s.join("notify", channel) }
 
+// Draft is the subject on which a bridge gets the answers of its channel as they grow. No stream
+// stores it.
+func (s Subjects) Draft(channel string) string { return s.join("draft", channel) }
+
 // Session is the subject of the conversation log of a session.
 func (s Subjects) Session(session string) string { return s.join("session", session) }
 

@@ -24,7 +24,7 @@ type tenants struct {
 func startTenants(t *testing.T, workerFlags ...string) tenants {
 	t.Helper()
 	s := tenants{t: t, dir: filepath.Join(t.TempDir(), "config")}
-	out := worker(t, "provision", "--server-config", s.dir, "--tenant", "red,blue", "--client", "red/s1,red/s2,blue/s1", "--queue-client", "red/default")
+	out := worker(t, "provision", "--server-config", s.dir, "--tenant", "red,blue", "--client", "red/s1,red/s2,blue/s1", "--queue-client", "red/default", "--bridge", "red/team")
 	if out.code != 0 {
 		t.Fatalf("provision --server-config: %s", out.stderr)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -80,7 +81,7 @@ func (in *Inbox) showDraft(call tools.Call) {
 		draft, typing := answer.draft(), channel.Draft{}
 		if draft != shown && shown == typing || time.Now().After(next) && (draft != shown || draft == typing) {
 			next, shown = time.Now().Add(draftInterval), draft
-			if err := in.show(ctx, call, draft); err != nil {
+			if err := in.drafts.show(ctx, call, draft); err != nil {
 				pause, _ := bus.Postponed(err)
 				next = next.Add(pause)
 				in.log.Debug().Err(err).Str("channel", in.channel).Msg("cannot show the draft of an answer")
@@ -105,16 +106,67 @@ func (in *Inbox) showDraft(call tools.Call) {
 	}
 	ending, done := context.WithTimeout(context.Background(), endTimeout)
 	defer done()
-	if err := in.notifier.EndDraft(ending, in.drafts, in.channel, call); err != nil {
+	if err := in.drafts.end(ending, call); err != nil {
 		in.log.Warn().Err(err).Str("channel", in.channel).Msg("cannot remove the draft of an answer")
 	}
 }
 
+// drafts shows the answers of a channel as they grow.
+type drafts interface {
+	show(ctx context.Context, call tools.Call, draft channel.Draft) error
+	// end removes the draft of a call whose answer is not in its place.
+	end(ctx context.Context, call tools.Call) error
+}
+
+func draftsOf(b *bus.Bus, notifier *notify.Notifier, name string, ch channel.Channel) drafts {
+	switch ch := ch.(type) {
+	case channel.DraftChannel:
+		return edited{notifier, ch, name}
+	case *channel.Bridge:
+		return published{b, ch, name}
+	}
+	return nil
+}
+
+// edited are drafts that the process edits.
+type edited struct {
+	notifier *notify.Notifier
+	to       channel.DraftChannel
+	name     string
+}
+
 // show shows a draft, or that the agent is typing.
-func (in *Inbox) show(ctx context.Context, call tools.Call, draft channel.Draft) error {
+func (e edited) show(ctx context.Context, call tools.Call, draft channel.Draft) error {
 	if draft == (channel.Draft{}) {
-		_, err := in.drafts.ShowDraft(ctx, call.ChatID, "", draft)
+		_, err := e.to.ShowDraft(ctx, call.ChatID, "", draft)
 		return err
 	}
-	return in.notifier.ShowDraft(ctx, in.drafts, in.channel, call, draft)
+	return e.notifier.ShowDraft(ctx, e.to, e.name, call, draft)
+}
+
+func (e edited) end(ctx context.Context, call tools.Call) error {
+	return e.notifier.EndDraft(ctx, e.to, e.name, call)
+}
+
+// published are drafts that a bridge shows.
+type published struct {
+	bus  *bus.Bus
+	to   *channel.Bridge
+	name string
+}
+
+func (p published) show(_ context.Context, call tools.Call, draft channel.Draft) error {
+	return p.publish(p.to.Draft(call.Session, call.ID, call.ChatID, draft))
+}
+
+func (p published) end(_ context.Context, call tools.Call) error {
+	return p.publish(channel.BridgeDraft{Session: call.Session, Call: call.ID, ChatID: call.ChatID, Done: true})
+}
+
+func (p published) publish(draft channel.BridgeDraft) error {
+	body, err := bus.Encode(draft)
+	if err != nil {
+		return err
+	}
+	return p.bus.Conn().Publish(p.bus.Draft(p.name), body)
 }

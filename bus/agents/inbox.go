@@ -31,7 +31,7 @@ type Inbox struct {
 	files    *offload.Offloader
 	log      zerolog.Logger
 	channel  string
-	drafts   channel.DraftChannel // nil if the channel cannot show an answer as it grows
+	drafts   drafts // nil if the channel cannot show an answer as it grows
 
 	stop    chan struct{}
 	showing sync.WaitGroup
@@ -41,8 +41,10 @@ type Inbox struct {
 // NewInbox returns the inbox of the channel with a name. The notifier sends the replies of
 // the inbox itself. store gets the files that users send.
 func NewInbox(b *bus.Bus, notifier *notify.Notifier, store offload.Store, name string, ch channel.Channel, log zerolog.Logger) *Inbox {
-	drafts, _ := ch.(channel.DraftChannel)
-	return &Inbox{bus: b, notifier: notifier, files: offload.NewOffloader(store, offload.Config{}), log: log, channel: name, drafts: drafts, stop: make(chan struct{})}
+	return &Inbox{
+		bus: b, notifier: notifier, files: offload.NewOffloader(store, offload.Config{}), log: log, channel: name,
+		drafts: draftsOf(b, notifier, name, ch), stop: make(chan struct{}),
+	}
 }
 
 // Close ends the edits of drafts, and waits for them.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 // Report is called after a message became a dead letter and before it is removed from its
@@ -19,7 +20,8 @@ type Report func(ctx context.Context, d *bus.Delivery, letter Stored) error
 // may be nil.
 func Consume(ctx context.Context, b *bus.Bus, c bus.Consumer, cfg bus.ConsumeConfig, report Report, handler bus.Handler) error {
 	cfg.GiveUp = func(ctx context.Context, d *bus.Delivery, code string, reason error) error {
-		stored, err := store(ctx, b, c.Stream, d, code, reason)
+		letter := Letter{Code: code, Subject: d.Subject, Sequence: d.Sequence, ID: d.ID(), Attempts: d.Attempt, ArgsIn: d.Header(bus.ArgsHeader)}
+		stored, err := store(ctx, b, c.Stream, letter, d.Body, reason)
 		if err != nil {
 			return fmt.Errorf("store dead letter of %q: %w", d.Subject, err)
 		}
@@ -37,21 +39,26 @@ func Consume(ctx context.Context, b *bus.Bus, c bus.Consumer, cfg bus.ConsumeCon
 // maxReason limits the length of a reason, which may quote anything.
 const maxReason = 4 << 10
 
-// store publishes the letter of a message, unless it has one, and returns it without its body.
-func store(ctx context.Context, b *bus.Bus, stream string, d *bus.Delivery, code string, reason error) (Stored, error) {
-	text := reason.Error()
-	letter := Letter{
-		Code: code, Reason: strings.ToValidUTF8(text[:min(len(text), maxReason)], ""),
-		Subject: d.Subject, Sequence: d.Sequence, ID: d.ID(), Attempts: d.Attempt, At: time.Now().UTC(),
-		ArgsIn: d.Header(bus.ArgsHeader),
+// GiveUp makes a stored message a dead letter and removes it from its stream.
+func GiveUp(ctx context.Context, b *bus.Bus, stream string, m bus.Stored, code string, reason error) error {
+	letter := Letter{Code: code, Subject: m.Subject, Sequence: m.Sequence, ID: m.ID()}
+	if _, err := store(ctx, b, stream, letter, m.Body, reason); err != nil {
+		return fmt.Errorf("store dead letter of %q: %w", m.Subject, err)
 	}
-	letter.Kind, letter.Name = kindOf(b.Subjects, d.Subject)
-	body, err := letter.encode(ctx, b, d.Body)
+	return jsapi.New(b.JetStream()).DeleteMessage(ctx, b.StreamName(stream), m.Sequence)
+}
+
+// store publishes the letter of a message, unless it has one, and returns it without its body.
+func store(ctx context.Context, b *bus.Bus, stream string, letter Letter, message []byte, reason error) (Stored, error) {
+	text := reason.Error()
+	letter.Reason, letter.At = strings.ToValidUTF8(text[:min(len(text), maxReason)], ""), time.Now().UTC()
+	letter.Kind, letter.Name = kindOf(b.Subjects, letter.Subject)
+	body, err := letter.encode(ctx, b, message)
 	if err != nil {
 		return Stored{}, err
 	}
 	ack, err := b.Publish(ctx, bus.Message{
-		Subject: b.Dead(letter.Kind, letter.Name), Body: body, Key: fmt.Sprintf("dead-%s-%d", stream, d.Sequence),
+		Subject: b.Dead(letter.Kind, letter.Name), Body: body, Key: fmt.Sprintf("dead-%s-%d", stream, letter.Sequence),
 		Same: func(body []byte) bool { // is it a letter of the same message?
 			var other Letter
 			return json.Unmarshal(body, &other) == nil && other.Subject == letter.Subject && other.Sequence == letter.Sequence && other.ID == letter.ID

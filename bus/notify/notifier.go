@@ -105,6 +105,9 @@ func (n *Notifier) Run(ctx context.Context) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for name, to := range n.cfg.Channels {
+		if _, bridged := to.(*channel.Bridge); bridged {
+			continue // another program delivers
+		}
 		group.Go(func() error { return n.consumeChannel(ctx, name, to) })
 	}
 	group.Go(func() error {

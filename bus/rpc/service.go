@@ -40,6 +40,8 @@ type Service struct {
 	reader *offload.Reader
 	jobs   *cron.Jobs
 	cfg    ServiceConfig
+	name   string
+	own    []endpoint
 
 	mu      sync.Mutex
 	stopped bool // new requests are rejected
@@ -70,20 +72,22 @@ func NewService(b *bus.Bus, reader *offload.Reader, cfg ServiceConfig) *Service 
 	if cfg.OnReady == nil {
 		cfg.OnReady = func() {}
 	}
-	return &Service{bus: b, reader: reader, jobs: cron.New(b), cfg: cfg}
+	s := &Service{bus: b, reader: reader, jobs: cron.New(b), cfg: cfg, name: ServiceName}
+	s.own = s.endpoints()
+	return s
 }
 
 // Run answers requests until ctx ends. It runs once.
 func (s *Service) Run(ctx context.Context) error {
 	svc, err := micro.AddService(s.bus.Conn(), micro.Config{
-		Name: ServiceName, Version: s.cfg.Version,
+		Name: s.name, Version: s.cfg.Version,
 		Description: "submit tool calls, read offloaded results, manage tasks, approvals and jobs",
 		Metadata:    s.cfg.Metadata, StatsHandler: s.stats,
 	})
 	if err != nil {
 		return fmt.Errorf("start service: %w", err)
 	}
-	for _, e := range s.endpoints() {
+	for _, e := range s.own {
 		// Each endpoint has its own slots: waiting calls must not block reads.
 		slots := newAdmission(slotsPerEndpoint, ctx.Done())
 		err := svc.AddEndpoint(e.name, micro.HandlerFunc(func(req micro.Request) { s.serve(ctx, slots, req, e.timeout, e.answer) }), e.options(s.bus)...)

@@ -26,6 +26,12 @@ func (c chats) CheckReceive() error {
 	return nil
 }
 
+// MayReceive implements Receiving.
+func (c chats) MayReceive(chat string) (string, bool) { return chat, c.allow.mayReceive(chat) }
+
+// Chats implements Receiving.
+func (c chats) Chats() []string { return c.allow.named() }
+
 // DefaultChat returns the chat of notifications that name none; it may be empty.
 func (c chats) DefaultChat() string { return c.chat }
 

@@ -118,6 +118,19 @@ func (e *Email) CheckChat(address string) error {
 
 func (e *Email) ListsChats() bool { return true }
 
+// MayReceive implements Receiving. Addresses are the same in upper and lower case. Whether a
+// sender is authentic is for the program that reads the mailbox.
+func (e *Email) MayReceive(address string) (string, bool) {
+	i := slices.IndexFunc(e.cfg.To, func(to string) bool { return strings.EqualFold(to, address) })
+	if i < 0 {
+		return address, false
+	}
+	return e.cfg.To[i], true
+}
+
+// Chats implements Receiving.
+func (e *Email) Chats() []string { return e.cfg.To }
+
 // MaxFile implements FileChannel. Many servers take mails of 25 MB.
 func (e *Email) MaxFile() int64 { return 20 << 20 }
 

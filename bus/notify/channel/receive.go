@@ -111,6 +111,16 @@ type Inbox interface {
 	SetPosition(ctx context.Context, chat, position string) error
 }
 
+// Receiving is a Channel whose users may write. Who receives their messages asks it.
+type Receiving interface {
+	Channel
+	// MayReceive reports whether the messages of a chat are accepted, and returns the chat as the
+	// settings of the channel name it.
+	MayReceive(chat string) (string, bool)
+	// Chats lists the chats whose users may write.
+	Chats() []string
+}
+
 // reception is one Receive: where the messages go, and what it logs.
 type reception struct {
 	Inbox

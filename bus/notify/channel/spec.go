@@ -94,6 +94,9 @@ var kinds = []kind{
 			From: v["from"], To: strings.FieldsFunc(v["to"], func(r rune) bool { return r == ';' }),
 		})
 	}},
+	{"bridge", "[chat], [allow (CHAT;CHAT)], [style (slack|discord|mattermost)]", "a program at the other end", func(v map[string]string, _ Env) (Channel, error) {
+		return NewBridge(v["chat"], v["allow"], v["style"])
+	}},
 	{"nats-agent", "owner, [session (NAME;NAME)], [agent]", "the Synadia Agent Protocol", func(v map[string]string, env Env) (Channel, error) {
 		if env.OpenAgents == nil {
 			return nil, errors.New("only a worker can serve agents")

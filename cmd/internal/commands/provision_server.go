@@ -25,6 +25,7 @@ own streams and workers, and with these logins:
   TENANT-readonly  reads everything and changes nothing
   TENANT-session-S uses one session only (--client TENANT/S)
   TENANT-queue-Q   uses one queue, in all sessions (--queue-client TENANT/Q)
+  TENANT-bridge-C  is the bridge of one channel (--bridge TENANT/C)
 
 Run the command again to add tenants and clients: it keeps those of before, their keys, and the
 settings of the server. With --replace it writes only what it is given. To replace a key, delete
@@ -47,6 +48,7 @@ type serverConfigOptions struct {
 	tenants      []string
 	clients      []string
 	queueClients []string
+	bridges      []string
 	maxBytes     int64
 	replace      bool
 	serveFrom    string
@@ -62,6 +64,7 @@ func (o *serverConfigOptions) addFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.tenants, "tenant", nil, "`NAME`s of the tenants in --server-config; default main, or those of before")
 	flags.StringSliceVar(&o.clients, "client", nil, "`TENANT/SESSION` that gets a login of its own in --server-config")
 	flags.StringSliceVar(&o.queueClients, "queue-client", nil, "`TENANT/QUEUE` that gets a login of its own in --server-config")
+	flags.StringSliceVar(&o.bridges, "bridge", nil, "`TENANT/CHANNEL` whose bridge gets a login of its own in --server-config")
 	flags.Int64Var(&o.maxBytes, "tenant-max-bytes", 0, "`BYTES` that each tenant may store, in --server-config; 0 means no limit")
 	flags.StringVar(&o.cfg.Listen, "server-listen", "127.0.0.1:4222", "`HOST:PORT` of the server in --server-config; other hosts can reach it only with a certificate")
 	flags.StringVar(&o.cfg.Cert, "server-cert", "", "certificate `FILE` of the server in --server-config")
@@ -94,7 +97,7 @@ func (o *serverConfigOptions) write(subjects bus.Subjects, out io.Writer) (cfg s
 	isTenant := func(name string) bool {
 		return slices.ContainsFunc(cfg.Tenants, func(t serverconfig.Tenant) bool { return t.Name == name })
 	}
-	for flag, list := range map[string][]string{"client": o.clients, "queue-client": o.queueClients} {
+	for flag, list := range map[string][]string{"client": o.clients, "queue-client": o.queueClients, "bridge": o.bridges} {
 		for _, given := range list {
 			tenant, name, ok := strings.Cut(given, "/")
 			if !ok || name == "" || !isTenant(tenant) {
@@ -171,7 +174,8 @@ func (o *serverConfigOptions) merge(dir string) (serverconfig.Config, error) {
 			t.Sessions = append(t.Sessions, tools.Token(session)) // as in subjects
 		}
 		t.Queues = append(t.Queues, clientsOf(t.Name, o.queueClients)...)
-		for _, names := range []*[]string{&t.Sessions, &t.Queues} {
+		t.Bridges = append(t.Bridges, clientsOf(t.Name, o.bridges)...)
+		for _, names := range []*[]string{&t.Sessions, &t.Queues, &t.Bridges} {
 			slices.Sort(*names)
 			*names = slices.Compact(*names)
 		}

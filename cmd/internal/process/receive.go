@@ -26,7 +26,7 @@ type ReceiveOptions struct {
 
 // AddFlags adds the flags of received messages.
 func (o *ReceiveOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&o.channels, "receive", nil, "`NAME`s of channels whose users may write to the agent: telegram, slack and discord (as a bot), email (an IMAP mailbox), webhook (signed requests to --receive-listen), or nats-agent (prompts on the bus). Only the chats in the channel's settings chat and allow are accepted, or the addresses in to")
+	flags.StringSliceVar(&o.channels, "receive", nil, "`NAME`s of channels whose users may write to the agent: telegram, slack and discord (as a bot), email (an IMAP mailbox), webhook (signed requests to --receive-listen), nats-agent (prompts on the bus), or bridge (requests of a program on the bus). Only the chats in the channel's settings chat and allow are accepted, or the addresses in to")
 	flags.StringVar(&o.listen, "receive-listen", "127.0.0.1:8788", "`HOST:PORT` of the HTTP endpoint /messages/NAME for the messages of webhook channels")
 	flags.StringVar(&o.transcribe, "transcribe", "", "`URL[,model=NAME]` of a server of OpenAI's audio/transcriptions, such as https://api.openai.com/v1, which makes texts of voice messages; default model whisper-1")
 	flags.StringVar(&o.key, "transcribe-key", "", "`KEY` for --transcribe, as env:VARIABLE or file:PATH")
@@ -61,6 +61,9 @@ type receiver interface {
 type endpoint interface {
 	Receiver(inbox channel.Inbox, log zerolog.Logger) (http.Handler, error)
 }
+
+// chatReceiver takes messages by requests on the bus.
+type chatReceiver = channel.Receiving
 
 // openReceivers opens the channels that receive messages. They start in run.
 func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, notifier *notify.Notifier, channels map[string]channel.Channel) error {
@@ -102,8 +105,13 @@ func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, no
 			endpoints = true
 			mux.Handle("/messages/"+name, handler)
 			p.atEnd(func() error { inbox.Close(); return nil })
+		case chatReceiver:
+			p.running = append(p.running, func(ctx context.Context) error {
+				defer inbox.Close()
+				return inbox.ServeBridge(ctx, channel)
+			})
 		default:
-			return cli.Exit(cli.ExitUsage, "--receive %s: only channels of the kinds telegram, email, webhook, nats-agent, and slack and discord with a token receive messages", name)
+			return cli.Exit(cli.ExitUsage, "--receive %s: only channels of the kinds telegram, email, webhook, nats-agent, bridge, and slack and discord with a token receive messages", name)
 		}
 	}
 	if !endpoints {

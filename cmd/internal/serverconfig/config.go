@@ -29,15 +29,15 @@ type Config struct {
 // Tenant is one account and its clients.
 type Tenant struct {
 	Name string
-	// Sessions and Queues each get a client of their own.
-	Sessions, Queues []string
+	// Sessions, Queues and Bridges, which are channels, each get a client of their own.
+	Sessions, Queues, Bridges []string
 	// MaxBytes limits what the tenant stores; 0 means no limit.
 	MaxBytes int64
 }
 
 // User is one login.
 type User struct {
-	// Name is <tenant>-<role>, or <tenant>-session-<session>, or <tenant>-queue-<queue>.
+	// Name is <tenant>-<role>, or <tenant>-session-<session>, -queue-<queue> or -bridge-<channel>.
 	Name string
 	// Inbox is the prefix of inboxes (bus.Config.InboxPrefix); empty means the default.
 	Inbox string
@@ -100,6 +100,9 @@ func (c Config) accounts(t Tenant) []account {
 			service(s.RPC("artifact", "*", "*")), service(s.RPC("task", "*", "*")), service(s.RPC("tools", "*")),
 		}, c.results("*")...)))
 	}
+	for _, channel := range t.Bridges {
+		clients = append(clients, c.bridge(t.Name, channel))
+	}
 	for _, a := range clients {
 		for _, g := range a.imports {
 			export := g
@@ -117,6 +120,20 @@ func (c Config) results(session string) []grant {
 		all = append(all, grant{subject: s.Prefix() + "." + kind + "." + session + ".*"})
 	}
 	return all
+}
+
+// bridge takes the notifications of one channel from its durable consumer, and hands in what the
+// channel's users write.
+func (c Config) bridge(tenant, channel string) account {
+	s := c.Subjects
+	consumer := s.StreamName(bus.Outbox) + "." + s.ChannelConsumer(channel).Name
+	next := service("$JS.API.CONSUMER.MSG.NEXT." + consumer)
+	next.many = true
+	return client(tenant+"-bridge-"+channel, "The bridge of the channel "+channel+" of "+tenant+".", []grant{
+		service("$JS.API.INFO"), // otherwise the server answers requests to JetStream itself, too
+		next, service("$JS.API.CONSUMER.INFO." + consumer), service("$JS.ACK." + consumer + ".>"),
+		service(s.RPC("message", channel)), {subject: s.Draft(channel)},
+	})
 }
 
 func service(subject string) grant { return grant{service: true, subject: subject} }
@@ -235,7 +252,7 @@ func (c Config) Check() error {
 		if !tools.IsToken(t.Name) { // "serve --tenants" wants this, and workspaces have the name
 			return fmt.Errorf("the name %.100q of a tenant must be of the form %s", t.Name, tools.TokenForm)
 		}
-		for _, name := range slices.Concat(t.Sessions, t.Queues) {
+		for _, name := range slices.Concat(t.Sessions, t.Queues, t.Bridges) {
 			if err := bus.CheckSubject(name); err != nil || strings.Contains(name, ".") {
 				return fmt.Errorf("the name %q must be of the form [A-Za-z0-9_-]", name)
 			}

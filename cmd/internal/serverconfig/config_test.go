@@ -31,6 +31,7 @@ func TestCheck(t *testing.T) {
 		"a wildcard":              func(c *Config) { c.Tenants[0].Sessions = []string{"*"} },
 		"a session with a quote":  func(c *Config) { c.Tenants[0].Sessions = []string{`a" } `} },
 		"a queue with everything": func(c *Config) { c.Tenants[0].Queues = []string{">"} },
+		"a bridge of everything":  func(c *Config) { c.Tenants[0].Bridges = []string{"a.>"} },
 		"an empty session":        func(c *Config) { c.Tenants[0].Sessions = []string{""} },
 		"one tenant twice":        func(c *Config) { c.Tenants = append(c.Tenants, c.Tenants[0]) },
 		"an account of a client":  func(c *Config) { c.Tenants = append(c.Tenants, Tenant{Name: "red-readonly"}) },

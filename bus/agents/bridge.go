@@ -1,0 +1,130 @@
+package agents
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// ServeBridge answers the requests of a bridge, or of a program that reads the users' messages of
+// a channel which the notifier delivers to, until ctx ends. The settings of the channel decide
+// whose messages are accepted.
+func (in *Inbox) ServeBridge(ctx context.Context, to channel.Receiving) error {
+	s := &bridgeService{in, to, in.log.Sample(&zerolog.BurstSampler{Burst: 10, Period: time.Minute})}
+	return rpc.ServeMessages(ctx, in.bus, in.channel, in.log, func(ctx context.Context, body []byte) (any, error) { return s.answer(ctx, body) })
+}
+
+// bridgeService is one ServeBridge.
+type bridgeService struct {
+	in        *Inbox
+	to        channel.Receiving
+	strangers zerolog.Logger // anybody can write to a bot
+}
+
+// CodeNotAllowed is the error code of a message of a chat that is not allowed.
+const CodeNotAllowed = "not_allowed"
+
+// maxMessageID is the longest accepted id of a message or a chat, in bytes.
+const maxMessageID = 1000
+
+func (s *bridgeService) answer(ctx context.Context, body []byte) (answer channel.BridgeAnswer, err error) {
+	var r channel.BridgeRequest
+	if err := tools.DecodeStrict(body, &r); err != nil {
+		return answer, tools.Errorf(tools.CodeInvalidArguments, "the request cannot be read: %v", err)
+	}
+	bridge, _ := s.to.(*channel.Bridge)
+	if bridge == nil && (r.Prepare != nil || r.File != nil || r.Reject != nil) {
+		return answer, tools.Errorf(tools.CodeInvalidArguments, "the notifier delivers the notifications of this channel")
+	}
+	switch {
+	case r.Prepare != nil:
+		prepared, err := s.in.notifier.Prepare(ctx, s.in.channel, bridge, r.Prepare)
+		return channel.BridgeAnswer{Prepared: &prepared}, err
+	case r.File != nil:
+		answer.Data, err = s.in.notifier.FilePiece(ctx, s.in.channel, bridge, r.File, r.Offset)
+		return answer, err
+	case r.Reject != nil:
+		return answer, s.in.notifier.Reject(ctx, s.in.channel, *r.Reject)
+	case r.ChatID == "" && r.ID == "":
+		return s.chats(ctx)
+	}
+	chat, allowed := s.to.MayReceive(r.ChatID)
+	switch {
+	case len(r.ID)+len(r.ChatID) > maxMessageID:
+		return answer, tools.Errorf(tools.CodeInvalidArguments, "id and chat_id are too long")
+	case !allowed:
+		s.strangers.Warn().Str("channel", s.in.channel).Str("chat", tools.Excerpt(r.ChatID, 80)).Msg("ignored a message of a chat that is not allowed; to accept it, add the chat to the settings of the channel")
+		return answer, tools.Errorf(CodeNotAllowed, "the chat is not allowed")
+	}
+	r.ChatID = chat
+	return s.handle(ctx, r)
+}
+
+// handle handles what a user of an allowed chat did.
+func (s *bridgeService) handle(ctx context.Context, r channel.BridgeRequest) (answer channel.BridgeAnswer, err error) {
+	switch {
+	case r.Decide != nil:
+		answer.Text, err = s.in.Decide(ctx, channel.Decision{
+			Key: r.Decide.Key, ChatID: r.ChatID, Approve: r.Decide.Approve, Reason: r.Decide.Reason, By: s.in.channel + ":" + tools.Excerpt(tools.OneLine(r.User), 80),
+		})
+		if err != nil {
+			return answer, err
+		}
+	case r.ID != "":
+		m := channel.Incoming{ID: r.ID, ChatID: r.ChatID, Text: strings.TrimSpace(r.Text), From: r.From, Context: r.Context}
+		for _, f := range r.Files {
+			m.Files = append(m.Files, attachment(f))
+		}
+		if r.Voice != nil {
+			voice := attachment(*r.Voice)
+			m.Voice = &voice
+		}
+		if m.Text == "" && m.Context == "" && m.Files == nil && m.Voice == nil {
+			return answer, tools.Errorf(tools.CodeInvalidArguments, "the message is empty")
+		}
+		accepted, err := s.in.Accept(ctx, m)
+		if err != nil {
+			return answer, err
+		}
+		answer.Accepted = &accepted
+	}
+	if r.Position != "" {
+		return answer, s.in.SetPosition(ctx, r.ChatID, r.Position)
+	}
+	return answer, nil
+}
+
+func attachment(f channel.BridgeFile) channel.Attachment {
+	return channel.Attachment{Name: f.Name, Open: func(context.Context) (io.ReadCloser, error) {
+		switch {
+		case f.Problem != "":
+			return nil, bus.Reject("no_file", errors.New(tools.Excerpt(tools.OneLine(f.Problem), 200)))
+		case len(f.Data) == 0:
+			return nil, bus.Reject("no_file", errors.New("it is empty"))
+		}
+		return io.NopCloser(bytes.NewReader(f.Data)), nil
+	}}
+}
+
+func (s *bridgeService) chats(ctx context.Context) (answer channel.BridgeAnswer, err error) {
+	answer.Chats = map[string]string{}
+	if bridge, ok := s.to.(*channel.Bridge); ok {
+		answer.Chat = bridge.DefaultChat()
+	}
+	for _, chat := range s.to.Chats() {
+		if answer.Chats[chat], err = s.in.Position(ctx, chat); err != nil {
+			return answer, err
+		}
+	}
+	return answer, nil
+}

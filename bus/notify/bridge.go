@@ -1,0 +1,75 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/dead"
+	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Prepare returns what a bridge shows of a notification in the outbox. A *tools.Error means that
+// the notification can never be delivered.
+func (n *Notifier) Prepare(ctx context.Context, name string, bridge *channel.Bridge, body []byte) (channel.Prepared, error) {
+	sent, err := n.withBridgeFile(ctx, name, bridge, body)
+	if err != nil {
+		return channel.Prepared{}, err
+	}
+	if sent.File != nil {
+		defer sent.File.Close()
+	}
+	prepared, err := bridge.Prepare(sent)
+	if code, refused := bus.Rejected(err); refused {
+		return prepared, &tools.Error{Code: code, Message: err.Error()}
+	}
+	return prepared, err
+}
+
+// filePiece is how much of a file a bridge gets at once, in bytes.
+const filePiece = 256 << 10
+
+// FilePiece returns a piece of the file of a notification, at most 256 KiB.
+func (n *Notifier) FilePiece(ctx context.Context, name string, bridge *channel.Bridge, body []byte, offset int64) ([]byte, error) {
+	sent, err := n.withBridgeFile(ctx, name, bridge, body)
+	if err != nil {
+		return nil, err
+	}
+	if sent.File == nil || offset < 0 || offset > sent.File.Size {
+		err = tools.Errorf(tools.CodeNotFound, "the notification has no such file")
+		if sent.File == nil {
+			return nil, err
+		}
+		return nil, errors.Join(err, sent.File.Close())
+	}
+	piece, err := io.ReadAll(io.NewSectionReader(sent.File.Content, offset, min(filePiece, sent.File.Size-offset)))
+	return piece, errors.Join(err, sent.File.Close())
+}
+
+// withBridgeFile decodes a notification, and opens its file.
+func (n *Notifier) withBridgeFile(ctx context.Context, name string, bridge *channel.Bridge, body []byte) (channel.Notification, error) {
+	var sent channel.Notification
+	if err := json.Unmarshal(body, &sent); err != nil || sent.Text == "" {
+		return sent, tools.Errorf(bus.CodeUndecodable, "it is no notification")
+	}
+	sent.Channel = name
+	return n.withFile(ctx, bridge, sent)
+}
+
+// Reject makes a notification of a channel a dead letter: its bridge cannot deliver it.
+func (n *Notifier) Reject(ctx context.Context, name string, rejected channel.BridgeRejection) error {
+	for m, err := range n.bus.Read(ctx, bus.Outbox, bus.Query{From: rejected.Sequence, Before: rejected.Sequence + 1}) {
+		if err != nil {
+			return err
+		}
+		if tokens := n.bus.Split(m.Subject); len(tokens) < 2 || tokens[1] != name {
+			return tools.Errorf(tools.CodeNotFound, "the notification %d is not one of this channel", rejected.Sequence)
+		}
+		return dead.GiveUp(ctx, n.bus, bus.Outbox, m, tools.Token(rejected.Code), fmt.Errorf("the bridge gave it up: %s", rejected.Reason))
+	}
+	return nil // settled
+}
