@@ -194,15 +194,20 @@ type outcome struct {
 // worker runs a command and returns its outcome.
 func worker(t *testing.T, args ...string) outcome {
 	t.Helper()
+	return runProgram(t, workerProgram, args...)
+}
+
+func runProgram(t *testing.T, program string, args ...string) outcome {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, workerProgram, args...)
+	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Env = cleanEnvironment()
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
-		t.Fatalf("worker %q: %v", args, err)
+		t.Fatalf("%s %q: %v", program, args, err)
 	}
 	return outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
