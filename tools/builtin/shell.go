@@ -190,6 +190,9 @@ func (sh *shell) report(res *tools.Result, out *tools.Output, code int, end sand
 	for _, name := range end.SetAside {
 		out.Note(fmt.Sprintf("[Sandbox: the command made what programs execute, so it is now called %s%s]", name, sh.advice(sandbox.Protected)))
 	}
+	for _, warning := range end.Unsafe {
+		out.Note("[Sandbox: " + warning + "]")
+	}
 	out.Note(fmt.Sprintf("[Exit code: %d]", code))
 	res.ExitCode = &code
 	return sh.setOutput(res, out)

@@ -12,17 +12,8 @@ import (
 	"time"
 )
 
-// Supervise starts a Contained command, calls started, waits for its end, and kills all processes
-// that it left behind. When the context of Command ends, the command gets SIGTERM, and after the
-// grace period SIGKILL; then killed is set.
-//
-//   - The command has a process group, which is killed.
-//   - On Linux, no process survives the command or this process: the kernel kills a PID namespace
-//     together with its first process. If the system has none for us, a helper beside the command
-//     is the parent of all processes that lost theirs, and kills them when the command or this
-//     process has ended. A command can kill that helper, too.
-//   - Elsewhere, a process that leaves the group (setsid) survives.
-func (s *Sandbox) Supervise(cmd *exec.Cmd, grace time.Duration, started func()) (killed bool, err error) {
+// supervise is Supervise on Unix.
+func (s *Sandbox) supervise(cmd *exec.Cmd, grace time.Duration, started func()) (killed bool, err error) {
 	// The kernel kills the command when the thread that forked ends, so keep that thread.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

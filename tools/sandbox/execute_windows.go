@@ -12,11 +12,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/internal/job"
 )
 
-// Supervise starts a Contained command in a job object, which ends with the command and with this
-// process: no process of the command survives either. It calls started and waits for the end. If
-// the context of Command ends, killed is set. This code is built and vetted for Windows, but
-// not tested there.
-func (s *Sandbox) Supervise(cmd *exec.Cmd, grace time.Duration, started func()) (killed bool, err error) {
+// supervise is Supervise on Windows. It is built and vetted, but not tested there.
+func (s *Sandbox) supervise(cmd *exec.Cmd, grace time.Duration, started func()) (killed bool, err error) {
 	group, err := job.New()
 	if err != nil {
 		return false, err

@@ -84,6 +84,8 @@ type Sandbox struct {
 	platform platform
 	protect  protection
 	remove   bool
+	left     []string // what commands of dead workers made, with its new names
+	befores  sync.Map // *before by the *exec.Cmd that Execute or Supervise will run
 
 	mu   sync.Mutex
 	tmps map[string]bool // names of temporary directories that exist
@@ -113,6 +115,7 @@ func New(cfg Config) (*Sandbox, error) {
 	if err := s.platform.open(s); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
+	s.recover()
 	return s, nil
 }
 
@@ -228,7 +231,18 @@ func (s *Sandbox) Command(ctx context.Context, run Run, argv ...string) (*exec.C
 			return nil, err
 		}
 	}
-	return s.platform.command(ctx, s, run, tmp, argv)
+	var found scan
+	if s.cfg.Mode != Off && !run.probe {
+		found = s.protect.scan(s.writable())
+	}
+	cmd, err := s.platform.command(ctx, s, run, found.all(), tmp, argv)
+	if err == nil && run.Contained && s.cfg.Mode != Off && !run.probe {
+		var b *before
+		if b, err = s.note(found.found, run.Approved); err == nil {
+			s.befores.Store(cmd, b)
+		}
+	}
+	return cmd, err
 }
 
 // tmpDir returns a temporary directory, which it creates.
@@ -286,14 +300,49 @@ type Ended struct {
 	// SetAside are the new names of what the command made, although programs execute what has the
 	// old name (see Executed). They are in the workspace.
 	SetAside []string
+	// Unsafe says what may be executed and could not be set aside.
+	Unsafe []string
 }
 
-// Execute is Supervise for a command that ends soon: it also sets aside what the command made.
-func (s *Sandbox) Execute(cmd *exec.Cmd, grace time.Duration, started func()) (Ended, error) {
-	settings := s.settings()
-	killed, err := s.Supervise(cmd, grace, started)
-	return Ended{Killed: killed, SetAside: s.setAside(settings)}, err
+// Execute runs a Contained command that ends soon, as Supervise does, and sets aside what it made.
+func (s *Sandbox) Execute(cmd *exec.Cmd, grace time.Duration, started func()) (end Ended, err error) {
+	noted, ok := s.befores.Load(cmd)
+	killed, err := s.supervise(cmd, grace, started)
+	if ok {
+		end = s.setAside(noted.(*before))
+		s.forget(cmd)
+	}
+	end.Killed = killed
+	return end, err
 }
+
+// Supervise starts a Contained command, calls started, waits for its end, and kills all processes
+// that it left behind. When the context of Command ends, the command gets SIGTERM, and after the
+// grace period SIGKILL; then killed is set. It is for programs that run for long: what people make in
+// the workspace meanwhile stays.
+//
+//   - On Unix, the command has a process group, which is killed.
+//   - On Linux, no process survives the command or this process: the kernel kills a PID namespace
+//     together with its first process. If the system has none for us, a helper beside the command
+//     is the parent of all processes that lost theirs, and kills them when the command or this
+//     process has ended. A command can kill that helper, too.
+//   - On Windows, a job object ends with the command and with this process.
+//   - Elsewhere, a process that leaves the group (setsid) survives.
+func (s *Sandbox) Supervise(cmd *exec.Cmd, grace time.Duration, started func()) (killed bool, err error) {
+	s.forget(cmd)
+	return s.supervise(cmd, grace, started)
+}
+
+// forget ends the note of a command.
+func (s *Sandbox) forget(cmd *exec.Cmd) {
+	if noted, ok := s.befores.LoadAndDelete(cmd); ok {
+		noted.(*before).forget()
+	}
+}
+
+// Left returns the names that New set aside because a command had made them whose worker died, and
+// what it could not set aside; see Ended.
+func (s *Sandbox) Left() []string { return s.left }
 
 // within reports whether path is dir or below it.
 func within(path, dir string) bool {

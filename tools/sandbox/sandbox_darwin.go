@@ -21,7 +21,7 @@ func (p *platform) open(s *Sandbox) error {
 	if s.cfg.Mode == Off {
 		return nil
 	}
-	err := exec.Command(sandboxExec, "-p", profile(s, s.tmp), "/usr/bin/true").Run()
+	err := exec.Command(sandboxExec, "-p", profile(s, nil, s.tmp), "/usr/bin/true").Run()
 	p.works = err == nil
 	if err != nil && s.cfg.Mode == Required {
 		return fmt.Errorf("%w: sandbox-exec does not work: %w", ErrUnconfined, err)
@@ -39,9 +39,9 @@ func (p *platform) protection() Protection {
 	}
 }
 
-func (p *platform) command(ctx context.Context, s *Sandbox, run Run, tmp string, argv []string) (*exec.Cmd, error) {
+func (p *platform) command(ctx context.Context, s *Sandbox, run Run, protected []string, tmp string, argv []string) (*exec.Cmd, error) {
 	if p.works {
-		argv = append([]string{sandboxExec, "-p", profile(s, tmp)}, argv...)
+		argv = append([]string{sandboxExec, "-p", profile(s, protected, tmp)}, argv...)
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = run.Dir, run.Env
@@ -58,7 +58,7 @@ func (*platform) visible(tmp string) string { return tmp }
 func (*platform) reaps() bool { return false }
 
 // profile returns the rules of sandbox-exec. The last rule that matches applies.
-func profile(s *Sandbox, tmp string) string {
+func profile(s *Sandbox, protected []string, tmp string) string {
 	var b strings.Builder
 	rule := func(action string, paths ...string) {
 		for _, path := range paths {
@@ -71,7 +71,7 @@ func profile(s *Sandbox, tmp string) string {
 	rule("allow file-read* file-write*", s.cfg.Workspace, s.home, tmp)
 	rule("deny file-read* file-write*", s.cfg.Hide...)
 	rule("allow file-read* file-write*", s.home, tmp)
-	rule("deny file-write*", s.protect.find([]string{s.cfg.Workspace})...)
+	rule("deny file-write*", protected...)
 	rule("allow file-read* file-write*", s.cfg.Write...)
 	if !s.cfg.Network {
 		b.WriteString("(deny network*)\n")

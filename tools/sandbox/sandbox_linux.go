@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -147,23 +146,23 @@ func (p *platform) protection() Protection {
 	return got
 }
 
-func (p *platform) command(ctx context.Context, s *Sandbox, run Run, tmp string, argv []string) (*exec.Cmd, error) {
+func (p *platform) command(ctx context.Context, s *Sandbox, run Run, protected []string, tmp string, argv []string) (*exec.Cmd, error) {
 	if slices.ContainsFunc(argv, func(arg string) bool { return strings.ContainsRune(arg, 0) }) {
 		return nil, errors.New("sandbox: the command contains a zero byte")
 	}
 	visible := p.visible(tmp)
 	spec, env := p.spec(run), run.Env
 	if spec.Unconfined = s.cfg.Mode == Off; !spec.Unconfined {
-		p.confine(spec, s, run, tmp)
+		p.confine(spec, s, run, protected, tmp)
 		env = s.environment(env, visible)
 	}
-	encoded, err := json.Marshal(spec)
+	variables, err := spec.Environment()
 	if err != nil {
 		return nil, err
 	}
 	cmd := exec.CommandContext(ctx, "/proc/self/exe")
 	cmd.Args = append([]string{"stevedore-sandbox"}, argv...)
-	cmd.Dir, cmd.Env = "/", append(env, enter.Variable+"="+string(encoded))               // of two values the last counts
+	cmd.Dir, cmd.Env = "/", append(env, variables...)                                     // of two values the last counts
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: p.level.flags &^ unix.CLONE_NEWNS} // the helper makes that
 	if spec.DieWithParent && !spec.Reap {
 		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
@@ -199,7 +198,7 @@ func (p *platform) spec(run Run) *enter.Spec {
 }
 
 // confine adds what the helper does to confine a command.
-func (p *platform) confine(spec *enter.Spec, s *Sandbox, run Run, tmp string) {
+func (p *platform) confine(spec *enter.Spec, s *Sandbox, run Run, protected []string, tmp string) {
 	ownNetwork := p.level.flags&unix.CLONE_NEWNET != 0
 	spec.Mounts, spec.FreshProc, spec.Base, spec.Loopback = p.level.mounts, p.level.freshProc, s.home, ownNetwork
 	spec.Landlock, spec.DenyTCP = p.abi, !s.cfg.Network && !ownNetwork
@@ -219,7 +218,7 @@ func (p *platform) confine(spec *enter.Spec, s *Sandbox, run Run, tmp string) {
 	if !p.level.mounts {
 		spec.Rules = append(spec.Rules, enter.Rule{Path: tmp, Access: enter.Write})
 	} else if spec.Mount = p.mounts(s, readable, writable, tmp); !run.probe {
-		spec.Mount = append(spec.Mount, s.protected(run, writable)...)
+		spec.Mount = append(spec.Mount, s.protected(run, protected, writable)...)
 	}
 }
 
@@ -291,7 +290,7 @@ func (p *platform) mounts(s *Sandbox, readable, writable []string, tmp string) [
 // protected returns the mounts that make read-only what programs execute, and that keep the
 // directories above it, and above the hidden ones, in their place: a command could otherwise
 // rename them and put others there.
-func (s *Sandbox) protected(run Run, writable []string) (all []enter.Mount) {
+func (s *Sandbox) protected(run Run, protected, writable []string) (all []enter.Mount) {
 	pinned := map[string]bool{}
 	pin := func(path string) {
 		root := ""
@@ -314,7 +313,7 @@ func (s *Sandbox) protected(run Run, writable []string) (all []enter.Mount) {
 	for _, path := range s.cfg.Hide {
 		pin(path)
 	}
-	for _, path := range s.protect.find(writable) {
+	for _, path := range protected {
 		if run.Approved && !isSettings(filepath.Base(path)) {
 			continue
 		}

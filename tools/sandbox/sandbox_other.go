@@ -25,7 +25,7 @@ func (platform) protection() Protection {
 	return Protection{Missing: []string{"there is no sandbox for this operating system, so a command can use all files of this user and the network; run the worker as a user of its own"}}
 }
 
-func (platform) command(ctx context.Context, s *Sandbox, run Run, tmp string, argv []string) (*exec.Cmd, error) {
+func (platform) command(ctx context.Context, s *Sandbox, run Run, protected []string, tmp string, argv []string) (*exec.Cmd, error) {
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir, cmd.Env = run.Dir, run.Env
 	if s.cfg.Mode != Off {

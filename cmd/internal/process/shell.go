@@ -164,6 +164,9 @@ func (p *process) openShell() (shell confinedShell, err error) {
 	}
 	p.atEnd(sb.Close)
 	shell.Sandbox = sb
+	if left := sb.Left(); len(left) > 0 {
+		p.log.Warn().Strs("renamed", left).Msg("the worker died while commands of a model ran, which had made what programs execute; it has other names now")
+	}
 	protection := sb.Protection()
 	p.log.Debug().Str("protection", protection.String()).Msg("the shell tool confines commands")
 	for _, missing := range protection.Missing {

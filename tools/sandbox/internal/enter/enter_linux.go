@@ -19,9 +19,17 @@ func init() {
 	if !ok {
 		return
 	}
+	_ = os.Unsetenv(Variable)
+	for n := 1; ; n++ {
+		more, ok := os.LookupEnv(part(n))
+		if !ok {
+			break
+		}
+		encoded += more
+		_ = os.Unsetenv(part(n))
+	}
 	s := new(Spec)
 	must("read "+Variable, json.Unmarshal([]byte(encoded), s))
-	_ = os.Unsetenv(Variable)
 	confine(s)
 	argv := os.Args[1:]
 	if len(argv) == 0 { // a test of the kernel; os.Exit sleeps for a second under the race detector

@@ -3,11 +3,34 @@
 // is in the sandbox after a fraction of the time that its own start takes.
 package enter
 
+import (
+	"encoding/json"
+	"fmt"
+)
+
 // ReapFD is a file descriptor of a process with Spec.Reap: the first one in exec.Cmd.ExtraFiles.
 const ReapFD = 3
 
 // Variable is the environment variable that holds the Spec, as JSON.
 const Variable = "STEVEDORE_SANDBOX_SPEC"
+
+// part is the variable of a later part of the Spec.
+func part(n int) string { return fmt.Sprintf("%s_%d", Variable, n) }
+
+// maxPart is below the longest variable that Linux passes to a program, 128 KiB.
+const maxPart = 100 << 10
+
+// Environment returns the variables of a Spec.
+func (s *Spec) Environment() (env []string, err error) {
+	encoded, err := json.Marshal(s)
+	name := Variable
+	for err == nil && (len(encoded) > 0 || name == Variable) {
+		n := min(len(encoded), maxPart)
+		env = append(env, name+"="+string(encoded[:n]))
+		encoded, name = encoded[n:], part(len(env))
+	}
+	return env, err
+}
 
 // ExitFailed is the exit code if the sandbox cannot be set up, as env and timeout have
 // it for their own failures. The error is on standard error.
