@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/micro"
-
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -55,42 +53,32 @@ func (a ApprovalAnswer) Text() string {
 	return fmt.Sprintf("Denied: %s does not run.", a.ID)
 }
 
-// approval lists and answers the approvals of a session:
-// <prefix>.rpc.approval.<session>.<function>. The session and the function are part of the
-// subject, so the server's permissions decide who may answer.
-func (s *Service) approval(ctx context.Context, req micro.Request) (any, error) {
-	tokens := s.bus.Split(req.Subject())
-	session, function := tokens[2], tokens[3]
-	var in ApprovalRequest
-	if err := tools.DecodeStrict(orEmpty(req.Data()), &in); err != nil {
-		return nil, badRequest(err)
-	}
-	if !tools.IsToken(session) {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the session in the subject must be of the form %s", tools.TokenForm)
-	}
-	switch {
-	case function == "list":
-		return s.listApprovals(ctx, session)
-	case function != "yes" && function != "no":
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known are list, yes, no", tools.Excerpt(function, 80))
-	case in.ID == "":
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request names no call; give its id")
-	}
-	k := tools.CallKey{Session: session, ID: tools.TokenOf(in.ID)}
-	answer := task.Answer{Approve: function == "yes", By: cmp.Or(in.By, "a client"), Reason: in.Reason}
-	answer, err := task.AnswerApproval(ctx, s.bus, k, answer)
-	if err != nil {
-		return nil, err
-	}
-	return ApprovalAnswer{ID: k.ID, Session: session, Answer: answer}, nil
-}
+// The operations on the calls that wait for an approval. The session and the function are part of
+// the subject, so the server's permissions decide who may answer.
+var (
+	ListApprovals = define("listApprovals", "approval.SESSION.list", "List the calls of a session that wait for a person's approval.", listApprovals)
+	// ListAllApprovals takes no arguments.
+	ListAllApprovals = define("listAllApprovals", "approvals.list", "List the calls of all sessions that wait for a person's approval.",
+		func(ctx context.Context, env Env, _ struct{}) (ApprovalList, error) {
+			return listApprovals(ctx, env, ApprovalRequest{})
+		})
+	Approve = define("approve", "approval.SESSION.yes", "Let a call run.", answerApproval(true)).changes()
+	Deny    = define("deny", "approval.SESSION.no", "End a call that needs an approval.", answerApproval(false)).changes()
+)
 
-// approvals lists the approvals of all sessions: <prefix>.rpc.approvals.list.
-func (s *Service) approvals(ctx context.Context, req micro.Request) (any, error) {
-	if function := s.bus.Split(req.Subject())[2]; function != "list" {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known is list", tools.Excerpt(function, 80))
+func answerApproval(yes bool) func(context.Context, Env, ApprovalRequest) (ApprovalAnswer, error) {
+	return func(ctx context.Context, env Env, in ApprovalRequest) (none ApprovalAnswer, err error) {
+		id, err := tokenOf(in.ID, "call")
+		if err != nil {
+			return none, err
+		}
+		k := tools.CallKey{Session: env.session(), ID: id}
+		answer, err := task.AnswerApproval(ctx, env.Bus, k, task.Answer{Approve: yes, By: cmp.Or(in.By, "a client"), Reason: in.Reason})
+		if err != nil {
+			return none, err
+		}
+		return ApprovalAnswer{ID: k.ID, Session: k.Session, Answer: answer}, nil
 	}
-	return s.listApprovals(ctx, "*")
 }
 
 // maxApprovals and maxApprovalArgs limit a list, which has to fit into one message.
@@ -99,8 +87,8 @@ const (
 	maxApprovalArgs = 2000
 )
 
-func (s *Service) listApprovals(ctx context.Context, session string) (ApprovalList, error) {
-	waiting, err := task.ListApprovals(ctx, s.bus, session)
+func listApprovals(ctx context.Context, env Env, _ ApprovalRequest) (ApprovalList, error) {
+	waiting, err := task.ListApprovals(ctx, env.Bus, env.session())
 	if err != nil {
 		return ApprovalList{}, err
 	}

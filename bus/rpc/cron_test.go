@@ -39,7 +39,7 @@ func TestCronEndpoint(t *testing.T) {
 		{"s2", "get", `{"name":"report"}`, tools.CodeNotFound},
 		{"s2", "remove", `{"name":"report"}`, tools.CodeNotFound},
 		{"s2", "get", `{"name":"report","session":"s1"}`, tools.CodeInvalidArguments},
-		{"s1", "explode", `{}`, tools.CodeInvalidArguments},
+		{"s1", "explode", `{}`, rpc.CodeUnknown},
 		{"s1", "list", `[]`, tools.CodeInvalidArguments},
 		{"s1", "add", `{"name":"x","every":"1h"}`, tools.CodeInvalidArguments},
 		{"s1", "add", `{"name":"x","every":"1h","tool":"big","arguments":{}}`, tools.CodeInvalidArguments},

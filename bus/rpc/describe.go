@@ -1,8 +1,8 @@
 package rpc
 
 import (
-	"context"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/micro"
@@ -16,29 +16,41 @@ type endpoint struct {
 	name    string
 	subject string // after <prefix>.rpc; each word in capitals stands for any token
 	timeout time.Duration
-	answer  func(context.Context, micro.Request) (any, error)
 
 	request, response string // for the authors of clients
+	operations        []*Operation
 }
 
-func (s *Service) endpoints() []endpoint {
+// callEndpoint is the name of the endpoint for calls; see ServiceConfig.Stats.
+const callEndpoint = "call"
+
+func endpoints() []endpoint {
 	const call = `a call: {"args":{...}}; it gets a new id, or names its "id" and "session"`
 	const identified = `a call: {"args":{...}}; if it was submitted before, it does not run again`
 	const result = `the result, when the call ends: {"outcome","for_llm","is_error","artifact"}`
 	const acceptance = `{"id","session","sequence","duplicate"} when the call is stored`
-	return []endpoint{
-		{callEndpoint, "call.QUEUE.TOOL", callTimeout, s.call, call, result},
-		{"call-in-session", "call.QUEUE.TOOL.SESSION.CALL", callTimeout, s.call, identified, result},
-		{"submit", "submit.QUEUE.TOOL", submitTimeout, s.submit, call, acceptance},
-		{"submit-in-session", "submit.QUEUE.TOOL.SESSION.CALL", submitTimeout, s.submit, identified, acceptance},
-		{"artifact", "artifact.SESSION.FUNCTION", readTimeout, s.artifact, `get, lines, grep, jq, sql, ...: arguments such as {"artifact_id","pattern"}`, "a part of the artifact; its field text is for models"},
-		{"artifacts", "artifacts.FUNCTION", readTimeout, s.artifacts, `list: {"offset","limit"}`, "the artifacts of all sessions"},
-		{"task", "task.SESSION.FUNCTION", readTimeout, s.task, `list; get, cancel: {"id"} of a call`, "the calls of the session, or where the call is"},
-		{"approval", "approval.SESSION.FUNCTION", readTimeout, s.approval, `list; yes, no: {"id","by","reason"}`, "the calls that wait for an approval, or the stored answer"},
-		{"approvals", "approvals.FUNCTION", readTimeout, s.approvals, "list", "the calls of all sessions that wait for an approval"},
-		{"cron", "cron.SESSION.FUNCTION", readTimeout, s.cron, `list; add, get, update, remove, ...: a job {"name","every","tool","args"}`, "the jobs of the session, or the job"},
-		{"tools", "tools.FUNCTION", readTimeout, s.tools, `ls, show: {"queue","tool"}`, "the tools that workers offer, with their JSON Schemas"},
+	all := []endpoint{
+		{callEndpoint, "call.QUEUE.TOOL", callTimeout, call, result, nil},
+		{"call-in-session", "call.QUEUE.TOOL.SESSION.CALL", callTimeout, identified, result, nil},
+		{"submit", "submit.QUEUE.TOOL", submitTimeout, call, acceptance, nil},
+		{"submit-in-session", "submit.QUEUE.TOOL.SESSION.CALL", submitTimeout, identified, acceptance, nil},
+		{"artifact", "artifact.SESSION.FUNCTION", readTimeout, `get, lines, grep, jq, sql, ...: arguments such as {"artifact_id","pattern"}`, "a part of the artifact; its field text is for models", nil},
+		{"artifacts", "artifacts.FUNCTION", readTimeout, `list: {"offset","limit"}`, "the artifacts of all sessions", nil},
+		{"task", "task.SESSION.FUNCTION", readTimeout, `list; get, cancel: {"id"} of a call`, "the calls of the session, or where the call is", nil},
+		{"approval", "approval.SESSION.FUNCTION", readTimeout, `list; yes, no: {"id","by","reason"}`, "the calls that wait for an approval, or the stored answer", nil},
+		{"approvals", "approvals.FUNCTION", readTimeout, "list", "the calls of all sessions that wait for an approval", nil},
+		{"cron", "cron.SESSION.FUNCTION", readTimeout, `list; add, get, update, remove, ...: a job {"name","every","tool","args"}`, "the jobs of the session, or the job", nil},
+		{"tools", "tools.FUNCTION", readTimeout, `ls, show: {"queue","tool"}`, "the tools that workers offer, with their JSON Schemas", nil},
 	}
+	for i, e := range all {
+		for _, op := range Operations() {
+			group, _ := strings.CutSuffix(e.subject, "FUNCTION")
+			if op.Subject == e.subject || group != e.subject && strings.HasPrefix(op.Subject, group) {
+				all[i].operations = append(all[i].operations, op)
+			}
+		}
+	}
+	return all
 }
 
 var anyToken = regexp.MustCompile(`[A-Z]+`)

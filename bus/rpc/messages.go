@@ -3,7 +3,6 @@ package rpc
 import (
 	"context"
 
-	"github.com/nats-io/nats.go/micro"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -14,8 +13,9 @@ import (
 func ServeMessages(ctx context.Context, b *bus.Bus, channel string, log zerolog.Logger, answer func(ctx context.Context, request []byte) (any, error)) error {
 	s := NewService(b, nil, ServiceConfig{Log: log})
 	s.name = ServiceName + "-messages"
-	s.own = []endpoint{{"message", "message." + channel, submitTimeout, func(ctx context.Context, req micro.Request) (any, error) {
-		return answer(traceOf(ctx, req), orEmpty(req.Data()))
-	}, `a message of a user: {"id","chat_id","text"}`, "the call that it became"}}
+	s.own = []endpoint{{
+		"message", "message." + channel, submitTimeout, `a message of a user: {"id","chat_id","text"}`, "the call that it became",
+		[]*Operation{{Subject: "message.CHANNEL", answer: func(ctx context.Context, _ Env, body []byte) (any, error) { return answer(ctx, orEmpty(body)) }}},
+	}}
 	return s.Run(ctx)
 }

@@ -106,11 +106,8 @@ func TestCallEndpoint(t *testing.T) {
 	if tools.CodeOf(err) != tools.CodeInvalidCall {
 		t.Errorf("other tool: %v", err)
 	}
-	for _, function := range []string{"nosuch", "lines"} {
-		_, err = rpc.Request(t.Context(), b, "stevedore.rpc.artifact.s."+function, struct{}{})
-		if code := tools.CodeOf(err); code != tools.CodeInvalidArguments && code != tools.CodeNotFound {
-			t.Errorf("%s: %v", function, err)
-		}
+	if _, err = rpc.ArtifactLines.Do(t.Context(), b, "s", rpc.ReadRequest{}); tools.CodeOf(err) != tools.CodeInvalidArguments {
+		t.Errorf("lines of no artifact: %v", err)
 	}
 	msg, err := b.Conn().Request("stevedore.rpc.artifact.s.lines", []byte("{not json"), bustest.Timeout)
 	if err != nil || msg.Header.Get("Nats-Service-Error-Code") != tools.CodeInvalidArguments || !strings.Contains(string(msg.Data), `"error"`) {

@@ -3,6 +3,7 @@ package rpc
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -13,9 +14,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // ServiceName is the name of the service in "nats micro ls".
@@ -38,7 +39,6 @@ const (
 type Service struct {
 	bus    *bus.Bus
 	reader *offload.Reader
-	jobs   *cron.Jobs
 	cfg    ServiceConfig
 	name   string
 	own    []endpoint
@@ -72,9 +72,7 @@ func NewService(b *bus.Bus, reader *offload.Reader, cfg ServiceConfig) *Service 
 	if cfg.OnReady == nil {
 		cfg.OnReady = func() {}
 	}
-	s := &Service{bus: b, reader: reader, jobs: cron.New(b), cfg: cfg, name: ServiceName}
-	s.own = s.endpoints()
-	return s
+	return &Service{bus: b, reader: reader, cfg: cfg, name: ServiceName, own: endpoints()}
 }
 
 // Run answers requests until ctx ends. It runs once.
@@ -90,7 +88,7 @@ func (s *Service) Run(ctx context.Context) error {
 	for _, e := range s.own {
 		// Each endpoint has its own slots: waiting calls must not block reads.
 		slots := newAdmission(slotsPerEndpoint, ctx.Done())
-		err := svc.AddEndpoint(e.name, micro.HandlerFunc(func(req micro.Request) { s.serve(ctx, slots, req, e.timeout, e.answer) }), e.options(s.bus)...)
+		err := svc.AddEndpoint(e.name, micro.HandlerFunc(func(req micro.Request) { s.serve(ctx, slots, req, e) }), e.options(s.bus)...)
 		if err != nil {
 			return errors.Join(fmt.Errorf("start service: endpoint %s: %w", e.name, err), svc.Stop())
 		}
@@ -123,7 +121,7 @@ var errStopping = tools.Errorf("stopping", "this worker is stopping; send the re
 
 // serve answers one request in its own goroutine, because the library calls the
 // handlers one after the other.
-func (s *Service) serve(ctx context.Context, slots *admission, req micro.Request, timeout time.Duration, answer func(context.Context, micro.Request) (any, error)) {
+func (s *Service) serve(ctx context.Context, slots *admission, req micro.Request, e endpoint) {
 	if !s.bus.IsInbox(req.Reply()) {
 		s.cfg.Log.Warn().Str("subject", tools.Excerpt(req.Subject(), 200)).Str("reply", tools.Excerpt(req.Reply(), 200)).
 			Msg("ignored a request whose reply subject is not an inbox")
@@ -137,13 +135,13 @@ func (s *Service) serve(ctx context.Context, slots *admission, req micro.Request
 	err := slots.admit(client, len(req.Data()), func() {
 		defer s.active.Done()
 		defer slots.release(client)
-		answerCtx, cancel := context.WithTimeout(ctx, timeout)
+		answerCtx, cancel := context.WithTimeout(ctx, e.timeout)
 		defer cancel()
 		v, err := recovered(func() (any, error) {
 			if ctx.Err() != nil {
 				return nil, errStopping
 			}
-			return answer(answerCtx, req)
+			return s.answer(answerCtx, e, req)
 		})
 		if err != nil && ctx.Err() != nil {
 			err = errStopping
@@ -159,6 +157,19 @@ func (s *Service) serve(ctx context.Context, slots *admission, req micro.Request
 		s.active.Done()
 		s.reject(req, err)
 	}
+}
+
+// answer runs the operation that a request is for.
+func (s *Service) answer(ctx context.Context, e endpoint, req micro.Request) (any, error) {
+	tokens := s.bus.Split(req.Subject())[1:]
+	op, err := e.find(tokens)
+	if err == nil {
+		err = op.check(tokens)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return op.answer(tracing.From(ctx, req.Headers().Get(tracing.Header)), Env{Bus: s.bus, Reader: s.reader, Tokens: tokens}, req.Data())
 }
 
 // begin adds a request to those that Run waits for. It returns false if Run has
@@ -185,7 +196,7 @@ func recovered(answer func() (any, error)) (v any, err error) {
 
 // respond sends v as JSON; bytes are JSON already.
 func (s *Service) respond(req micro.Request, v any) (err error) {
-	body, encoded := v.([]byte)
+	body, encoded := v.(json.RawMessage)
 	if !encoded {
 		if body, err = bus.Encode(v); err != nil {
 			return err

@@ -26,10 +26,10 @@ func TestRequestAfterStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	answers := bustest.Subscribe(t, b, "_INBOX.late")
-	service.serve(t.Context(), newAdmission(1, t.Context().Done()), late{}, readTimeout, func(context.Context, micro.Request) (any, error) {
+	service.serve(t.Context(), newAdmission(1, t.Context().Done()), late{}, endpoint{operations: []*Operation{{Subject: "TOOL", answer: func(context.Context, Env, []byte) (any, error) {
 		t.Error("the request was handled")
 		return struct{}{}, nil
-	})
+	}}}})
 	service.active.Wait()
 	if _, msg := bustest.Next[map[string]any](t, answers); msg.Header.Get(micro.ErrorCodeHeader) != "stopping" {
 		t.Errorf("answered %s", msg.Data)

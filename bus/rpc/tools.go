@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nats.go/micro"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -56,26 +55,21 @@ func (t ToolInfo) Summary() string {
 // different definitions of a tool, the list has one entry for each definition.
 type ToolList struct {
 	Tools []ToolInfo `json:"tools"`
+
+	detailed bool
 }
 
-// Text is one line for each tool.
+// Text is one line for each tool, or all its details.
 func (l ToolList) Text() string {
 	lines := make([]string, len(l.Tools))
 	for i, t := range l.Tools {
+		if l.detailed {
+			lines[i] = t.Text() + "\n"
+			continue
+		}
 		lines[i] = fmt.Sprintf("%s: %s [%s; %s]", t.Name, t.Summary(), t.Effect, strings.Join(t.Queues, ", "))
 	}
-	return strings.Join(lines, "\n")
-}
-
-// toolDetails is a list whose text has the details of each tool.
-type toolDetails struct{ ToolList }
-
-func (d toolDetails) Text() string {
-	texts := make([]string, len(d.Tools))
-	for i, t := range d.Tools {
-		texts[i] = t.Text()
-	}
-	return strings.Join(texts, "\n\n")
+	return strings.TrimSuffix(strings.Join(lines, "\n"), "\n")
 }
 
 const (
@@ -149,32 +143,21 @@ func HasWorker(ctx context.Context, b *bus.Bus, queue, tool string) (bool, error
 	return ok && info.NumWaiting > 0, err
 }
 
-// tools lists the tools that workers offer, <prefix>.rpc.tools.ls, or describes one
-// tool, <prefix>.rpc.tools.show. Both take a tools.OfferQuery.
-func (s *Service) tools(ctx context.Context, req micro.Request) (any, error) {
-	var q tools.OfferQuery
-	if err := json.Unmarshal(orEmpty(req.Data()), &q); err != nil {
-		return nil, badRequest(err)
-	}
-	q.Brief = false
-	switch function := s.bus.Split(req.Subject())[2]; function {
-	case "ls":
-		return s.listTools(ctx, q)
-	case "show":
-		return s.showTool(ctx, q)
-	default:
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "unknown function %q; known are ls, show", tools.Excerpt(function, 80))
-	}
-}
+// The operations on the tools of the workers. Both take a tools.OfferQuery.
+var (
+	ListOffers = define("listTools", "tools.ls", "List the tools of the workers.", listOffers)
+	ShowOffers = define("showTool", "tools.show", "Describe one tool.", showOffers)
+)
 
-// listTools lists tools, without their schemas if these do not fit into a message.
-func (s *Service) listTools(ctx context.Context, q tools.OfferQuery) (ToolList, error) {
-	list, err := ListTools(ctx, s.bus, q)
+// listOffers lists tools, without their schemas if these do not fit into a message.
+func listOffers(ctx context.Context, env Env, q tools.OfferQuery) (ToolList, error) {
+	q.Brief = false
+	list, err := ListTools(ctx, env.Bus, q)
 	if err != nil {
 		return list, err
 	}
 	body, err := bus.Encode(list)
-	if len(body)+len(list.Text())*2 > int(s.bus.Conn().MaxPayload()) {
+	if len(body)+len(list.Text())*2 > int(env.Bus.Conn().MaxPayload()) {
 		for i := range list.Tools {
 			list.Tools[i].Parameters = nil
 		}
@@ -182,16 +165,15 @@ func (s *Service) listTools(ctx context.Context, q tools.OfferQuery) (ToolList, 
 	return list, err
 }
 
-func (s *Service) showTool(ctx context.Context, q tools.OfferQuery) (any, error) {
+func showOffers(ctx context.Context, env Env, q tools.OfferQuery) (ToolList, error) {
 	if q.Tool == "" {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the request names no tool; set \"tool\" to its name")
+		return ToolList{}, tools.Errorf(tools.CodeInvalidArguments, "the request names no tool; set \"tool\" to its name")
 	}
-	list, err := ListTools(ctx, s.bus, q)
-	if err != nil {
-		return nil, err
+	q.Brief = false
+	list, err := ListTools(ctx, env.Bus, q)
+	if err == nil && len(list.Tools) == 0 {
+		return ToolList{}, tools.Errorf(tools.CodeNotFound, "no worker offers the tool %q", tools.Excerpt(q.Tool, 80))
 	}
-	if len(list.Tools) == 0 {
-		return nil, tools.Errorf(tools.CodeNotFound, "no worker offers the tool %q", tools.Excerpt(q.Tool, 80))
-	}
-	return toolDetails{list}, nil
+	list.detailed = true
+	return list, err
 }

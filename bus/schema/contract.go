@@ -2,6 +2,8 @@ package schema
 
 import (
 	"reflect"
+	"regexp"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/cron"
@@ -47,37 +49,37 @@ func Operations(s bus.Subjects) []Operation {
 		{"bridge", s.RPC("message", channel), "Hand in what a user of a channel wrote, or ask what to show of a notification.", false, "BridgeRequest", "BridgeAnswer"},
 		{"draft", s.Draft(channel), "What a bridge shows of an answer that grows. No stream stores it.", true, "BridgeDraft", ""},
 		{"deadLetter", s.Dead("{kind}", "{name}"), "A message that Stevedore stopped retrying.", true, "DeadLetter", ""},
-		{"callAndWait", s.RPC("call", queue, tool, session, call), "Submit a call and wait for its result.", false, "Call", "Result"},
-		{"callAndWaitShort", s.RPC("call", queue, tool), "Submit a call and wait for its result; only the body names the call.", false, "Call", "Result"},
-		{"submit", s.RPC("submit", queue, tool, session, call), "Submit a call.", false, "Call", "Acceptance"},
-		{"submitShort", s.RPC("submit", queue, tool), "Submit a call; only the body names it.", false, "Call", "Acceptance"},
-		{"listTools", s.RPC("tools", "ls"), "List the tools of the workers.", false, "ToolQuery", "ToolList"},
-		{"showTool", s.RPC("tools", "show"), "Describe one tool.", false, "ToolQuery", "ToolList"},
-		{"listTasks", s.RPC("task", session, "list"), "List the calls of a session.", false, "TaskRequest", "TaskList"},
-		{"getTask", s.RPC("task", session, "get"), "Get the state of a call.", false, "TaskRequest", "Task"},
-		{"cancelTask", s.RPC("task", session, "cancel"), "Cancel a call.", false, "TaskRequest", "Task"},
-		{"listApprovals", s.RPC("approval", session, "list"), "List the calls of a session that wait for a person's approval.", false, "ApprovalRequest", "ApprovalList"},
-		{"listAllApprovals", s.RPC("approvals", "list"), "List the calls of all sessions that wait for a person's approval.", false, "", "ApprovalList"},
-		{"approve", s.RPC("approval", session, "yes"), "Let a call run.", false, "ApprovalRequest", "ApprovalAnswer"},
-		{"deny", s.RPC("approval", session, "no"), "End a call that needs an approval.", false, "ApprovalRequest", "ApprovalAnswer"},
-		{"readArtifact", s.RPC("artifact", session, "get"), "Read characters of an artifact.", false, "GetRequest", "Page"},
-		{"readArtifactLines", s.RPC("artifact", session, "lines"), "Read lines of an artifact.", false, "LinesRequest", "Lines"},
-		{"grepArtifact", s.RPC("artifact", session, "grep"), "Search the lines of an artifact.", false, "GrepRequest", "Grep"},
-		{"jqArtifact", s.RPC("artifact", session, "jq"), "Run a jq query on an artifact.", false, "JQRequest", "JQ"},
-		{"sqlArtifacts", s.RPC("artifact", session, "sql"), "Run a SELECT on artifacts that are tables.", false, "SQLRequest", "SQL"},
-		{"queryArtifacts", s.RPC("artifact", session, "query"), "List artifacts by their metadata.", false, "QueryRequest", "ArtifactList"},
-		{"listAllArtifacts", s.RPC("artifacts", "list"), "List the artifacts of all sessions.", false, "QueryRequest", "ArtifactList"},
-		{"artifactInfo", s.RPC("artifact", session, "info"), "List the offloaded results of a task, or get one record.", false, "InfoRequest", "Info"},
-		{"readArtifactPage", s.RPC("artifact", session, "read"), "Read a larger page, for programs.", false, "GetRequest", "ReadPage"},
-		{"artifactRecord", s.RPC("artifact", session, "record"), "Get the record of an artifact.", false, "ArtifactRequest", "Record"},
-		{"removeArtifact", s.RPC("artifact", session, "rm"), "Remove an artifact.", false, "ArtifactRequest", "Record"},
 		{"toolDefinition", "{subject}.definition", "Stevedore asks a remote tool for its definition.", true, "", "ToolDefinition"},
 		{"toolCall", "{subject}", "Stevedore calls a remote tool. The answer may also be plain text.", true, "Call", "ToolAnswer"},
 	}
-	for _, action := range []string{cron.ActionAdd, cron.ActionList, cron.ActionGet, cron.ActionUpdate, cron.ActionRemove, cron.ActionEnable, cron.ActionDisable} {
-		ops = append(ops, Operation{action + "Job", s.RPC("cron", session, action), "Manage jobs: " + action + ".", false, "JobRequest", "JobAnswer"})
+	for _, op := range rpc.Operations() {
+		subject := s.RPC(inCapitals.ReplaceAllStringFunc(op.Subject, func(word string) string { return "{" + strings.ToLower(word) + "}" }))
+		body := readRequests[op.Tool]
+		if body == "" {
+			body = nameOf(op.In)
+		}
+		ops = append(ops, Operation{op.Name, subject, op.Summary, false, body, nameOf(op.Out)})
 	}
 	return ops
+}
+
+var inCapitals = regexp.MustCompile(`[A-Z]+`)
+
+// nameOf returns the name of the schema of a type. The types without one are the empty request and
+// the answer that is a list or a record.
+func nameOf(t reflect.Type) string {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	for name, known := range types() {
+		if known == t {
+			return name
+		}
+	}
+	if t.Kind() == reflect.Interface {
+		return "Info"
+	}
+	return ""
 }
 
 // types are the Go types of the bodies that have no schema of a tool.
@@ -109,7 +111,7 @@ func types() map[string]reflect.Type {
 		"SQL":             reflect.TypeFor[offload.SQLResult](),
 		"ArtifactList":    reflect.TypeFor[offload.Listing](),
 		"Record":          reflect.TypeFor[offload.Record](),
-		"ArtifactRequest": reflect.TypeFor[artifactRequest](),
+		"ArtifactRequest": reflect.TypeFor[rpc.ArtifactRequest](),
 		"JobRequest":      reflect.TypeFor[rpc.CronRequest](),
 		"JobAnswer":       reflect.TypeFor[cron.Answer](),
 		"ToolDefinition":  reflect.TypeFor[remote.Definition](),
@@ -118,15 +120,10 @@ func types() map[string]reflect.Type {
 	}
 }
 
-// readTools are the tools whose arguments are the bodies of requests.
-var readTools = map[string]string{
-	"GetRequest": offload.ToolGet, "LinesRequest": offload.ToolLines, "GrepRequest": offload.ToolGrep,
-	"JQRequest": offload.ToolJQ, "SQLRequest": offload.ToolSQL, "QueryRequest": offload.ToolQuery,
-}
-
-// artifactRequest names an artifact.
-type artifactRequest struct {
-	ArtifactID string `json:"artifact_id"`
+// readRequests are the requests that have the arguments of a tool.
+var readRequests = map[string]string{
+	offload.ToolGet: "GetRequest", offload.ToolLines: "LinesRequest", offload.ToolGrep: "GrepRequest",
+	offload.ToolJQ: "JQRequest", offload.ToolSQL: "SQLRequest", offload.ToolQuery: "QueryRequest", offload.ToolInfo: "InfoRequest",
 }
 
 // toolAnswer is the answer of a remote tool.

@@ -36,12 +36,10 @@ func Schemas() (map[string]*jsonschema.Schema, error) {
 		}
 		schemas[name] = s
 	}
-	readers := map[string]*jsonschema.Schema{}
 	for _, t := range offload.NewReader(nil, offload.ReaderConfig{}).Tools() {
-		readers[t.Definition().Name] = t.Definition().Parameters
-	}
-	for name, tool := range readTools {
-		schemas[name] = readers[tool].CloneSchemas()
+		if name := readRequests[t.Definition().Name]; name != "" {
+			schemas[name] = t.Definition().Parameters.CloneSchemas()
+		}
 	}
 	adjust(schemas)
 	for name, s := range schemas {

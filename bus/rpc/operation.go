@@ -1,0 +1,197 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Operation is one thing that a client can ask a worker to do. The service, the schemas, the
+// page and the commands read this definition.
+type Operation struct {
+	// Name is unique; it is an identifier.
+	Name string
+	// Subject follows <prefix>.rpc. Each word in capitals stands for any token. The server's
+	// permissions decide who may publish there, so the session is part of it.
+	Subject string
+	Summary string
+	// Changes is set if the operation changes something. Then its request may have no unknown
+	// fields: a misspelt one must not be ignored.
+	Changes bool
+	// Tool is the tool of models that takes the same arguments, if there is one.
+	Tool string
+	// In and Out are the types of the request and of the answer.
+	In, Out reflect.Type
+
+	answer func(context.Context, Env, []byte) (any, error)
+}
+
+// Env is what an operation works on.
+type Env struct {
+	Bus    *bus.Bus
+	Reader *offload.Reader // only a worker has one
+	// Tokens are those of the subject after <prefix>.rpc.
+	Tokens []string
+}
+
+// session is the token of the session in the subject, "*" if the subject has none.
+func (e Env) session() string {
+	if len(e.Tokens) < 3 {
+		return "*"
+	}
+	return e.Tokens[1]
+}
+
+// Op is an operation with the types of its request and of its answer.
+type Op[In, Out any] struct {
+	Operation
+	run func(context.Context, Env, In) (Out, error)
+}
+
+// define returns an operation.
+func define[In, Out any](name, subject, summary string, run func(context.Context, Env, In) (Out, error)) *Op[In, Out] {
+	op := &Op[In, Out]{Operation{Name: name, Subject: subject, Summary: summary, In: reflect.TypeFor[In](), Out: reflect.TypeFor[Out]()}, run}
+	op.answer = func(ctx context.Context, env Env, body []byte) (any, error) {
+		var in In
+		if err := op.decode(body, &in); err != nil {
+			return nil, err
+		}
+		return run(ctx, env, in)
+	}
+	return op
+}
+
+// changes marks an operation that changes something.
+func (op *Op[In, Out]) changes() *Op[In, Out] {
+	op.Changes = true
+	return op
+}
+
+// like marks an operation that takes the arguments of a tool.
+func (op *Op[In, Out]) like(tool string) *Op[In, Out] {
+	op.Tool = tool
+	return op
+}
+
+// decode decodes a request. Like a call of its tool, an operation accepts numbers as strings and
+// aliases.
+func (op *Operation) decode(body []byte, in any) error {
+	body = orEmpty(body)
+	if op.Changes {
+		if err := tools.DecodeStrict(body, in); err != nil {
+			return badRequest(err)
+		}
+		d := json.NewDecoder(bytes.NewReader(body))
+		d.DisallowUnknownFields()
+		return badRequest(d.Decode(in))
+	}
+	err := json.Unmarshal(body, in)
+	if read, ok := in.(*ReadRequest); ok && (err != nil || read.ArtifactID == "") {
+		var again ReadRequest
+		if json.Unmarshal(offload.CoerceArguments(op.Tool, body), &again) == nil {
+			*read = again
+			return nil
+		}
+	}
+	return badRequest(err)
+}
+
+// Ask asks a worker, and returns the body of its answer. A session that the subject of the
+// operation does not contain is ignored.
+func (op *Operation) Ask(ctx context.Context, b *bus.Bus, session string, in any) ([]byte, error) {
+	return Request(ctx, b, b.RPC(strings.Replace(op.Subject, "SESSION", tools.TokenOf(session), 1)), in)
+}
+
+// Do asks a worker, and returns its answer.
+func (op *Op[In, Out]) Do(ctx context.Context, b *bus.Bus, session string, in In) (out Out, err error) {
+	body, err := op.Ask(ctx, b, session, in)
+	if err == nil {
+		err = json.Unmarshal(body, &out)
+	}
+	if err != nil {
+		return out, err
+	}
+	return out, nil
+}
+
+// Here runs the operation in this process, for programs that may read and write the streams: it
+// works without a worker.
+func (op *Op[In, Out]) Here(ctx context.Context, b *bus.Bus, session string, in In) (Out, error) {
+	return op.run(ctx, Env{Bus: b, Tokens: strings.Split(strings.Replace(op.Subject, "SESSION", session, 1), ".")}, in)
+}
+
+// CodeUnknown is the error code if a worker does not know an operation, because it is older than
+// the client.
+const CodeUnknown = "unknown_operation"
+
+// find returns the operation of an endpoint that a request is for.
+func (e endpoint) find(tokens []string) (*Operation, error) {
+	function := tokens[len(tokens)-1]
+	var known []string
+	for _, op := range e.operations {
+		name := op.Subject[strings.LastIndexByte(op.Subject, '.')+1:]
+		if len(e.operations) == 1 && strings.ToUpper(name) == name || name == function {
+			return op, nil
+		}
+		known = append(known, name)
+	}
+	return nil, tools.Errorf(CodeUnknown, "unknown function %q; known are %s", tools.Excerpt(function, 80), strings.Join(known, ", "))
+}
+
+// check returns an error if the session in the subject of a request is no token.
+func (op *Operation) check(tokens []string) error {
+	for i, word := range strings.Split(op.Subject, ".") {
+		if word == "SESSION" && !tools.IsToken(tokens[i]) {
+			return tools.Errorf(tools.CodeInvalidArguments, "the session in the subject must be of the form %s", tools.TokenForm)
+		}
+	}
+	return nil
+}
+
+func orEmpty(body []byte) []byte {
+	if len(body) == 0 {
+		return []byte("{}")
+	}
+	return body
+}
+
+// badRequest returns the error for a request that cannot be decoded, without Go terms.
+func badRequest(err error) error {
+	if err == nil {
+		return nil
+	}
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
+		field := wrong.Field[strings.LastIndexByte(wrong.Field, '.')+1:]
+		return tools.Errorf(tools.CodeInvalidArguments, "%s is a %s; want %s", field, wrong.Value, jsonName(wrong.Type))
+	}
+	return tools.Errorf(tools.CodeInvalidArguments, "the request is not a JSON object of arguments: %v", err)
+}
+
+func jsonName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Map, reflect.Struct:
+		return "an object"
+	case reflect.Slice:
+		return "an array"
+	}
+	return "a whole number"
+}
+
+// tokenOf returns the token of the id in a request, or an error if it names none.
+func tokenOf(id, thing string) (string, error) {
+	if id == "" {
+		return "", tools.Errorf(tools.CodeInvalidArguments, "the request names no %s; give its id", thing)
+	}
+	return tools.TokenOf(id), nil
+}

@@ -1,0 +1,42 @@
+package rpc
+
+import (
+	"context"
+
+	"github.com/stevedore-bus/stevedore/bus/task"
+)
+
+// TaskRequest holds the arguments of the functions for tasks.
+type TaskRequest struct {
+	// ID is the id of the call or its token, for get and cancel.
+	ID string `json:"id,omitempty"`
+	// Page is for list; the zero value lists all, up to 500 tasks.
+	task.Page
+}
+
+// The operations on the calls of a session.
+var (
+	ListTasks = define("listTasks", "task.SESSION.list", "List the calls of a session.",
+		func(ctx context.Context, env Env, in TaskRequest) (task.Listing, error) {
+			if in.Page != (task.Page{}) {
+				return task.ListPage(ctx, env.Bus, env.session(), in.Page)
+			}
+			return task.List(ctx, env.Bus, env.session())
+		})
+	GetTask = define("getTask", "task.SESSION.get", "Get the state of a call.",
+		func(ctx context.Context, env Env, in TaskRequest) (none task.Task, err error) {
+			id, err := tokenOf(in.ID, "task")
+			if err != nil {
+				return none, err
+			}
+			return task.Get(ctx, env.Bus, env.session(), id)
+		})
+	CancelTask = define("cancelTask", "task.SESSION.cancel", "Cancel a call.",
+		func(ctx context.Context, env Env, in TaskRequest) (none task.Task, err error) {
+			id, err := tokenOf(in.ID, "task")
+			if err != nil {
+				return none, err
+			}
+			return task.Cancel(ctx, env.Bus, env.session(), id, "a client")
+		}).changes()
+)
