@@ -11,9 +11,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// settingAnnotation marks the flags that are settings. Its value is the variable of another
-// program that also sets it, or nothing.
-const settingAnnotation = "stevedore_setting"
+const (
+	// settingAnnotation marks the flags that are settings.
+	settingAnnotation = "stevedore_setting"
+	// envAnnotation has the variable of another program that also sets a setting, or nothing.
+	envAnnotation = "stevedore_env"
+)
 
 // AddSettings adds a flag for each setting of a process: a field of the struct that settings
 // points to, with these tags.
@@ -32,14 +35,26 @@ const settingAnnotation = "stevedore_setting"
 // An embedded struct, and a struct with the tag topic, contain more settings. A field may also
 // be a pflag.Value.
 func AddSettings(flags *pflag.FlagSet, settings any) {
-	v := reflect.ValueOf(settings).Elem()
-	addFields(flags, v, v, "")
+	Settings(flags, func(flags *pflag.FlagSet) { AddOptions(flags, settings) })
 }
 
 // AddSettingsOf is AddSettings for the configuration of a library, which knows no flags: declared
 // has the tags, and the fields of the same names in config have the values.
 func AddSettingsOf(flags *pflag.FlagSet, config, declared any, topic string) {
-	addFields(flags, reflect.ValueOf(declared), reflect.ValueOf(config).Elem(), topic)
+	Settings(flags, func(flags *pflag.FlagSet) {
+		addFields(flags, reflect.ValueOf(declared), reflect.ValueOf(config).Elem(), topic)
+	})
+}
+
+// AddOptions is AddSettings for options of one action, which only the command line sets.
+func AddOptions(flags *pflag.FlagSet, options any) {
+	v := reflect.ValueOf(options).Elem()
+	addFields(flags, v, v, "")
+}
+
+// AddOptionsOf is AddOptions for the fields of config, as AddSettingsOf.
+func AddOptionsOf(flags *pflag.FlagSet, config, declared any) {
+	addFields(flags, reflect.ValueOf(declared), reflect.ValueOf(config).Elem(), "")
 }
 
 func addFields(flags *pflag.FlagSet, declared, values reflect.Value, topic string) {
@@ -53,7 +68,11 @@ func addFields(flags *pflag.FlagSet, declared, values reflect.Value, topic strin
 		switch {
 		case field.Tag.Get("flag") != "":
 			addSetting(flags, value, field.Tag)
-			annotate(flags.Lookup(field.Tag.Get("flag")), field.Tag.Get("env"), inner)
+			f := flags.Lookup(field.Tag.Get("flag"))
+			annotate(f, envAnnotation, field.Tag.Get("env"))
+			if inner != "" {
+				annotate(f, topicAnnotation, inner)
+			}
 		case field.Type.Kind() == reflect.Struct && (grouped || field.Anonymous):
 			addFields(flags, declared.Field(i), value, inner)
 		}
@@ -161,21 +180,16 @@ func checkOneOf(text string, allowed []string) error {
 func Settings(flags *pflag.FlagSet, add func(*pflag.FlagSet)) {
 	group := pflag.NewFlagSet("", pflag.ContinueOnError)
 	add(group)
-	group.VisitAll(func(f *pflag.Flag) { annotate(f, "", "") })
+	group.VisitAll(func(f *pflag.Flag) { annotate(f, settingAnnotation) })
 	flags.AddFlagSet(group)
 }
 
-// annotate makes a setting of a flag, and assigns it to a topic of the help.
-func annotate(f *pflag.Flag, variable, topic string) {
+// annotate adds an annotation to a flag, which sets of flags share.
+func annotate(f *pflag.Flag, name string, values ...string) {
 	if f.Annotations == nil {
 		f.Annotations = map[string][]string{}
 	}
-	if !isSetting(f) {
-		f.Annotations[settingAnnotation] = []string{variable}
-	}
-	if topic != "" {
-		f.Annotations[topicAnnotation] = []string{topic}
-	}
+	f.Annotations[name] = append([]string{}, values...)
 }
 
 // NoTopic shows a setting in the help of its commands.

@@ -9,6 +9,7 @@ var removedSettings = map[string]string{
 	"max-subagents":    "a run starts at most 8 sub-agents",
 	"live-after":       "Codex sees an output after 20 s",
 	"resource-links":   "clients that can use links get them",
+	"threshold":        "an output of more than 10,000 bytes is stored",
 	"json-text":        "--json prints no text for models",
 	"use-turns":        "--max-turns of the worker limits the turns",
 	"offload-inline":   "a result is shown in full below five characters for each token of --offload-threshold",

@@ -111,7 +111,7 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 	var errs []error
 	for _, nameOf := range []func(*pflag.Flag) string{
 		func(f *pflag.Flag) string { return EnvName(f.Name) },
-		func(f *pflag.Flag) string { return f.Annotations[settingAnnotation][0] },
+		func(f *pflag.Flag) string { return strings.Join(f.Annotations[envAnnotation], "") },
 	} {
 		given := map[*pflag.Flag]string{} // set after the loop, because a set flag hides its alternative
 		visitSettings(flags, func(f *pflag.Flag) {

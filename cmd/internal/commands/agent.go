@@ -61,20 +61,21 @@ type promptOptions struct {
 	client.Options
 	call          tools.Call
 	args          promptArgs
-	files         []string // to upload
-	resume        bool
-	stream        bool
-	wait          time.Duration
-	waitForWorker bool // wait although no worker has a model
+	Uploads       []string      `flag:"file" unit:"FILE" help:"FILE that the agent gets with the prompt; repeat the flag for more"`
+	Resume        bool          `flag:"resume" help:"send no prompt; wait for the answer of the session's last run"`
+	Stream        bool          `flag:"stream" help:"write the text of all turns to standard output as it arrives, also in a pipe"`
+	Wait          time.Duration `flag:"wait" default:"1h" min:"1ms" unit:"TIME" help:"TIME to wait for the answer; if given, also for a worker with a model"`
+	waitForWorker bool          // wait although no worker has a model
 }
 
 // promptArgs are the arguments of the agent tool.
 type promptArgs struct {
-	Prompt string   `json:"prompt"`
-	Model  string   `json:"model,omitempty"`
-	Tools  []string `json:"tools,omitzero"` // nil means all tools, empty means none
-	Fresh  bool     `json:"fresh,omitempty"`
-	Files  []string `json:"files,omitempty"` // ids of artifacts
+	Prompt string `json:"prompt"`
+	Model  string `json:"model,omitempty" flag:"use-model" unit:"SPEC" help:"SPEC of one of the worker's models; default its first one"`
+	// Tools that the agent may use; nil means all, empty means none.
+	Tools []string `json:"tools,omitzero" flag:"use-tools" split:"," unit:"TOOL" help:"TOOLs that the agent may use; default all; an empty value means none"`
+	Fresh bool     `json:"fresh,omitempty" flag:"fresh" help:"begin the session anew: the agent sees nothing of its earlier messages"`
+	Files []string `json:"files,omitempty"` // ids of artifacts
 }
 
 func newAgentCommand() *cobra.Command {
@@ -89,17 +90,15 @@ func newAgentCommand() *cobra.Command {
 			switch {
 			case err != nil:
 				return err
-			case o.resume && (len(args) > 0 || o.call.Session == "" || o.args.Fresh):
+			case o.Resume && (len(args) > 0 || o.call.Session == "" || o.args.Fresh):
 				return cli.Exit(cli.ExitUsage, "--resume needs --session, no prompt and no --fresh")
-			case len(o.files) > 0 && len(args) == 0:
+			case len(o.Uploads) > 0 && len(args) == 0:
 				return cli.Exit(cli.ExitUsage, "--file needs a prompt: stevedore agent --file FILE \"PROMPT\"")
-			case o.wait <= 0:
-				return cli.Exit(cli.ExitUsage, "--wait %s: want more than 0s", o.wait)
-			case len(args) == 0 && !o.resume && (o.call.ID != "" || o.JSON):
+			case len(args) == 0 && !o.Resume && (o.call.ID != "" || o.JSON):
 				return cli.Exit(cli.ExitUsage, "a conversation takes no --id and no --json; for one prompt: stevedore agent \"PROMPT\"")
 			}
 			o.args.Prompt = prompt
-			if len(args) == 0 && !o.resume {
+			if len(args) == 0 && !o.Resume {
 				prompt := cli.NewPrompt(cmd.InOrStdin(), cmd.OutOrStdout())
 				defer prompt.Close()
 				return o.converse(cmd.Context(), prompt, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -107,19 +106,15 @@ func newAgentCommand() *cobra.Command {
 			return o.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	flags := cmd.Flags()
 	o.AddFlags(cmd)
-	flags.StringVar(&o.call.Session, "session", "", "`SESSION` of the conversation; default a new session, or \"console\" without a prompt and with a local server")
-	flags.StringVar(&o.call.ID, "id", "", "`ID` of the call; default a new id")
-	flags.StringVar(&o.call.Channel, "channel", "", "`CHANNEL` that also delivers the answer to the user")
-	flags.StringVar(&o.call.ChatID, "chat-id", "", "`CHAT` within the channel")
-	flags.StringVar(&o.args.Model, "use-model", "", "`SPEC` of one of the worker's models; default: the first model of the worker")
-	flags.StringSliceVar(&o.args.Tools, "use-tools", nil, "`TOOL`s that the agent may use; default all; an empty value means none")
-	flags.BoolVar(&o.args.Fresh, "fresh", false, "begin the session anew: the agent sees nothing of its earlier messages")
-	flags.StringArrayVar(&o.files, "file", nil, "`FILE` that the agent gets with the prompt; repeat the flag for more. The model sees pictures")
-	flags.BoolVar(&o.resume, "resume", false, "send no prompt; wait for the answer of the session's last run")
-	flags.BoolVar(&o.stream, "stream", false, "write the text of all turns to standard output as it arrives, also in a pipe; with --json, write the progress events")
-	flags.DurationVar(&o.wait, "wait", time.Hour, "`TIME` to wait for the answer; without this flag, the command ends at once if no worker has a model")
+	cli.AddOptions(cmd.Flags(), &o)
+	cli.AddOptions(cmd.Flags(), &o.args)
+	cli.AddOptionsOf(cmd.Flags(), &o.call, struct {
+		Session string `flag:"session" unit:"SESSION" help:"SESSION of the conversation; default a new one, or console"`
+		ID      string `flag:"id" unit:"ID" help:"ID of the call; default a new id"`
+		Channel string `flag:"channel" unit:"CHANNEL" help:"CHANNEL that also delivers the answer to the user"`
+		ChatID  string `flag:"chat-id" unit:"CHAT" help:"CHAT within the channel"`
+	}{})
 	o.CompleteSession(cmd)
 	return cmd
 }
@@ -155,11 +150,11 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err := o.prepare(ctx, b, stderr); err != nil {
 		return err
 	}
-	view := &agentView{stdout: stdout, stderr: stderr, stream: o.stream || cli.IsTerminal(stdout)}
+	view := &agentView{stdout: stdout, stderr: stderr, stream: o.Stream || cli.IsTerminal(stdout)}
 	show := view.add
 	if o.JSON {
 		show = func(event tools.ProgressEvent) {
-			if o.stream {
+			if o.Stream {
 				_ = cli.JSON(stdout, event) // the result reports a failure of stdout
 			}
 		}
@@ -192,7 +187,7 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 func (o promptOptions) submit(ctx context.Context, b *bus.Bus, show func(tools.ProgressEvent), stderr io.Writer) (tools.ResultEvent, error) {
 	connected, disconnect := b.WithConnection(ctx)
 	defer disconnect()
-	wait, cancel := context.WithTimeout(connected, o.wait)
+	wait, cancel := context.WithTimeout(connected, o.Wait)
 	defer cancel()
 	noWorker := false
 	stopWarning := client.WarnIfNoWorker(wait, b, bus.AgentQueue, func(ctx context.Context) {
@@ -221,7 +216,7 @@ func (o promptOptions) submit(ctx context.Context, b *bus.Bus, show func(tools.P
 	case err != nil && ctx.Err() == nil && client.Outage(connected, b) != nil:
 		return event, fmt.Errorf("%w; a run that has started continues: when the bus is back, send the same prompt again with --session %s --id %s to wait for it", client.Outage(connected, b), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() == nil:
-		return event, cli.Exit(cli.ExitPending, "no answer after %s; the run continues; to wait for its answer: stevedore agent --resume --session %s", o.wait, cli.ShellWord(o.call.Session))
+		return event, cli.Exit(cli.ExitPending, "no answer after %s; the run continues; to wait for its answer: stevedore agent --resume --session %s", o.Wait, cli.ShellWord(o.call.Session))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return event, cli.Exit(cli.ExitUsage, "%w", err)
 	}
@@ -244,7 +239,7 @@ func (o promptOptions) showAnswer(ctx context.Context, b *bus.Bus, view *agentVi
 
 // prepare builds the call, or finds the session's last call for --resume.
 func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Writer) (err error) {
-	if o.resume {
+	if o.Resume {
 		entries, err := client.ReadConversation(ctx, b, o.call.Session)
 		if err != nil {
 			return err
@@ -292,15 +287,15 @@ func (o *promptOptions) startModel() string {
 // upload makes the files artifacts of the session. Their ids follow from that of the call, so
 // the same command is the same call.
 func (o *promptOptions) upload(ctx context.Context, b *bus.Bus) (ids []string, err error) {
-	if len(o.files) == 0 {
+	if len(o.Uploads) == 0 {
 		return nil, nil
 	}
 	if running, err := rpc.HasWorker(ctx, b, bus.AgentQueue, agent.AgentTool); err != nil || !running && !o.waitForWorker {
 		return nil, cmp.Or(err, cli.Exit(cli.ExitPending, "no worker with a model is running, and only a worker can take the files: %s, then send the prompt again", o.startModel()))
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.wait)
+	ctx, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
-	for i, file := range o.files {
+	for i, file := range o.Uploads {
 		id, err := client.Upload(ctx, b, bus.AgentQueue, o.call.Session, fmt.Sprintf("%s-file-%d", o.call.ID, i+1), file)
 		if err != nil {
 			return nil, err

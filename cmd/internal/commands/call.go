@@ -39,10 +39,19 @@ unreachable for 30 s, the command ends, but the call does not.`
 type callOptions struct {
 	client.Options
 	call       tools.Call
-	queue      string
-	offload    string
-	wait       time.Duration
-	completion bool
+	Queue      string        `flag:"queue" unit:"QUEUE" help:"QUEUE to submit to"`
+	Offload    string        `flag:"offload" oneof:"true,false" unit:"BOOL" help:"BOOL: true always offloads the result, false never; default by size"`
+	Wait       time.Duration `flag:"wait" default:"10m" min:"1ms" unit:"TIME" help:"TIME to wait for the result"`
+	Completion bool          `flag:"completion" help:"for an async call, also wait for the completion"`
+}
+
+// callFields declares options of a tools.Call.
+type callFields struct {
+	Session  string `flag:"session" unit:"SESSION" help:"SESSION that the call belongs to"`
+	ID       string `flag:"id" unit:"ID" help:"ID of the call; default a new id"`
+	Channel  string `flag:"channel" unit:"CHANNEL" help:"CHANNEL that delivers notifications of this call to the user"`
+	ChatID   string `flag:"chat-id" unit:"CHAT" help:"CHAT within the channel"`
+	Priority string `flag:"priority" unit:"PRIORITY" help:"PRIORITY while calls wait: low, normal or high (default normal)"`
 }
 
 func newCallCommand() *cobra.Command {
@@ -60,17 +69,10 @@ func newCallCommand() *cobra.Command {
 			return submit(cmd.Context(), o, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	flags := cmd.Flags()
 	o.AddFlags(cmd)
-	flags.StringVar(&o.call.Session, "session", tools.DefaultSession, "`SESSION` that the call belongs to")
-	flags.StringVar(&o.call.ID, "id", "", "`ID` of the call; default a new id")
-	flags.StringVar(&o.queue, "queue", bus.DefaultQueue, "`QUEUE` to submit to")
-	flags.StringVar(&o.call.Channel, "channel", "", "`CHANNEL` that delivers notifications of this call to the user")
-	flags.StringVar(&o.call.ChatID, "chat-id", "", "`CHAT` within the channel")
-	flags.StringVar(&o.offload, "offload", "", "`BOOL`: true always offloads the result, false never; default by size")
-	flags.StringVar(&o.call.Priority, "priority", "", "`PRIORITY` while calls wait: low, normal or high (default normal)")
-	flags.DurationVar(&o.wait, "wait", 10*time.Minute, "`TIME` to wait for the result")
-	flags.BoolVar(&o.completion, "completion", false, "for an async call, also wait for the completion")
+	o.call.Session, o.Queue = tools.DefaultSession, bus.DefaultQueue
+	cli.AddOptions(cmd.Flags(), &o)
+	cli.AddOptionsOf(cmd.Flags(), &o.call, callFields{})
 	o.Complete(client.ToolNames, cmd)
 	o.CompleteSession(cmd)
 	return cmd
@@ -116,26 +118,19 @@ func object(data []byte) (json.RawMessage, error) {
 }
 
 func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error {
-	switch o.offload {
-	case "":
-	case "true", "false":
-		force := o.offload == "true"
+	if o.Offload != "" {
+		force := o.Offload == "true"
 		o.call.Offload = &force
-	default:
-		return cli.Exit(cli.ExitUsage, "--offload %q: want true or false", o.offload)
 	}
-	if o.wait <= 0 {
-		return cli.Exit(cli.ExitUsage, "--wait %s: want more than 0s", o.wait)
-	}
-	if !tools.IsToken(o.queue) || !tools.IsToken(o.call.Tool) {
-		return cli.Exit(cli.ExitUsage, "queue %q and tool %q must be of the form %s", o.queue, o.call.Tool, tools.TokenForm)
+	if !tools.IsToken(o.Queue) || !tools.IsToken(o.call.Tool) {
+		return cli.Exit(cli.ExitUsage, "queue %q and tool %q must be of the form %s", o.Queue, o.call.Tool, tools.TokenForm)
 	}
 	b, err := o.Connect(ctx, "call", stderr)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	o.queue = b.QueueFor(o.queue)
+	o.Queue = b.QueueFor(o.Queue)
 	if o.call.Session, err = agents.NameOf(ctx, b, o.call.Session); err != nil {
 		return err
 	}
@@ -144,16 +139,16 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	}
 	connected, disconnect := b.WithConnection(ctx)
 	defer disconnect()
-	wait, cancel := context.WithTimeout(connected, o.wait)
+	wait, cancel := context.WithTimeout(connected, o.Wait)
 	defer cancel()
-	stop := client.WarnIfNoWorker(wait, b, o.queue, func(ctx context.Context) {
+	stop := client.WarnIfNoWorker(wait, b, o.Queue, func(ctx context.Context) {
 		if client.IsQueued(ctx, b, o.call) {
-			fmt.Fprintf(stderr, "stevedore: no worker is consuming queue %q; the call stays queued until you start one: \"%s\"\n", o.queue, client.StartCommand(o.queue))
+			fmt.Fprintf(stderr, "stevedore: no worker is consuming queue %q; the call stays queued until you start one: \"%s\"\n", o.Queue, client.StartCommand(o.Queue))
 		}
 	})
-	event, err := rpc.Submit(wait, b, o.queue, o.call)
+	event, err := rpc.Submit(wait, b, o.Queue, o.call)
 	stop()
-	if err == nil && event.Outcome == tools.Async && o.completion {
+	if err == nil && event.Outcome == tools.Async && o.Completion {
 		event, err = rpc.AwaitCompletion(wait, b, tools.Call{ID: event.ID, Session: event.Session, Tool: event.Tool})
 	}
 	switch {
@@ -168,11 +163,11 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	case errors.Is(err, bus.ErrUnreachable):
 		return fmt.Errorf("%w; when the bus is back, submit the call again with --id %s", err, cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending):
-		return cli.Exit(cli.ExitPending, "no result after %s; %s; the call stays submitted: submit it again with --id %s to wait for it, or see %s", o.wait, callState(ctx, b, o), cli.ShellWord(o.call.ID), taskCommand(o.call))
+		return cli.Exit(cli.ExitPending, "no result after %s; %s; the call stays submitted: submit it again with --id %s to wait for it, or see %s", o.Wait, callState(ctx, b, o), cli.ShellWord(o.call.ID), taskCommand(o.call))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	case errors.Is(err, context.DeadlineExceeded): // the bus did not acknowledge the call
-		return cli.Exit(cli.ExitUnreachable, "the bus did not answer within %s: %w; when it is back, submit the call again with --id %s", o.wait, err, cli.ShellWord(o.call.ID))
+		return cli.Exit(cli.ExitUnreachable, "the bus did not answer within %s: %w; when it is back, submit the call again with --id %s", o.Wait, err, cli.ShellWord(o.call.ID))
 	case err != nil:
 		return err
 	}
@@ -206,8 +201,8 @@ func callState(ctx context.Context, b *bus.Bus, o callOptions) string {
 	case t.Message != "":
 		return fmt.Sprintf("state: %s (%s)", t.State, tools.OneLine(t.Message))
 	}
-	if consumed, err := rpc.HasWorker(ctx, b, o.queue, ""); err == nil && !consumed && t.State == task.Queued {
-		return fmt.Sprintf("state: queued (no worker is consuming queue %q)", o.queue)
+	if consumed, err := rpc.HasWorker(ctx, b, o.Queue, ""); err == nil && !consumed && t.State == task.Queued {
+		return fmt.Sprintf("state: queued (no worker is consuming queue %q)", o.Queue)
 	}
 	return fmt.Sprintf("state: %s", t.State)
 }

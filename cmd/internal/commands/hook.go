@@ -52,13 +52,14 @@ const maxHookEvent = 64 << 20
 // hookOptions are the options of the hook of a host.
 type hookOptions struct {
 	runOptions
-	failed          string
-	askWait         time.Duration
-	channel, chatID string
+	Failed  string        `flag:"failed" unit:"COMMAND" help:"COMMAND that has failed; its output is the file that standard output leads to"`
+	AskWait time.Duration `flag:"ask-wait" default:"50s" unit:"TIME" help:"TIME to wait for an answer; less than the host's timeout for the hook"`
+	Channel string        `flag:"channel" unit:"CHANNEL" help:"CHANNEL on which the user is asked; default the worker's --default-channel"`
+	ChatID  string        `flag:"chat-id" unit:"CHAT" help:"CHAT within the channel"`
 }
 
 func newHookCommand() *cobra.Command {
-	var o hookOptions
+	o := hookOptions{runOptions: runOptions{threshold: outputThreshold}}
 	cmd := &cobra.Command{Use: "hook", Short: "Keep long outputs of a coding host out of its prompt, and answer its questions elsewhere", Long: hookHelp}
 	claude := &cobra.Command{
 		Use:     "claude-code",
@@ -78,13 +79,8 @@ func newHookCommand() *cobra.Command {
 	}
 	flags := claude.Flags()
 	o.Connection.AddFlags(flags)
-	flags.StringVar(&o.session, "session", outputSession, "`SESSION` of the stored outputs")
+	cli.AddOptions(flags, &o)
 	cli.AddSettingsOf(flags, &o.Store, o.Store, cli.TopicOffloading)
-	flags.Int64Var(&o.threshold, "threshold", 10_000, "`BYTES` of output above which it is stored")
-	flags.StringVar(&o.failed, "failed", "", "`COMMAND` that has failed; its output is the file that standard output leads to")
-	flags.DurationVar(&o.askWait, "ask-wait", 50*time.Second, "`TIME` to wait for an answer to a question; less than the host's timeout for the hook")
-	flags.StringVar(&o.channel, "channel", "", "`CHANNEL` on which the user is asked; default the worker's --default-channel")
-	flags.StringVar(&o.chatID, "chat-id", "", "`CHAT` within the channel")
 	cmd.AddCommand(claude)
 	return cmd
 }
@@ -189,7 +185,7 @@ func (o *hookOptions) shortened(ctx context.Context, event claudeEvent) map[stri
 // permission is the decision of a person who is asked over the bus. It is nil if no worker asks
 // people, or if nobody answers in time; then the question is withdrawn.
 func (o *hookOptions) permission(ctx context.Context, event claudeEvent) map[string]any {
-	ctx, cancel := context.WithTimeout(ctx, o.askWait)
+	ctx, cancel := context.WithTimeout(ctx, o.AskWait)
 	defer cancel()
 	args, err := bus.Encode(process.HostCall{Tool: event.Tool, Input: event.Input, Directory: event.Directory})
 	if err != nil || event.Tool == "" || event.Input == nil {
@@ -205,7 +201,7 @@ func (o *hookOptions) permission(ctx context.Context, event claudeEvent) map[str
 	}
 	call := tools.Call{
 		ID: artifacts.NewID(event.Tool), Session: cmp.Or(event.Session, tools.DefaultSession), Tool: process.HostTool, Args: args,
-		Channel: o.channel, ChatID: o.chatID, Deadline: time.Now().Add(o.askWait + 10*time.Second), // if this process is killed
+		Channel: o.Channel, ChatID: o.ChatID, Deadline: time.Now().Add(o.AskWait + 10*time.Second), // if this process is killed
 	}
 	var watching sync.WaitGroup
 	watching.Go(func() { event.awaitResult(ctx, cancel) })

@@ -29,8 +29,8 @@ func (o *hookOptions) rewritten(event claudeEvent) map[string]any {
 		readsBack.MatchString(command) || runtime.GOOS == "windows" || hasCodexRules(event.Directory) {
 		return nil
 	}
-	event.Input["command"] = fmt.Sprintf(`%s run --host codex%s --threshold %d -- "${BASH:-${ZSH_NAME:-sh}}" -c '%s'`,
-		cli.ShellWord(self), placeOf(o.session, o.Connection.Data), o.threshold, withinQuotes(command))
+	event.Input["command"] = fmt.Sprintf(`%s run --host codex%s -- "${BASH:-${ZSH_NAME:-sh}}" -c '%s'`,
+		cli.ShellWord(self), placeOf(o.Session, o.Connection.Data), withinQuotes(command))
 	return map[string]any{"permissionDecision": "allow", "updatedInput": event.Input}
 }
 

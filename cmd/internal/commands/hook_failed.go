@@ -24,8 +24,8 @@ func (o *hookOptions) watchFailures() {
 	if err != nil || file == "" || o.host != "claude-code" || runtime.GOOS != "linux" { // /dev/stdout is open for writing only elsewhere
 		return
 	}
-	line := fmt.Sprintf(`if [ -f /dev/fd/1 ] && [ "$BASH_VERSION$ZSH_VERSION" ]; then exec {STEVEDORE_OUT}>&1; trap 'c=$?; if [ $c -gt 0 ] && [ $c -lt 129 ]; then %s hook claude-code --failed "${BASH_EXECUTION_STRING:-$ZSH_EXECUTION_STRING}"%s --threshold %d 2>/dev/null >&$STEVEDORE_OUT; fi' EXIT; fi`+"\n",
-		withinQuotes(cli.ShellWord(self)), withinQuotes(placeOf(o.session, o.Connection.Data)), o.threshold)
+	line := fmt.Sprintf(`if [ -f /dev/fd/1 ] && [ "$BASH_VERSION$ZSH_VERSION" ]; then exec {STEVEDORE_OUT}>&1; trap 'c=$?; if [ $c -gt 0 ] && [ $c -lt 129 ]; then %s hook claude-code --failed "${BASH_EXECUTION_STRING:-$ZSH_EXECUTION_STRING}"%s 2>/dev/null >&$STEVEDORE_OUT; fi' EXIT; fi`+"\n",
+		withinQuotes(cli.ShellWord(self)), withinQuotes(placeOf(o.Session, o.Connection.Data)))
 	_ = durable.AppendFile(file, []byte(line), 0o600) // without it, outputs are shown as they are
 }
 
@@ -42,13 +42,13 @@ func (o *hookOptions) shortenFailed(ctx context.Context) {
 	}
 	defer func() { _ = out.Close() }() // it was written as a whole, or not at all
 	info, err := out.Stat()
-	if err != nil || !info.Mode().IsRegular() || readsBack.MatchString(o.failed) {
+	if err != nil || !info.Mode().IsRegular() || readsBack.MatchString(o.Failed) {
 		return
 	}
 	var shown bytes.Buffer
 	held := newHeldOutput(&shown, o.threshold)
 	defer held.Close()
-	if _, err := io.Copy(held, io.LimitReader(out, info.Size())); err != nil || o.show(ctx, []string{o.failed}, held) != nil || held.passing {
+	if _, err := io.Copy(held, io.LimitReader(out, info.Size())); err != nil || o.show(ctx, []string{o.Failed}, held) != nil || held.passing {
 		return
 	}
 	if now, err := out.Stat(); err != nil || now.Size() != info.Size() {

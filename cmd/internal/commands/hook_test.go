@@ -143,7 +143,7 @@ func TestHookOfCodex(t *testing.T) {
 	const command = "if [[ 'it is' == it* ]]; then\n  echo \"$((1+1)) it's\"\nfi; exit 3"
 	got := hook(command)
 	self, err := os.Executable()
-	if want := cli.ShellWord(self) + " run --host codex --data '" + filepath.Join(home, "its data") + "' --threshold 10000 -- "; err != nil || !strings.HasPrefix(got, want) {
+	if want := cli.ShellWord(self) + " run --host codex --data '" + filepath.Join(home, "its data") + "' -- "; err != nil || !strings.HasPrefix(got, want) {
 		t.Fatalf("%v: the command is %s, want %s first", err, got, want)
 	}
 	_, rest, _ := strings.Cut(got, " -- ")

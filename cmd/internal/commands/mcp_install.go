@@ -56,10 +56,10 @@ Hosts: %s.
 
 type mcpInstallOptions struct {
 	connection cli.Connection
-	scope      string
-	shell      bool
-	dryRun     bool
-	json       bool
+	Scope      string `flag:"scope" default:"user" oneof:"user,project" unit:"user or project" help:"user or project: the files of your home or of this directory"`
+	Shell      bool   `flag:"shell" default:"true" help:"without SERVERs, also the adapter for the output of the host's shell"`
+	DryRun     bool   `flag:"dry-run" help:"print what would change, and change nothing"`
+	JSON       bool   `flag:"json" help:"print one JSON object per server"`
 }
 
 func newMCPInstallCommand() *cobra.Command {
@@ -80,10 +80,7 @@ func newMCPChangeCommand(use, short, long string, install bool) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.scope != hosts.User && o.scope != hosts.Project {
-				return cli.Exit(cli.ExitUsage, "--scope %q: want user or project", o.scope)
-			}
-			change := hosts.Change{Names: args[1:], DryRun: o.dryRun, Backups: filepath.Join(o.connection.Data, "mcp-install")}
+			change := hosts.Change{Names: args[1:], DryRun: o.DryRun, Backups: filepath.Join(o.connection.Data, "mcp-install")}
 			if install {
 				if change.Prefix, err = wrapPrefix(host, o, cmd.Flags().Changed("data")); err != nil {
 					return err
@@ -94,10 +91,7 @@ func newMCPChangeCommand(use, short, long string, install bool) *cobra.Command {
 	}
 	flags := cmd.Flags()
 	o.connection.AddDataFlag(flags, "the original configurations; with a DIR of your own, the wrapped servers use it, too")
-	flags.StringVar(&o.scope, "scope", hosts.User, "`user or project`: change the files of your home directory or of this directory")
-	flags.BoolVar(&o.shell, "shell", true, "without SERVERs, also the adapter for the output of the host's shell")
-	flags.BoolVar(&o.dryRun, "dry-run", false, "print what would change, and change nothing")
-	flags.BoolVar(&o.json, "json", false, "print one JSON object per server")
+	cli.AddOptions(flags, &o)
 	return cmd
 }
 
@@ -126,7 +120,7 @@ func thisMachine() (m hosts.Machine, err error) {
 
 // wrapPrefix returns what comes before the command of a server.
 func wrapPrefix(host *hosts.Host, o mcpInstallOptions, ownData bool) ([]string, error) {
-	program, err := wrapProgram(host.Desktop && o.scope == hosts.User)
+	program, err := wrapProgram(host.Desktop && o.Scope == hosts.User)
 	if err != nil {
 		return nil, err
 	}
@@ -184,10 +178,10 @@ func changeHost(ctx context.Context, host *hosts.Host, o mcpInstallOptions, c ho
 	if err != nil {
 		return err
 	}
-	locations := host.Locations(machine, o.scope)
+	locations := host.Locations(machine, o.Scope)
 	failed, changed := 0, false
 	var adapter []adapterFile
-	if o.shell && o.scope == hosts.User && len(c.Names) == 0 {
+	if o.Shell && o.Scope == hosts.User && len(c.Names) == 0 {
 		program, flags := "", []string(nil)
 		if c.Prefix != nil {
 			program, flags = c.Prefix[0], c.Prefix[3:len(c.Prefix)-1] // it is PROGRAM mcp wrap FLAGS --
@@ -200,11 +194,11 @@ func changeHost(ctx context.Context, host *hosts.Host, o mcpInstallOptions, c ho
 		return err
 	}
 	if adapter != nil {
-		line, err := changeAdapter(adapter, c.Prefix != nil, o.dryRun)
+		line, err := changeAdapter(adapter, c.Prefix != nil, o.DryRun)
 		if err != nil {
 			failed++
 			fmt.Fprintf(stderr, "the adapter for the shell of %s cannot be changed: %v\n", host.Title, err)
-		} else if err := printAdapter(out, host, c, line, o.json); err != nil {
+		} else if err := printAdapter(out, host, c, line, o.JSON); err != nil {
 			return err
 		}
 		changed = line.Changed
@@ -219,7 +213,7 @@ func changeHost(ctx context.Context, host *hosts.Host, o mcpInstallOptions, c ho
 			fmt.Fprintf(stderr, "%s was left alone: %v\n", l.Path, err)
 			continue
 		}
-		if err := printOutcomes(out, l, c, outcomes, o.json); err != nil {
+		if err := printOutcomes(out, l, c, outcomes, o.JSON); err != nil {
 			return err
 		}
 		changed = changed || slices.ContainsFunc(outcomes, func(o hosts.Outcome) bool { return o.Changed })
@@ -227,7 +221,7 @@ func changeHost(ctx context.Context, host *hosts.Host, o mcpInstallOptions, c ho
 	if failed > 0 {
 		return cli.Exit(cli.ExitFailed, "%d of the files of %s could not be changed", failed, host.Title)
 	}
-	if changed && !o.json && !o.dryRun {
+	if changed && !o.JSON && !o.DryRun {
 		fmt.Fprintf(out, "Start %s again, so that it reads its configuration.\n", host.Title)
 	}
 	return nil

@@ -12,9 +12,11 @@ import (
 )
 
 type offloadMessageFlags struct {
-	session, dir        string
-	dryRun, keepPairing bool
-	minChars            int
+	Session     string `flag:"session" unit:"NAME" help:"NAME of the conversation; a folder below --dir (required)"`
+	Dir         string `flag:"dir" unit:"DIR" help:"DIR of the files; created if missing (required)"`
+	DryRun      bool   `flag:"dry-run" help:"write no files; add writes to the output, with --dir unchanged"`
+	KeepPairing bool   `flag:"keep-pairing" help:"keep the blocks and replace only the content in each tool_result"`
+	MinChars    int    `flag:"min-chars" min:"0" unit:"NUMBER" help:"NUMBER of UTF-16 code units; shorter contents are not offloaded"`
 }
 
 func newOffloadMessageCommand() *cobra.Command {
@@ -43,23 +45,16 @@ file, and adds "files" with all paths to the output.`,
   stevedore offload message --session s1 --dir .offload --keep-pairing`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return runOffloadMessage(cmd, flags) },
 	}
-	f := cmd.Flags()
-	f.StringVar(&flags.session, "session", "", "`NAME` of the conversation; a folder below --dir (required)")
-	f.StringVar(&flags.dir, "dir", "", "`DIR` of the files; created if missing (required)")
-	f.BoolVar(&flags.dryRun, "dry-run", false, "write no files; add \"writes\" to the output, with --dir unchanged")
-	f.BoolVar(&flags.keepPairing, "keep-pairing", false, "keep the blocks and replace only the content in each tool_result")
-	f.IntVar(&flags.minChars, "min-chars", 0, "`NUMBER` of UTF-16 code units; shorter contents are not offloaded")
+	cli.AddOptions(cmd.Flags(), &flags)
 	return cmd
 }
 
 func runOffloadMessage(cmd *cobra.Command, flags offloadMessageFlags) error {
 	switch {
-	case flags.session == "":
+	case flags.Session == "":
 		return cli.Exit(cli.ExitUsage, "--session is missing: name the conversation, as in --session s1")
-	case flags.dir == "":
+	case flags.Dir == "":
 		return cli.Exit(cli.ExitUsage, "--dir is missing: name the directory for the files, as in --dir .offload")
-	case flags.minChars < 0:
-		return cli.Exit(cli.ExitUsage, "--min-chars is %d; it must not be negative", flags.minChars)
 	}
 	data, err := readOffloadInput(cmd.InOrStdin(), "a message")
 	if err != nil {
@@ -75,30 +70,30 @@ func runOffloadMessage(cmd *cobra.Command, flags offloadMessageFlags) error {
 		return cli.Exit(cli.ExitUsage, "stdin: %w", err)
 	}
 	if err != nil {
-		return fmt.Errorf("%w; check that --dir %q is writable and its disk is not full", err, flags.dir)
+		return fmt.Errorf("%w; check that --dir %q is writable and its disk is not full", err, flags.Dir)
 	}
 	out.Message, out.FreedChars, out.File = res.Message, res.FreedChars, jsString(res.File)
-	if flags.keepPairing {
+	if flags.KeepPairing {
 		out.Files = jsStrings(res.Files)
 	}
 	return printOffload(cmd.OutOrStdout(), out)
 }
 
 func offloadMessage(ctx context.Context, m chat.Message, flags offloadMessageFlags, writes *dryRun) (chat.MessageResult, error) {
-	if flags.dryRun {
+	if flags.DryRun {
 		*writes = dryRun{}
 	}
 	switch {
-	case flags.keepPairing && flags.dryRun:
-		return chat.OffloadResultsTo(ctx, m, flags.session, flags.dir, flags.minChars, writes)
-	case flags.keepPairing:
-		return chat.OffloadResults(ctx, m, flags.session, flags.dir, flags.minChars)
-	case m.Length() < flags.minChars:
+	case flags.KeepPairing && flags.DryRun:
+		return chat.OffloadResultsTo(ctx, m, flags.Session, flags.Dir, flags.MinChars, writes)
+	case flags.KeepPairing:
+		return chat.OffloadResults(ctx, m, flags.Session, flags.Dir, flags.MinChars)
+	case m.Length() < flags.MinChars:
 		return chat.MessageResult{Message: m}, nil
-	case flags.dryRun:
-		return chat.OffloadMessageTo(ctx, m, flags.session, flags.dir, writes)
+	case flags.DryRun:
+		return chat.OffloadMessageTo(ctx, m, flags.Session, flags.Dir, writes)
 	}
-	return chat.OffloadMessage(ctx, m, flags.session, flags.dir)
+	return chat.OffloadMessage(ctx, m, flags.Session, flags.Dir)
 }
 
 // messageOutput has the field names of the JavaScript module that the command replaces.

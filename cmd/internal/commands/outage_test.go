@@ -89,12 +89,12 @@ func checkOutage(t *testing.T, err error, far cli.Connection, want ...string) {
 func TestCallWhileTheBusIsAway(t *testing.T) {
 	logging := cli.Logging{Level: "off", Format: "json"}
 	call := func(ctx context.Context, far cli.Connection, out io.Writer) error {
-		o := callOptions{Options: client.Options{Connection: far, Logging: logging}, queue: bus.DefaultQueue, wait: time.Hour}
+		o := callOptions{Options: client.Options{Connection: far, Logging: logging}, Queue: bus.DefaultQueue, Wait: time.Hour}
 		o.call = tools.Call{ID: "c1", Session: "s1", Tool: "slow", Args: []byte(`{}`)}
 		return submit(ctx, o, out, io.Discard)
 	}
 	prompt := func(ctx context.Context, far cli.Connection, out io.Writer) error {
-		o := promptOptions{Options: client.Options{Connection: far, Logging: logging}, wait: time.Hour, waitForWorker: true}
+		o := promptOptions{Options: client.Options{Connection: far, Logging: logging}, Wait: time.Hour, waitForWorker: true}
 		o.call, o.args.Prompt = tools.Call{ID: "c1", Session: "s1"}, "Hello."
 		return o.run(ctx, out, io.Discard)
 	}
@@ -252,7 +252,7 @@ func TestCallWhileJetStreamIsAway(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				o := callOptions{Options: client.Options{Connection: far, Logging: cli.Logging{Level: "off", Format: "json"}}, queue: bus.DefaultQueue, wait: test.wait}
+				o := callOptions{Options: client.Options{Connection: far, Logging: cli.Logging{Level: "off", Format: "json"}}, Queue: bus.DefaultQueue, Wait: test.wait}
 				o.call = tools.Call{ID: "c1", Session: "s1", Tool: "slow", Args: []byte(`{}`)}
 				var stdout, stderr strings.Builder
 				ended := make(chan error, 1)

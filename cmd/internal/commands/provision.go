@@ -42,13 +42,13 @@ func newProvisionCommand() *cobra.Command {
 			if err := process.CheckQueues(queues); err != nil {
 				return err
 			}
-			if server.dir != "" {
+			if server.Dir != "" {
 				subjects, err := bus.NewSubjects(o.Connection.Prefix)
 				if err != nil {
 					return cli.Exit(cli.ExitUsage, "--prefix: %w", err)
 				}
 				cfg, err := server.write(subjects, cmd.OutOrStdout())
-				if err != nil || server.serveFrom == "" {
+				if err != nil || server.ServeFrom == "" {
 					return err
 				}
 				return server.addToFleet(cmd.Context(), &o, cfg, cmd.OutOrStdout())

@@ -44,39 +44,34 @@ copies of the configuration, copy it to each of them first; the command names on
 
 // serverConfigOptions are the flags of --server-config.
 type serverConfigOptions struct {
-	dir          string
-	tenants      []string
-	clients      []string
-	queueClients []string
-	bridges      []string
-	maxBytes     int64
-	replace      bool
-	serveFrom    string
+	Dir          string   `flag:"server-config" unit:"DIR" help:"write the configuration of a NATS server, and its keys, into DIR"`
+	Tenants      []string `flag:"tenant" split:"," unit:"NAME" help:"NAMEs of the tenants in --server-config; default main, or those of before"`
+	Clients      []string `flag:"client" split:"," unit:"TENANT/SESSION" help:"TENANT/SESSION that gets a login of its own in --server-config"`
+	QueueClients []string `flag:"queue-client" split:"," unit:"TENANT/QUEUE" help:"TENANT/QUEUE that gets a login of its own in --server-config"`
+	Bridges      []string `flag:"bridge" split:"," unit:"TENANT/CHANNEL" help:"TENANT/CHANNEL whose bridge gets a login of its own in --server-config"`
+	MaxBytes     int64    `flag:"tenant-max-bytes" unit:"BYTES" help:"BYTES that each tenant may store, in --server-config; 0 means no limit"`
+	Replace      bool     `flag:"replace" help:"write only the tenants and clients that are given, in --server-config"`
+	ServeFrom    string   `flag:"serve-from" unit:"DIR" help:"add the tenants of --server-config to the running servers, and their workers to DIR"`
 	cfg          serverconfig.Config
 	flags        *pflag.FlagSet
 }
 
 func (o *serverConfigOptions) addFlags(flags *pflag.FlagSet) {
 	o.flags = flags
-	flags.BoolVar(&o.replace, "replace", false, "write only the tenants and clients that are given, in --server-config")
-	flags.StringVar(&o.serveFrom, "serve-from", "", "add the tenants of --server-config to the running servers, and their workers to `DIR`")
-	flags.StringVar(&o.dir, "server-config", "", "write the configuration of a NATS server, and its keys, into `DIR`")
-	flags.StringSliceVar(&o.tenants, "tenant", nil, "`NAME`s of the tenants in --server-config; default main, or those of before")
-	flags.StringSliceVar(&o.clients, "client", nil, "`TENANT/SESSION` that gets a login of its own in --server-config")
-	flags.StringSliceVar(&o.queueClients, "queue-client", nil, "`TENANT/QUEUE` that gets a login of its own in --server-config")
-	flags.StringSliceVar(&o.bridges, "bridge", nil, "`TENANT/CHANNEL` whose bridge gets a login of its own in --server-config")
-	flags.Int64Var(&o.maxBytes, "tenant-max-bytes", 0, "`BYTES` that each tenant may store, in --server-config; 0 means no limit")
-	flags.StringVar(&o.cfg.Listen, "server-listen", "127.0.0.1:4222", "`HOST:PORT` of the server in --server-config; other hosts can reach it only with a certificate")
-	flags.StringVar(&o.cfg.Cert, "server-cert", "", "certificate `FILE` of the server in --server-config")
-	flags.StringVar(&o.cfg.Key, "server-key", "", "key `FILE` of the server in --server-config")
-	flags.StringVar(&o.cfg.CA, "server-ca", "", "`FILE` of the authority whose certificates clients need, in --server-config")
-	flags.StringVar(&o.cfg.Store, "server-store", "", "`DIR` of the server's data, in --server-config; default: jetstream in DIR of --server-config")
-	flags.BoolVar(&o.cfg.Insecure, "server-insecure", false, "let other hosts reach the server in --server-config without encryption")
+	cli.AddOptions(flags, o)
+	cli.AddOptionsOf(flags, &o.cfg, struct {
+		Listen   string `flag:"server-listen" default:"127.0.0.1:4222" unit:"HOST:PORT" help:"HOST:PORT of the server in --server-config"`
+		Cert     string `flag:"server-cert" unit:"FILE" help:"certificate FILE of the server in --server-config; other hosts reach it only with one"`
+		Key      string `flag:"server-key" unit:"FILE" help:"key FILE of the server in --server-config"`
+		CA       string `flag:"server-ca" unit:"FILE" help:"FILE of the authority whose certificates clients need, in --server-config"`
+		Store    string `flag:"server-store" unit:"DIR" help:"DIR of the server's data; default jetstream in DIR of --server-config"`
+		Insecure bool   `flag:"server-insecure" help:"let other hosts reach the server in --server-config without encryption"`
+	}{})
 }
 
 // write writes the configuration and prints what to do with it.
 func (o *serverConfigOptions) write(subjects bus.Subjects, out io.Writer) (cfg serverconfig.Config, err error) {
-	dir, err := filepath.Abs(o.dir)
+	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return cfg, err
 	}
@@ -97,7 +92,7 @@ func (o *serverConfigOptions) write(subjects bus.Subjects, out io.Writer) (cfg s
 	isTenant := func(name string) bool {
 		return slices.ContainsFunc(cfg.Tenants, func(t serverconfig.Tenant) bool { return t.Name == name })
 	}
-	for flag, list := range map[string][]string{"client": o.clients, "queue-client": o.queueClients, "bridge": o.bridges} {
+	for flag, list := range map[string][]string{"client": o.Clients, "queue-client": o.QueueClients, "bridge": o.Bridges} {
 		for _, given := range list {
 			tenant, name, ok := strings.Cut(given, "/")
 			if !ok || name == "" || !isTenant(tenant) {
@@ -120,7 +115,7 @@ func (o *serverConfigOptions) write(subjects bus.Subjects, out io.Writer) (cfg s
 		}
 		fmt.Fprintf(out, "%s (%s)\n", w.Seed, state)
 	}
-	if o.serveFrom != "" {
+	if o.ServeFrom != "" {
 		return cfg, nil
 	}
 	_, err = fmt.Fprintf(out, `Next:
@@ -140,10 +135,10 @@ func serverURL(cfg serverconfig.Config) string {
 
 // merge returns the configuration of the directory with what the flags add.
 func (o *serverConfigOptions) merge(dir string) (serverconfig.Config, error) {
-	cfg, given := o.cfg, o.tenants
+	cfg, given := o.cfg, o.Tenants
 	stored, ok, err := serverconfig.Read(dir)
 	switch {
-	case o.replace || !ok && err == nil:
+	case o.Replace || !ok && err == nil:
 		if given == nil {
 			given = []string{"main"}
 		}
@@ -162,20 +157,20 @@ func (o *serverConfigOptions) merge(dir string) (serverconfig.Config, error) {
 	}
 	for _, name := range given {
 		if !slices.ContainsFunc(cfg.Tenants, func(t serverconfig.Tenant) bool { return t.Name == name }) {
-			cfg.Tenants = append(cfg.Tenants, serverconfig.Tenant{Name: name, MaxBytes: o.maxBytes})
+			cfg.Tenants = append(cfg.Tenants, serverconfig.Tenant{Name: name, MaxBytes: o.MaxBytes})
 		}
 	}
 	for i := range cfg.Tenants {
 		t := &cfg.Tenants[i]
 		if o.flags.Changed("tenant-max-bytes") && slices.Contains(given, t.Name) {
-			t.MaxBytes = o.maxBytes
+			t.MaxBytes = o.MaxBytes
 		}
-		for _, session := range clientsOf(t.Name, o.clients) {
+		for _, session := range clientsOf(t.Name, o.Clients) {
 			t.Sessions = append(t.Sessions, tools.Token(session)) // as in subjects
 		}
-		t.Queues = append(t.Queues, clientsOf(t.Name, o.queueClients)...)
-		t.Bridges = append(t.Bridges, clientsOf(t.Name, o.bridges)...)
-		for _, names := range []*[]string{&t.Sessions, &t.Queues, &t.Bridges} {
+		t.Queues = append(t.Queues, clientsOf(t.Name, o.QueueClients)...)
+		t.Bridges = append(t.Bridges, clientsOf(t.Name, o.Bridges)...)
+		for _, names := range []*[]string{&t.Sessions, &t.Queues} {
 			slices.Sort(*names)
 			*names = slices.Compact(*names)
 		}

@@ -26,7 +26,7 @@ import (
 // addToFleet adds the tenants of --tenant, or all, to the servers that run with the configuration,
 // and then to the directory of "serve --tenants". It can be repeated after any failure.
 func (o *serverConfigOptions) addToFleet(ctx context.Context, c *client.Options, cfg serverconfig.Config, out io.Writer) error {
-	dir, err := filepath.Abs(o.dir)
+	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return err
 	}
@@ -37,11 +37,11 @@ func (o *serverConfigOptions) addToFleet(ctx context.Context, c *client.Options,
 	if err := o.reload(ctx, c.Connection.Config, cfg.Tenants); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(o.serveFrom, 0o700); err != nil {
+	if err := os.MkdirAll(o.ServeFrom, 0o700); err != nil {
 		return err
 	}
 	for _, t := range cfg.Tenants {
-		if len(o.tenants) > 0 && !slices.Contains(o.tenants, t.Name) {
+		if len(o.Tenants) > 0 && !slices.Contains(o.Tenants, t.Name) {
 			continue
 		}
 		c.Connection.NKey = filepath.Join(dir, t.Name+"-operator.nk")
@@ -59,13 +59,13 @@ func (o *serverConfigOptions) addToFleet(ctx context.Context, c *client.Options,
 		if err != nil {
 			return err
 		}
-		file := filepath.Join(o.serveFrom, t.Name+".nk")
+		file := filepath.Join(o.ServeFrom, t.Name+".nk")
 		if err := durable.WriteFile(file, seed, 0o600); err != nil {
 			return err
 		}
 		fmt.Fprintf(out, "%s (the tenant %s has its streams)\n", file, t.Name)
 	}
-	_, err = fmt.Fprintf(out, "A process that runs this serves them, at once or within 2 s:\n  stevedore serve --server %s --inbox-prefix _INBOX_worker --tenants %s\n", c.Connection.Server, cli.ShellWord(o.serveFrom))
+	_, err = fmt.Fprintf(out, "A process that runs this serves them, at once or within 2 s:\n  stevedore serve --server %s --inbox-prefix _INBOX_worker --tenants %s\n", c.Connection.Server, cli.ShellWord(o.ServeFrom))
 	return err
 }
 
@@ -75,7 +75,7 @@ func (o *serverConfigOptions) reload(ctx context.Context, c bus.Config, tenants 
 	c.Name = "stevedore provision"
 	nc, err := bus.Dial(c)
 	if err != nil {
-		return cli.Exit(cli.ExitUnreachable, "reload the server: %w; start it with nats-server -c %s, and repeat the command", err, cli.ShellWord(filepath.Join(o.dir, serverconfig.File)))
+		return cli.Exit(cli.ExitUnreachable, "reload the server: %w; start it with nats-server -c %s, and repeat the command", err, cli.ShellWord(filepath.Join(o.Dir, serverconfig.File)))
 	}
 	defer nc.Close()
 	for range 2 { // the imports of accounts that a first reload adds work after the second one (nats-server 2.15)
@@ -98,7 +98,7 @@ func (o *serverConfigOptions) reload(ctx context.Context, c bus.Config, tenants 
 	for _, s := range servers {
 		for _, t := range tenants {
 			if !slices.Contains(s.Data.Accounts, t.Name) {
-				return cli.Exit(cli.ExitFailed, "the server %q does not have the tenant %q: copy %s to it, and repeat the command", s.Server.Name, t.Name, filepath.Join(o.dir, serverconfig.File))
+				return cli.Exit(cli.ExitFailed, "the server %q does not have the tenant %q: copy %s to it, and repeat the command", s.Server.Name, t.Name, filepath.Join(o.Dir, serverconfig.File))
 			}
 		}
 	}

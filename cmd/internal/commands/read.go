@@ -32,11 +32,11 @@ command reads its results too. Without ID, it lists what is stored.
 // readArgs are the arguments of the tool read_result.
 type readArgs struct {
 	ID     string `json:"id,omitempty"`
-	Lines  string `json:"lines,omitempty"`
-	Grep   string `json:"grep,omitempty"`
-	JQ     string `json:"jq,omitempty"`
-	Offset int64  `json:"offset,omitempty"`
-	Cursor string `json:"cursor,omitempty"`
+	Lines  string `json:"lines,omitempty" flag:"lines" unit:"LINES" help:"LINES to read: 10-40, 10, or -20 for the last 20"`
+	Grep   string `json:"grep,omitempty" flag:"grep" unit:"REGEXP" help:"REGEXP (RE2) of the lines to read"`
+	JQ     string `json:"jq,omitempty" flag:"jq" unit:"QUERY" help:"QUERY on JSON, NDJSON, CSV or TSV"`
+	Offset int64  `json:"offset,omitempty" flag:"offset" unit:"CHARACTER" help:"first CHARACTER to read, from 0"`
+	Cursor string `json:"cursor,omitempty" flag:"cursor" unit:"CURSOR" help:"CURSOR that an answer gave, to continue it"`
 }
 
 func newReadCommand() *cobra.Command {
@@ -54,12 +54,7 @@ func newReadCommand() *cobra.Command {
 		},
 	}
 	o.addFlags(cmd)
-	flags := cmd.Flags()
-	flags.StringVar(&in.Lines, "lines", "", "`LINES` to read: 10-40, 10, or -20 for the last 20")
-	flags.StringVar(&in.Grep, "grep", "", "`REGEXP` (RE2) of the lines to read")
-	flags.StringVar(&in.JQ, "jq", "", "`QUERY` on JSON, NDJSON, CSV or TSV")
-	flags.Int64Var(&in.Offset, "offset", 0, "first `CHARACTER` to read, from 0")
-	flags.StringVar(&in.Cursor, "cursor", "", "`CURSOR` that an answer gave, to continue it")
+	cli.AddOptions(cmd.Flags(), &in)
 	return cmd
 }
 
@@ -81,7 +76,7 @@ func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer)
 	if err != nil {
 		return err
 	}
-	res := reading.Call(ctx, o.session, artifacts.ReadResult, args)
+	res := reading.Call(ctx, o.Session, artifacts.ReadResult, args)
 	if res.IsError {
 		code, text := cli.ExitUsage, reading.Text(res.ForLLM, func(string) string { return "stevedore read" })
 		if of := tools.CodeOf(res.Err); of == tools.CodeNotFound || of == tools.CodeExpired {
@@ -93,7 +88,7 @@ func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer)
 	for _, repeated := range []string{" (knowledge_id: " + in.ID + ")", " in knowledge#" + in.ID} { // the caller has just written it
 		text = strings.Replace(text, repeated, "", 1)
 	}
-	if rec, err := reader.Record(ctx, tools.Call{Session: o.session}.SessionToken(), in.ID); err == nil {
+	if rec, err := reader.Record(ctx, tools.Call{Session: o.Session}.SessionToken(), in.ID); err == nil {
 		_ = savings.Add(o.Connection.Data, savings.Line{Host: rec.Metadata["agent_id"], Tool: rec.Metadata["tool_name"], Read: int64(utf8.RuneCountInString(text))}) // the page is worth more
 	}
 	_, err = fmt.Fprintln(stdout, text)

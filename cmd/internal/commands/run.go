@@ -41,16 +41,16 @@ output is printed. The command has the rights of the caller: for a sandbox, see 
 type storedOutputs struct {
 	Connection cli.Connection
 	Store      process.DiskStoreOptions
-	session    string
+	Session    string `flag:"session" default:"shell" unit:"SESSION" help:"SESSION of the stored outputs"`
 }
 
-// outputSession is the default session of stored outputs. The data directory belongs to one
-// person.
+// outputSession is the default session of stored outputs, as in its tag. The data directory belongs
+// to one person.
 const outputSession = "shell"
 
 func (o *storedOutputs) addFlags(cmd *cobra.Command) {
 	o.Connection.AddDataFlag(cmd.Flags(), "the stored outputs")
-	cmd.Flags().StringVar(&o.session, "session", outputSession, "`SESSION` of the stored outputs")
+	cli.AddOptions(cmd.Flags(), o)
 	cli.AddSettingsOf(cmd.Flags(), &o.Store, o.Store, cli.TopicOffloading)
 }
 
@@ -58,12 +58,15 @@ type runOptions struct {
 	storedOutputs
 	host      string
 	line      string
-	threshold int64
+	threshold int64         // bytes of output above which it is stored
 	liveAfter time.Duration // after which an output that is not yet long appears as it comes; 0: never
 }
 
+// outputThreshold is the length of an output above which it is stored, in bytes.
+const outputThreshold = 10_000
+
 func newRunCommand() *cobra.Command {
-	var o runOptions
+	o := runOptions{threshold: outputThreshold}
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARGS...]",
 		Short: "Run a command, and keep a long output out of the prompt",
@@ -72,8 +75,6 @@ func newRunCommand() *cobra.Command {
 			switch {
 			case (o.line != "") == (len(args) > 0):
 				return cli.Exit(cli.ExitUsage, "want either -c LINE or a command after --")
-			case o.threshold < 1:
-				return cli.Exit(cli.ExitUsage, "--threshold %d: want 1 or more", o.threshold)
 			case o.line != "":
 				args = []string{"sh", "-c", o.line}
 			}
@@ -87,7 +88,6 @@ func newRunCommand() *cobra.Command {
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().StringVarP(&o.line, "command", "c", "", "`LINE` for sh")
 	cmd.Flags().StringVar(&o.host, "host", "none", "`NAME` of the coding host in \"stevedore usage --by host\"")
-	cmd.Flags().Int64Var(&o.threshold, "threshold", 10_000, "`BYTES` of output above which it is stored")
 	return cmd
 }
 
@@ -211,7 +211,7 @@ func (o *runOptions) show(ctx context.Context, args []string, held *heldOutput) 
 		return held.flushBecause(err)
 	}
 	text := summary.Text(fmt.Sprintf("%d lines, %d bytes are stored; read them with: %s read %s%s --lines 10-40, or --grep REGEXP, --jq QUERY, --offset N",
-		summary.Lines, held.out.Size(), programName(), id, placeOf(o.session, o.Connection.Data)))
+		summary.Lines, held.out.Size(), programName(), id, placeOf(o.Session, o.Connection.Data)))
 	count.Shown = int64(utf8.RuneCountInString(text))
 	_, err = io.WriteString(held.to, text)
 	return err
@@ -244,7 +244,7 @@ func (o *runOptions) store(ctx context.Context, args []string, held *heldOutput)
 		return "", err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
-	call := tools.Call{ID: artifacts.NewID("run"), Session: o.session, Tool: savings.Shell, AgentID: o.host, Action: strings.Join(args, " ")}
+	call := tools.Call{ID: artifacts.NewID("run"), Session: o.Session, Tool: savings.Shell, AgentID: o.host, Action: strings.Join(args, " ")}
 	rec, err := offload.NewOffloader(store, offload.Config{Log: zerolog.Nop()}).Attach(ctx, call, held.out.Reader())
 	return rec.ID, err
 }
