@@ -170,7 +170,7 @@ func (o *serverConfigOptions) merge(dir string) (serverconfig.Config, error) {
 		}
 		t.Queues = append(t.Queues, clientsOf(t.Name, o.QueueClients)...)
 		t.Bridges = append(t.Bridges, clientsOf(t.Name, o.Bridges)...)
-		for _, names := range []*[]string{&t.Sessions, &t.Queues} {
+		for _, names := range []*[]string{&t.Sessions, &t.Queues, &t.Bridges} {
 			slices.Sort(*names)
 			*names = slices.Compact(*names)
 		}
