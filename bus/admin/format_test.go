@@ -205,3 +205,39 @@ func TestStepsReachTheirEnd(t *testing.T) {
 		}
 	}
 }
+
+// A bus of the unreleased version before is moved, too: the notifier reads reports then.
+func TestUnreleasedFormatIsMoved(t *testing.T) {
+	b := bustest.New(t)
+	for _, c := range append(b.Streams(bus.Config{}), b.Buckets(bus.Config{})...) {
+		setFormat(t, b, c.Name, "2")
+	}
+	setFormat(t, b, b.StreamName(bus.Results), "2", "stevedore.result.*.*", "stevedore.completion.*.*", "stevedore.claim.*.*")
+	former := b.NotifierConsumer()
+	former.Filter = []string{"stevedore.result.*.*", "stevedore.completion.*.*"}
+	if _, err := b.Consumer(t.Context(), former); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.JetStream().Publish(t.Context(), b.Result("s", "former"), []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	moved, err := admin.Move(t.Context(), b, dir, func(admin.Step) {})
+	if err != nil || len(moved) != 11 { // ten streams, and the outbox twice
+		t.Fatalf("moved %v, %v", moved, err)
+	}
+	if _, err := b.Formats(t.Context()); err != nil {
+		t.Error(err)
+	}
+	info, _, err := b.ConsumerInfo(t.Context(), former)
+	if err != nil || strings.Join(info.Config.FilterSubjects, " ") != "stevedore.completion.*.* stevedore.report.*.*" {
+		t.Errorf("the notifier reads %v, %v", info.Config.FilterSubjects, err)
+	}
+	copies, err := os.ReadDir(dir)
+	if err != nil || len(copies) != 2 || copies[0].Name() != "STEVEDORE_OUTBOX-3" || copies[1].Name() != "STEVEDORE_RESULTS-2" {
+		t.Errorf("copied %v, %v", copies, err)
+	}
+	if got := config(t, b, b.StreamName(bus.Results)); len(got.Subjects) != 4 || bustest.Messages(t, b, bus.Results) != 1 {
+		t.Errorf("the results are %+v", got)
+	}
+}

@@ -30,6 +30,8 @@ type Step struct {
 	// run, if not nil, changes what is stored. The stream has its earlier subjects and settings and
 	// those of this version. A step without it only adds subjects.
 	run func(ctx context.Context, b *bus.Bus) error
+	// same is set if only the version changes, so that there is nothing to copy.
+	same bool
 }
 
 func (s Step) String() string {
@@ -39,8 +41,15 @@ func (s Step) String() string {
 	return fmt.Sprintf("%s: version %s to %s (%s)", s.Stream, s.From, s.To, s.Does)
 }
 
-// steps has a step for each version since jsapi.Base that a stream or bucket had.
+// unreleased is the version before jsapi.Base. The results had no reports then, and all else was as
+// in jsapi.Base.
+var unreleased = jsapi.Version{Major: 2}
+
+// steps has a step for each version since unreleased that a stream or bucket had. One without a
+// stream is for all that have no other one.
 var steps = []Step{
+	{Stream: bus.Results, From: unreleased, To: jsapi.Base, Does: "stores reports for the notifier", run: readReports},
+	{From: unreleased, To: jsapi.Base, Does: "nothing else changes", same: true},
 	{Stream: bus.Outbox, From: jsapi.Base, To: bus.OutboxFormat, Does: "gives each chat its own subject", Beside: true},
 }
 
@@ -49,14 +58,14 @@ var steps = []Step{
 func Steps(err *jsapi.FormatError) (found []Step, ok bool) {
 	for _, d := range err.Differences {
 		if d.Unused {
-			found = append(found, Step{Stream: d.Stream, To: d.Wants, Does: "it was never used", Beside: true})
+			found = append(found, Step{Stream: d.Stream, To: d.Wants, Does: "it was never used", Beside: true, same: true})
 			continue
 		}
 		if d.Has == (jsapi.Version{}) || d.Has.Compare(d.Wants) > 0 {
 			return nil, false
 		}
 		for v := d.Has; v != d.Wants; {
-			i := slices.IndexFunc(steps, func(s Step) bool { return s.From == v && strings.HasSuffix(d.Stream, "_"+s.Stream) })
+			i := slices.IndexFunc(steps, func(s Step) bool { return s.From == v && (s.Stream == "" || strings.HasSuffix(d.Stream, "_"+s.Stream)) })
 			if i < 0 {
 				return nil, false
 			}
@@ -92,10 +101,12 @@ func Move(ctx context.Context, b *bus.Bus, dir string, show func(Step)) ([]Step,
 		return nil, err
 	}
 	if dir != "" {
-		for i, s := range pending {
-			if s.From == (jsapi.Version{}) || i > 0 && pending[i-1].Stream == s.Stream { // nothing to copy, or copied
+		var copied []string
+		for _, s := range pending {
+			if s.same || slices.Contains(copied, s.Stream) {
 				continue
 			}
+			copied = append(copied, s.Stream)
 			if err := saveBefore(ctx, b, s, dir); err != nil {
 				return nil, fmt.Errorf("copy stream %s before it is moved to version %s of its format; nothing was changed: %w", s.Stream, s.To, err)
 			}
@@ -150,4 +161,19 @@ func (s Step) apply(ctx context.Context, b *bus.Bus) error {
 	}
 	config.Metadata = s.To.Mark(config.Metadata)
 	return updateStream(ctx, b, config)
+}
+
+// readReports lets the notifier read completions and reports, as it does since version 3. Texts of
+// results that it had not read yet are not sent; the results are kept.
+func readReports(ctx context.Context, b *bus.Bus) error {
+	c := b.NotifierConsumer()
+	info, ok, err := b.ConsumerInfo(ctx, c)
+	if !ok || err != nil {
+		return err
+	}
+	info.Config.FilterSubject, info.Config.FilterSubjects = "", c.Filter
+	return bus.WithChangeTimeout(ctx, func(ctx context.Context) error {
+		_, err := b.JetStream().UpdateConsumer(ctx, b.StreamName(c.Stream), info.Config)
+		return err
+	})
 }
