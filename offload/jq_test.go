@@ -140,7 +140,7 @@ func TestJQInProcess(t *testing.T) {
 	}
 }
 
-// Large documents are read in parts, with the results of jq itself.
+// Large documents and rows have the results of jq itself.
 func TestJQOfLargeDocuments(t *testing.T) {
 	t.Parallel()
 	var doc, rows strings.Builder

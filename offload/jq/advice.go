@@ -1,55 +1,65 @@
 package jq
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"regexp"
-
-	"github.com/itchyny/gojq"
 )
 
-// onDisk matches the queries of rows that SQL answers easily: an array, a function and a column.
-var onDisk = regexp.MustCompile(`^\s*(?:((?:\.[A-Za-z_]\w*)+)\s*\|)?\s*(group_by|unique_by|sort_by|max_by|min_by)\(\s*(-?)\.([A-Za-z_]\w*)\s*\)`)
+// A query that begins with the path of an array and goes on in one of these ways has an SQL form.
+// The first group is the path, and may be empty.
+var (
+	grouped = regexp.MustCompile(`^\s*(?:` + fields + `\s*\|)?\s*(group_by|unique_by|sort_by|max_by|min_by)\(\s*(-?)` + field + `\s*\)`)
+	chosen  = regexp.MustCompile(`^\s*` + fields + `?\.?(?:\[\]\s*\||\s*\|?\s*map\()\s*select\(\s*` + field +
+		`\s*(==|!=|<=|>=|<|>)\s*("[^"\\']*"|-?\d+(?:\.\d+)?)\s*\)`)
+	counted = regexp.MustCompile(`^\s*` + fields + `?\s*\|?\s*length\s*$`)
+	leading = regexp.MustCompile(`^\s*\[?\s*` + fields)
+)
 
-// instead returns what to ask in place of a query that needs too much of a large document at once.
+const (
+	field  = `\.([A-Za-z_]\w*)`
+	fields = `((?:\.[A-Za-z_]\w*)+)`
+)
+
+// instead returns what to ask in place of a query that needs too much of a large artifact at once.
 func instead(id, query string) string {
-	sql := fmt.Sprintf(`SELECT * FROM "%s" LIMIT 3`, id)
-	if m := onDisk.FindStringSubmatch(query); m != nil {
-		if m[1] != "" {
-			id += ":" + m[1]
-		}
-		sql = fmt.Sprintf(`SELECT "%s", count(*) FROM "%s" GROUP BY 1`, m[4], id)
-		if m[2] != "group_by" && m[2] != "unique_by" {
-			order := ""
-			if m[3] == "-" || m[2] == "max_by" {
-				order = " DESC"
-			}
-			sql = fmt.Sprintf(`SELECT * FROM "%s" ORDER BY "%s"%s LIMIT 10`, id, m[4], order)
-		}
-	}
-	elements := ".[]"
-	if parsed, err := gojq.Parse(query); err == nil {
-		elements = pathText(planOf(parsed).path) + "[]"
-	}
-	return fmt.Sprintf("Use sql_knowledge, which groups, sorts and joins on disk, as in %s. Or let jq read one element after the other, as in %s | select(...), or [%s | .name] | length", sql, elements, elements)
+	return "Use sql_knowledge, which reads, groups, sorts and joins on disk, as in " + sqlFor(id, query) +
+		"; without a query it lists the columns and the arrays. Or use grep_knowledge"
 }
 
-var identifier = regexp.MustCompile(`^[A-Za-z_]\w*$`)
-
-// pathText returns a path as jq writes it.
-func pathText(path []any) string {
-	text := ""
-	for _, key := range path {
-		name, byName := key.(string)
-		switch quoted, _ := json.Marshal(key); { // of a string or an int
-		case byName && identifier.MatchString(name):
-			text += "." + name
-		case text == "":
-			text = ".[" + string(quoted) + "]"
-		default:
-			text += "[" + string(quoted) + "]"
+// sqlFor returns the SQL that answers a query, or one that shows the rows that it is about.
+func sqlFor(id, query string) string {
+	table := func(path string) string {
+		if path != "" {
+			path = ":" + path
 		}
+		return `"` + id + path + `"`
 	}
-	return cmp.Or(text, ".")
+	if m := grouped.FindStringSubmatch(query); m != nil {
+		if m[2] == "group_by" || m[2] == "unique_by" {
+			return fmt.Sprintf(`SELECT "%s", count(*) FROM %s GROUP BY 1`, m[4], table(m[1]))
+		}
+		order := ""
+		if m[3] == "-" || m[2] == "max_by" {
+			order = " DESC"
+		}
+		return fmt.Sprintf(`SELECT * FROM %s ORDER BY "%s"%s LIMIT 10`, table(m[1]), m[4], order)
+	}
+	if m := chosen.FindStringSubmatch(query); m != nil {
+		operator, value := m[3], m[4]
+		if operator == "==" {
+			operator = "="
+		}
+		if value[0] == '"' {
+			value = "'" + value[1:len(value)-1] + "'"
+		}
+		return fmt.Sprintf(`SELECT * FROM %s WHERE "%s" %s %s LIMIT 10`, table(m[1]), m[2], operator, value)
+	}
+	if m := counted.FindStringSubmatch(query); m != nil {
+		return "SELECT count(*) FROM " + table(m[1])
+	}
+	path := ""
+	if m := leading.FindStringSubmatch(query); m != nil {
+		path = m[1]
+	}
+	return fmt.Sprintf("SELECT * FROM %s LIMIT 3", table(path))
 }

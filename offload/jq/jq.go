@@ -1,9 +1,9 @@
-// Package jq runs jq queries on JSON documents, rows of JSON (NDJSON) and tables (CSV, TSV) of
-// any size, with bounded time and memory.
+// Package jq runs jq queries on JSON documents, rows of JSON (NDJSON) and tables (CSV, TSV), with
+// bounded time and memory.
 //
-// Of a large document, the query sees only what it begins with (planOf): the value at a path, some
-// elements of an array, one element after the other, a length or keys. Rows and tables are read row
-// by row. What needs more than the memory holds is for SQL (package tables), which the error names.
+// A document of at most 64 MiB is loaded as a whole. Rows and tables of any size are read row by
+// row, unless the query needs all of them at once. What needs more than the memory holds is for SQL
+// (package tables), which the error names.
 //
 // gojq keeps objects as maps. So the package notes the order of the names in the objects of the
 // document and of the query, and uses it where a query iterates over an object and where a result
@@ -29,8 +29,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
-// Large is the size in bytes of the largest document that is always loaded. A query on a larger
-// one is planned, and may take maxGrowth.
+// Large is the size in bytes above which a query may take maxGrowth. Queries on larger artifacts
+// should run one after the other.
 const Large = 8 << 20
 
 const (
@@ -40,8 +40,9 @@ const (
 	watchInterval = 5 * time.Millisecond
 )
 
-// maxElement is the size in bytes of the longest value that is loaded as a whole. Tests lower it.
-var maxElement = 64 << 20
+// maxDocument is the size in bytes of what is loaded at a time: a document, or all rows of an
+// artifact. Tests lower it.
+var maxDocument = 64 << 20
 
 // Query configures a query. Its JSON form is the arguments of the tool.
 type Query struct {
@@ -117,7 +118,10 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	req := request{ArtifactID: src.ArtifactID, Query: q.Query, Skip: place.More, Comma: src.Comma, Size: src.Size, Limit: src.Chars, Time: src.Time}
+	req := request{
+		ArtifactID: src.ArtifactID, Query: q.Query, Skip: place.More, Comma: src.Comma,
+		Size: src.Size, Limit: src.Chars, Time: src.Time,
+	}
 	input := io.NewSectionReader(src.Content, 0, src.Size)
 	var res *Result
 	if len(src.Command) > 0 {
@@ -128,8 +132,14 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 	if !errors.Is(err, limited.ErrMemory) {
 		return res, err
 	}
-	if src.Size > Large {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query %q needs too much memory: it needs the whole document (%d bytes) or a large part of it at a time. %s", tools.Excerpt(q.Query, 200), src.Size, instead(src.ArtifactID, q.Query))
+	short := tools.Excerpt(q.Query, 200)
+	switch {
+	case src.Size > int64(maxDocument):
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query %q needs the whole artifact, which has %d bytes; jq loads at most %d MiB at a time. %s",
+			short, src.Size, maxDocument>>20, instead(src.ArtifactID, q.Query))
+	case src.Size > Large:
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query %q needs too much memory: it needs the whole artifact (%d bytes) at a time. %s",
+			short, src.Size, instead(src.ArtifactID, q.Query))
 	}
 	return nil, tools.Errorf(tools.CodeInvalidArguments, "the query or its artifact needs too much memory; narrow the query, or use grep_knowledge")
 }

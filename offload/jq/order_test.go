@@ -28,7 +28,7 @@ func TestKeyOrder(t *testing.T) {
 		"[path(..)]|length":                             `22`,
 		`[{b:1,a:2},{a:3,b:4}]|map(keys_unsorted)|.[0]`: `["a","b"]`, // one order for objects with the same names
 	} {
-		if got, err := resultsOf(t, doc, query, false); err != nil || got != want {
+		if got, err := resultsOf(t, doc, query); err != nil || got != want {
 			t.Errorf("jq %q is\n%s, %v; want\n%s", query, got, err, want)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
-// collect calls yield with the results of one run. more is false if yield or the query wants no
-// others.
-func (r *runner) collect(results gojq.Iter, yield func(any) (more bool, err error)) (more bool, err error) {
+// collect adds the results of one run. more is false if there is no room for others, or the query
+// wants none.
+func (r *runner) collect(results gojq.Iter) (more bool, err error) {
 	for {
 		v, ok := results.Next()
 		if !ok {
@@ -28,7 +28,7 @@ func (r *runner) collect(results gojq.Iter, yield func(any) (more bool, err erro
 			}
 			return false, r.inQuery(err)
 		}
-		if more, err := yield(v); !more || err != nil {
+		if more, err := r.add(v); !more || err != nil {
 			return false, err
 		}
 	}
@@ -71,7 +71,8 @@ func (r *runner) add(v any) (more bool, err error) {
 		for _, note := range r.res.Notes {
 			why.WriteString(" (" + note + ")")
 		}
-		return false, tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is %s, longer than the %d characters that can be shown%s; %s", tools.Excerpt(r.Query, 200), sizeOf(v), r.Limit, why.String(), narrower(v))
+		return false, tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is %s, longer than the %d characters that can be shown%s; %s",
+			tools.Excerpt(r.Query, 200), sizeOf(v), r.Limit, why.String(), narrower(v))
 	case tooLong:
 		r.res.Limited, r.res.NextCursor = true, cursor.Place{More: r.emitted - 1}.String()
 		return false, nil

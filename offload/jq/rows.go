@@ -25,7 +25,7 @@ type rowSource interface {
 type jsonRows struct{ *jsonread.Reader }
 
 func newJSONRows(src io.Reader, _ bool) rowSource {
-	return jsonRows{jsonread.New(src, int64(maxElement))}
+	return jsonRows{jsonread.New(src, int64(maxDocument))}
 }
 
 func (r jsonRows) next() ([]byte, error) { return r.Value() }
@@ -51,7 +51,7 @@ const (
 
 func newLogRows(src io.Reader, cut bool) *logRows {
 	r := &logRows{values: bufio.NewScanner(src), cut: cut}
-	r.values.Buffer(nil, maxElement)
+	r.values.Buffer(nil, maxDocument)
 	r.values.Split(func(data []byte, atEOF bool) (int, []byte, error) {
 		row, n := r.value(data, atEOF)
 		return n, row, nil

@@ -14,7 +14,6 @@ import (
 
 	"github.com/itchyny/gojq"
 
-	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
@@ -90,17 +89,14 @@ func (r *runner) run(src io.Reader) error {
 	if err != nil && err != io.EOF {
 		return err
 	}
-	cut := int64(len(head)) < r.Size
 	switch {
 	case r.Comma != 0:
 		return r.eachRow(func(src io.Reader, _ bool) rowSource { return newTableRows(src, r.Comma) }, in, head)
-	case isLog(head, cut):
+	case isLog(head, int64(len(head)) < r.Size):
 		r.res.Notes = append(r.res.Notes, "the text is not JSON as a whole: the query ran on the JSON in its lines")
 		return r.eachRow(func(src io.Reader, cut bool) rowSource { return newLogRows(src, cut) }, in, head)
-	case cut && jsonread.New(bytes.NewReader(head), int64(maxElement)).Skip() != nil: // one large value
-		return r.notJSON(r.document(in))
 	}
-	return r.notJSON(r.eachRow(newJSONRows, in, head))
+	return r.notJSON(r.eachRow(newJSONRows, in, head)) // a document is one row
 }
 
 // eachRow applies the query to each row, or to the array of all rows if the query
@@ -122,7 +118,7 @@ func (r *runner) eachRow(rows func(src io.Reader, cut bool) rowSource, in io.Rea
 			return r.array(rows(in, false))
 		case summary == "keys" && len(sample) > 0:
 			r.res.Notes = append(r.res.Notes, "the keys of the first row")
-			return r.apply(r.query(), sample[0])
+			return r.apply(sample[0])
 		}
 	}
 	if note := aboutCells(r.Query); table && note != "" {
@@ -131,21 +127,12 @@ func (r *runner) eachRow(rows func(src io.Reader, cut bool) rowSource, in io.Rea
 	if table && r.fits(sample) && r.Query != "." || !table && len(sample) > 1 && !r.fits(sample[0]) && r.fits(sample) {
 		return r.array(rows(in, false))
 	}
-	return r.each(rows(in, false), r.query(), r.add)
+	return r.each(rows(in, false))
 }
 
-// query returns the query, which Run checked.
-func (r *runner) query() *gojq.Query {
-	query, _ := gojq.Parse(r.Query)
-	return query
-}
-
-// each applies a query to each row, and calls yield with its results.
-func (r *runner) each(rows rowSource, query *gojq.Query, yield func(any) (more bool, err error)) error {
-	code, err := r.keys.compile(query, gojq.WithInputIter(iterFunc(func() (any, bool) {
-		if _, ok := rows.(*elementRows); ok { // of a document, which is one input
-			return nil, false
-		}
+// each applies the query to each row.
+func (r *runner) each(rows rowSource) error {
+	code, err := r.keys.compile(r.query(), gojq.WithInputIter(iterFunc(func() (any, bool) {
 		v, err := r.next(rows)
 		if err != nil && err != io.EOF {
 			return err, true
@@ -157,14 +144,45 @@ func (r *runner) each(rows rowSource, query *gojq.Query, yield func(any) (more b
 	}
 	for {
 		v, err := r.next(rows)
-		if err != nil {
-			return unlessEnd(err)
+		if err == io.EOF {
+			return nil
 		}
-		more, err := r.collect(code.RunWithContext(r.ctx, v), yield)
+		if err != nil {
+			return err
+		}
+		more, err := r.collect(code.RunWithContext(r.ctx, v))
 		if err = cmp.Or(err, r.ctx.Err()); err != nil || !more {
 			return err
 		}
 	}
+}
+
+// array applies the query to the array of all rows.
+func (r *runner) array(rows rowSource) error {
+	all := []any{}
+	for size := 0; ; {
+		data, err := rows.next()
+		if err == io.EOF {
+			return r.apply(all)
+		}
+		if err != nil {
+			return err
+		}
+		if size += len(data); size > maxDocument {
+			return limited.ErrMemory
+		}
+		v, err := r.keys.decode(data)
+		if err != nil {
+			return err
+		}
+		all = append(all, v)
+	}
+}
+
+// query returns the query, which Run checked.
+func (r *runner) query() *gojq.Query {
+	query, _ := gojq.Parse(r.Query)
+	return query
 }
 
 // next returns the next row. The error at the end is io.EOF.
@@ -176,13 +194,13 @@ func (r *runner) next(rows rowSource) (any, error) {
 	return r.keys.decode(data)
 }
 
-// apply adds the results of a query on a value.
-func (r *runner) apply(query *gojq.Query, v any) error {
-	code, err := r.keys.compile(query, gojq.WithInputIter(gojq.NewIter[any]()))
+// apply adds the results of the query on a value.
+func (r *runner) apply(v any) error {
+	code, err := r.keys.compile(r.query(), gojq.WithInputIter(gojq.NewIter[any]()))
 	if err != nil {
 		return badQuery(r.Query, err)
 	}
-	_, err = r.collect(code.RunWithContext(r.ctx, v), r.add)
+	_, err = r.collect(code.RunWithContext(r.ctx, v))
 	return err
 }
 
