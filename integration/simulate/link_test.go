@@ -21,6 +21,7 @@ type link struct {
 	cond  *sync.Cond // signals each change of what mu guards, in the connections too
 	state linkState
 	conns map[*linkConn]bool
+	left  int // writes until the process dies; 0 if it lives on
 }
 
 type linkState int
@@ -66,6 +67,13 @@ func (l *link) disconnectLocked() {
 	}
 	clear(l.conns)
 	l.cond.Broadcast()
+}
+
+// dieAfter lets the process die after it has sent something n more times.
+func (l *link) dieAfter(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left = n
 }
 
 func (l *link) died() bool {
@@ -134,13 +142,17 @@ func (c *linkConn) send() {
 		for (len(c.out) == 0 || c.link.holdsOut()) && !c.ended {
 			c.link.cond.Wait()
 		}
-		out, ended := c.out, c.ended
+		out, ended, last := c.out, c.ended, c.link.state == finished
 		c.out = nil
 		c.link.mu.Unlock()
 		if ended {
 			return
 		}
 		if _, err := c.Conn.Write(out); err != nil {
+			return
+		}
+		if last {
+			c.link.disconnect()
 			return
 		}
 	}
@@ -163,11 +175,16 @@ func (c *linkConn) Read(b []byte) (int, error) {
 func (c *linkConn) Write(b []byte) (int, error) {
 	c.link.mu.Lock()
 	defer c.link.mu.Unlock()
-	if c.ended {
+	if c.ended || c.link.state == finished {
 		return 0, net.ErrClosed
 	}
 	c.out = append(c.out, b...)
 	c.link.cond.Broadcast()
+	if c.link.left > 0 {
+		if c.link.left--; c.link.left == 0 {
+			c.link.state = finished // send ends the connection once the server has these bytes
+		}
+	}
 	return len(b), nil
 }
 

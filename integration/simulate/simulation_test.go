@@ -29,8 +29,10 @@ const (
 	processes = 2
 	// patience is how long a client repeats a request. It is longer than any outage.
 	patience = 30 * time.Minute
-	// jobInterval is that of the simulated jobs.
-	jobInterval = 5 * time.Minute
+	// jobInterval is that of the simulated jobs. A job that did not run for jobPause has stopped:
+	// the pause is longer than any outage with the waits after it.
+	jobInterval = 30 * time.Second
+	jobPause    = 10 * time.Minute
 )
 
 // simulation is an installation in a bubble.
@@ -102,7 +104,7 @@ func (s *simulation) settle() {
 			break
 		}
 	}
-	time.Sleep(3 * jobInterval)
+	time.Sleep(jobPause)
 }
 
 // close ends everything, so that the bubble can end.
@@ -173,10 +175,11 @@ func (s *simulation) insist(request func(context.Context) error) {
 	})
 }
 
-// addJobs adds a job of each effect.
+// jobs are the schedules, and the tool of each.
+var jobs = map[string]string{"job-1": "once", "job-2": "once", "job-3": "idempotent", "job-4": "keyed"}
+
 func (s *simulation) addJobs() {
-	for _, tool := range []string{"once", "idempotent"} {
-		name := "job-" + tool
+	for name, tool := range jobs {
 		in, err := json.Marshal(args{MS: 20, Job: name})
 		if err == nil {
 			_, err = cron.New(s.client).Add(s.t.Context(), cron.Caller{Operator: true}, cron.Job{Name: name, Session: "jobs", Every: jobInterval, Tool: tool, Args: in})
@@ -274,11 +277,16 @@ func (s *simulation) breakSomething() {
 		s.note("link of process %d: state %d for %v", i, state, for_)
 		p.link.set(state)
 		s.healing.Go(func() { time.Sleep(for_); p.link.set(whole) })
-	case 4, 5:
-		s.note("process %d dies", i)
-		p.link.set(finished)
+	case 4, 5: // at once, or between two steps of what it does
+		writes := s.rnd.IntN(30)
+		s.note("process %d dies after %d writes", i, writes)
+		if writes == 0 {
+			p.link.set(finished)
+		} else {
+			p.link.dieAfter(writes)
+		}
 		s.dead = append(s.dead, p)
-		s.healing.Go(p.stop)
+		s.healing.Go(func() { time.Sleep(for_); p.link.set(finished); p.stop() })
 		s.running[i] = startProcess(s.t, s)
 	case 6:
 		s.note("server restarts after %v", for_/2)
