@@ -53,8 +53,18 @@ func LastRun(ctx context.Context, b *bus.Bus, kind, name string) (run *Run, sess
 	for _, event := range stored {
 		run.apply(event.ResultEvent)
 	}
-	if !task.Ended(stored) && time.Now().After(record.Deadline) {
+	switch {
+	case task.Ended(stored):
+	case time.Now().After(record.Deadline):
 		run.Message = "the result is no longer stored"
+	case len(stored) == 0:
+		lost, err := task.IsLost(ctx, b, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()})
+		if err != nil {
+			return nil, "", err
+		}
+		if lost {
+			run.Message = "no stream has its call; the next tick starts it"
+		}
 	}
 	return run, record.Session, nil
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // Run is the record of a schedule's last call. The worker stores it before it
-// publishes the call: after a crash in between, the redelivery of the tick publishes
-// the call.
+// publishes the call: after a crash in between, the redelivery of the tick or the
+// next tick publishes the call.
 type Run struct {
 	Call     string    `json:"call"`
 	Session  string    `json:"session"`
@@ -20,6 +20,8 @@ type Run struct {
 	// Tick is the sequence of the tick in its stream. It orders runs even if the
 	// clock jumps.
 	Tick uint64 `json:"tick,omitempty"`
+	// Restarted is set if no stream had the call, and a later tick published it.
+	Restarted bool `json:"restarted,omitempty"`
 }
 
 // CallID returns the id of the call of a tick of a schedule with a name, which is the same for each copy of the

@@ -97,6 +97,29 @@ func Get(ctx context.Context, b *bus.Bus, session, id string) (t Task, err error
 	return t, notFound(session, id) // its result is gone, and its record is not yet
 }
 
+// IsLost reports whether nothing is stored of a call that has no final result: it was never
+// published, or what was stored is gone. It does not ask the workers.
+func IsLost(ctx context.Context, b *bus.Bus, k tools.CallKey) (bool, error) {
+	for range 3 { // a call that moves between the places while they are read is in one of them then
+		queued, err := unsettled(ctx, b, k.Session, k.ID)
+		if err != nil || len(queued) > 0 {
+			return false, err
+		}
+		record, err := ReadRecord(ctx, b, k)
+		if err != nil || record.Parked != nil {
+			return false, err
+		}
+		stored, err := ReadResults(ctx, b, k.Session, k.ID)
+		if err != nil || len(stored) > 0 {
+			return false, err
+		}
+		if record.Parks == 0 {
+			break
+		}
+	}
+	return true, nil
+}
+
 func notFound(session, id string) error {
 	return tools.Errorf(tools.CodeNotFound, "there is no task %q in session %q", id, session)
 }

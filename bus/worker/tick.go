@@ -60,15 +60,15 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	if schedule.IsOnlyTick(d) { // no later run replaces its record
 		record.Header = nats.Header{jetstream.MsgTTLHeader: {lastRunTTL.String()}}
 	}
-	run, started, err := w.beginRun(ctx, record, body, schedule.Run{Call: call.ID, Session: call.Session, Due: due, Tick: d.Sequence})
+	run, start, err := w.beginRun(ctx, record, body, schedule.Run{Call: call.ID, Session: call.Session, Due: due, Tick: d.Sequence})
 	if err != nil {
 		return err
 	}
-	if !started {
+	if !start {
 		log.Warn().Time("due", due).Str("running", tools.Token(run.Call)).Msg("tick skipped: the call of an earlier tick has no final result yet")
 		return nil
 	}
-	call.Deadline = run.Deadline
+	call.ID, call.Session, call.Deadline, due = run.Call, run.Session, run.Deadline, run.Due
 	data, err := bus.Encode(call)
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
@@ -86,9 +86,14 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 }
 
 // beginRun stores the record of the next run with the subject and header of record,
-// and returns it. If the run must not start now, started is false and the returned
+// and returns it. If the run must not start now, start is false and the returned
 // record is that of the run that prevents it.
-func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Tick, next schedule.Run) (_ schedule.Run, started bool, err error) {
+//
+// A record and its call are in two streams, so a record proves no call: the worker that stored
+// it may have died before it published the call, and a later tick has replaced the one that
+// would have published it. Then beginRun returns the earlier run, which starts in the place of
+// the next one. That is harmless if the other worker goes on, because both publish the same call.
+func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Tick, next schedule.Run) (_ schedule.Run, start bool, err error) {
 	stored, err := w.bus.Last(ctx, bus.Ticks, record.Subject)
 	if err != nil {
 		return schedule.Run{}, false, err
@@ -105,18 +110,18 @@ func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Ti
 	case prior.Tick > next.Tick:
 		return prior, false, nil
 	case prior.Call != "" && !tick.Overlap:
-		ended, err := w.runEnded(ctx, prior)
-		if err != nil || !ended {
+		ended, lost, err := w.runEnded(ctx, prior)
+		if err != nil || !ended && !lost {
 			return prior, false, err
 		}
+		if lost && !prior.Restarted { // once: a call may also be lost because somebody removed it
+			w.log.Warn().Str("call", tools.Token(prior.Call)).Msg("the call of an earlier tick is not stored; it starts now in the place of the next one")
+			prior.Restarted, prior.Tick = true, next.Tick
+			next = prior
+		}
 	}
-	timeout := defaultCallTimeout
-	if tick.TimeoutS > 0 {
-		timeout = time.Duration(min(tick.TimeoutS, maxTimeoutSeconds)) * time.Second
-	}
-	next.Deadline = time.Now().UTC().Add(timeout)
-	if !tick.Deadline.IsZero() && tick.Deadline.Before(next.Deadline) {
-		next.Deadline = tick.Deadline
+	if !next.Restarted {
+		next.Deadline = runDeadline(tick)
 	}
 	if record.Body, err = bus.Encode(next); err != nil {
 		return schedule.Run{}, false, err
@@ -131,12 +136,30 @@ func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Ti
 	return next, err == nil, err
 }
 
-// runEnded reports whether the call of a run has its final result, or its deadline
-// has passed.
-func (w *Worker) runEnded(ctx context.Context, r schedule.Run) (bool, error) {
-	if time.Now().After(r.Deadline) {
-		return true, nil
+// runDeadline returns the deadline of a run that starts now.
+func runDeadline(tick tools.Tick) time.Time {
+	timeout := defaultCallTimeout
+	if tick.TimeoutS > 0 {
+		timeout = time.Duration(min(tick.TimeoutS, maxTimeoutSeconds)) * time.Second
 	}
-	stored, err := w.readResults(ctx, tools.CallKey{Session: tools.Token(r.Session), ID: tools.Token(r.Call)})
-	return task.Ended(stored), err
+	deadline := time.Now().UTC().Add(timeout)
+	if !tick.Deadline.IsZero() && tick.Deadline.Before(deadline) {
+		return tick.Deadline
+	}
+	return deadline
+}
+
+// runEnded reports whether the call of a run has its final result, or its deadline
+// has passed, and otherwise whether the call is lost: no stream has it.
+func (w *Worker) runEnded(ctx context.Context, r schedule.Run) (ended, lost bool, err error) {
+	if time.Now().After(r.Deadline) {
+		return true, false, nil
+	}
+	k := tools.CallKey{Session: tools.Token(r.Session), ID: tools.Token(r.Call)}
+	stored, err := w.readResults(ctx, k)
+	if err != nil || len(stored) > 0 {
+		return task.Ended(stored), false, err
+	}
+	lost, err = task.IsLost(ctx, w.bus, k)
+	return false, lost, err
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
@@ -136,5 +138,74 @@ func TestLateTick(t *testing.T) {
 	}
 	if n := runs.Load(); n != 1 {
 		t.Errorf("%d runs", n)
+	}
+}
+
+// A worker died after it stored the run record, and a later tick has replaced the one that
+// would have published the call. The later tick starts that call, once, and the next one runs.
+func TestTickAfterLostCall(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	const lost = "cron-job-20010101T000000Z"
+	submit(t, b, "stevedore.run.cron.job", `{"call":"`+lost+`","session":"cron-job","slot":"2001-01-01T00:00:00Z","deadline":"2099-01-01T00:00:00Z","tick":1}`)
+	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	start(t, b, worker.Config{Ticks: true, Slots: 1}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != lost {
+		t.Errorf("result of %s, want of %s", got.ID, lost)
+	}
+	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
+	call, _ := callOf(t, b, "job")
+	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != call {
+		t.Errorf("result of %s, want of %s", got.ID, call)
+	}
+	if n := runs.Load(); n != 2 {
+		t.Errorf("%d runs", n)
+	}
+}
+
+// A call that was lost again, because somebody removes it, does not block its schedule.
+func TestTickAfterRemovedCall(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	submit(t, b, "stevedore.run.cron.job",
+		`{"call":"cron-job-20010101T000000Z","session":"cron-job","slot":"2001-01-01T00:00:00Z","deadline":"2099-01-01T00:00:00Z","tick":1,"restarted":true}`)
+	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
+	call, _ := callOf(t, b, "job")
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	start(t, b, worker.Config{Ticks: true, Slots: 1}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != call {
+		t.Errorf("result of %s, want of %s", got.ID, call)
+	}
+}
+
+// The call of a tick cannot be published because the stream of calls refuses it. Once it
+// accepts calls again, the schedule goes on: the call is neither lost nor doubled.
+func TestTickWhoseCallIsRefused(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	setCalls := func(change func(*jetstream.StreamConfig)) {
+		t.Helper()
+		stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg := stream.CachedInfo().Config
+		change(&cfg)
+		if _, err := b.JetStream().UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	setCalls(func(cfg *jetstream.StreamConfig) { cfg.MaxMsgSize = 1 })
+	records := bustest.Subscribe(t, b, "stevedore.run.>")
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	start(t, b, worker.Config{Ticks: true, Slots: 1}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
+	first, _ := bustest.Next[schedule.Run](t, records)
+	bustest.WaitUntil(t, "a dead letter", func() bool { return bustest.Messages(t, b, bus.Dead) > 0 })
+	setCalls(func(cfg *jetstream.StreamConfig) { cfg.MaxMsgSize = -1 })
+	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
+	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != first.Call {
+		t.Errorf("result of %s, want of %s", got.ID, first.Call)
 	}
 }
