@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"slices"
 	"strings"
@@ -72,19 +71,6 @@ func (o *Options) complete(cmd *cobra.Command, prefix string, names Names) (foun
 	return found
 }
 
-// ToolNames are the names of the tools that workers offer.
-func ToolNames(ctx context.Context, o *Options, b *bus.Bus) (names []string, err error) {
-	body, err := o.Request(ctx, b, b.RPC("tools", "ls"), tools.OfferQuery{})
-	var list rpc.ToolList
-	if err == nil {
-		err = json.Unmarshal(body, &list)
-	}
-	for _, t := range list.Tools {
-		names = append(names, t.Name)
-	}
-	return names, err
-}
-
 // SessionNames are the default session and those that have a conversation.
 func SessionNames(ctx context.Context, _ *Options, b *bus.Bus) (names []string, err error) {
 	sessions, err := session.New(b).List(ctx)
@@ -93,23 +79,17 @@ func SessionNames(ctx context.Context, _ *Options, b *bus.Bus) (names []string, 
 	return slices.Compact(names), err
 }
 
-// Listed returns the names that are a key of the items of a field in an answer of the service.
-func Listed(group, function, field, key string) Names {
+// Listed returns the names that an operation lists: the key of each item.
+func Listed[In, Out, Item any](op *rpc.Op[In, Out], items func(Out) []Item, name func(Item) string) Names {
 	return func(ctx context.Context, o *Options, b *bus.Bus) (names []string, err error) {
-		body, err := o.Ask(ctx, b, group, function, struct{}{})
-		var answer map[string]json.RawMessage
-		var items []map[string]any
-		if err == nil {
-			err = json.Unmarshal(body, &answer)
+		var in In
+		answer, err := Ask(ctx, o, b, op, in)
+		if err != nil {
+			return nil, err
 		}
-		if err == nil {
-			err = json.Unmarshal(answer[field], &items)
+		for _, item := range items(answer.Out) {
+			names = append(names, name(item))
 		}
-		for _, item := range items {
-			if name, ok := item[key].(string); ok {
-				names = append(names, name)
-			}
-		}
-		return names, err
+		return names, nil
 	}
 }

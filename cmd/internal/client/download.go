@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"sync"
 
@@ -65,7 +63,7 @@ func (o *Options) Download(ctx context.Context, b *bus.Bus, id string, offset in
 // page returns the bytes of a number of characters, and the length of the artifact in
 // characters. If they exceed the server's max_payload, it requests two halves.
 func (o *Options) page(ctx context.Context, b *bus.Bus, id string, offset, chars int64) (data []byte, total int64, err error) {
-	body, err := o.Ask(ctx, b, "artifact", "read", rpc.ReadRequest{ArtifactID: id, Offset: offset, Limit: chars})
+	answer, err := Ask(ctx, o, b, rpc.ReadArtifact, rpc.ReadRequest{ArtifactID: id, Offset: offset, Limit: chars})
 	if tools.CodeOf(err) == rpc.CodeTooLarge && chars > 1 {
 		half := chars / 2
 		data, total, err = o.page(ctx, b, id, offset, half)
@@ -78,9 +76,5 @@ func (o *Options) page(ctx context.Context, b *bus.Bus, id string, offset, chars
 	if err != nil {
 		return nil, 0, err
 	}
-	var page rpc.ReadPage
-	if err := json.Unmarshal(body, &page); err != nil {
-		return nil, 0, fmt.Errorf("read page at %d: %w", offset, err)
-	}
-	return page.Bytes(), page.TotalChars, nil
+	return answer.Out.Bytes(), answer.Out.TotalChars, nil
 }

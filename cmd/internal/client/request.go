@@ -54,20 +54,20 @@ func (o *Options) Command(use, short string, do Do) *cobra.Command {
 	}}
 }
 
-// RequestCommand returns a command that sends one request and prints the answer. An error of request
-// is one of the command line.
-func (o *Options) RequestCommand(use, short, group, function string, request func(args []string) (any, error)) *cobra.Command {
+// RequestCommand returns a command that asks for one operation and prints the answer. An error of
+// request is one of the command line.
+func RequestCommand[In, Out any](o *Options, use, short string, op *rpc.Op[In, Out], request func(args []string) (In, error)) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, RunE: func(cmd *cobra.Command, args []string) error {
 		in, err := request(args)
 		if err != nil {
 			return &cli.Error{Code: cli.ExitUsage, Err: err}
 		}
 		return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-			body, err := o.Ask(ctx, b, group, function, in)
+			answer, err := Ask(ctx, o, b, op, in)
 			if err != nil {
 				return err
 			}
-			return o.Print(cmd.OutOrStdout(), body)
+			return o.Print(cmd.OutOrStdout(), answer.Body)
 		})
 	}}
 }
@@ -132,32 +132,55 @@ var (
 	errDisconnected = fmt.Errorf("%w: the connection was lost before the worker answered; try again", bus.ErrUnreachable)
 )
 
-// Request sends a request to a subject of the workers' service.
-func (o *Options) Request(ctx context.Context, b *bus.Bus, subject string, in any) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	body, err := rpc.Request(ctx, b, subject, in)
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
-		return nil, errNoWorker
-	case errors.Is(err, nats.ErrDisconnected):
-		return nil, errDisconnected
-	case errors.Is(err, context.DeadlineExceeded):
-		return nil, cli.Exit(cli.ExitPending, "the worker did not answer within %s", answerTimeout)
-	}
-	return body, err
+// Answer is the answer of an operation, and its JSON with the text for models.
+type Answer[Out any] struct {
+	Out  Out
+	Body []byte
 }
 
-// Ask sends a request to <prefix>.rpc.<group>.<session>.<function>.
-func (o *Options) Ask(ctx context.Context, b *bus.Bus, group, function string, in any) ([]byte, error) {
-	body, err := o.Request(ctx, b, b.RPC(group, tools.TokenOf(o.Session), function), in)
+// Ask asks a worker for an operation, in the session of the command.
+func Ask[In, Out any](ctx context.Context, o *Options, b *bus.Bus, op *rpc.Op[In, Out], in In) (answer Answer[Out], err error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	answer.Body, err = op.Ask(ctx, b, o.Session, in)
 	switch tools.CodeOf(err) {
 	case tools.CodeNotFound, tools.CodeExpired:
-		return nil, cli.Exit(cli.ExitNotFound, "%s; see stevedore %ss ls --session %s", commandNames.Replace(err.Error()), group, tools.TokenOf(o.Session))
+		group, session, _ := strings.Cut(op.Subject, ".")
+		list := "stevedore " + strings.TrimSuffix(group, "s") + "s ls"
+		if strings.HasPrefix(session, "SESSION.") {
+			list += " --session " + tools.TokenOf(o.Session)
+		}
+		return answer, cli.Exit(cli.ExitNotFound, "%s; see %s", commandNames.Replace(err.Error()), list)
 	case tools.CodeInvalidArguments:
-		return nil, cli.Exit(cli.ExitUsage, "%s", commandNames.Replace(err.Error()))
+		return answer, cli.Exit(cli.ExitUsage, "%s", commandNames.Replace(err.Error()))
+	case rpc.CodeUnknown:
+		return answer, cli.Exit(cli.ExitFailed, "the workers are older than this program and do not know this operation: %s", err.Error())
 	}
-	return body, err
+	switch {
+	case errors.Is(err, nats.ErrNoResponders) && hasWorkers(ctx, b, op.Subject):
+		return answer, cli.Exit(cli.ExitFailed, "the workers are older than this program and do not know this operation: %s", op.Subject)
+	case errors.Is(err, nats.ErrNoResponders):
+		return answer, errNoWorker
+	case errors.Is(err, nats.ErrDisconnected):
+		return answer, errDisconnected
+	case errors.Is(err, context.DeadlineExceeded):
+		return answer, cli.Exit(cli.ExitPending, "the worker did not answer within %s", answerTimeout)
+	case err != nil:
+		return answer, err
+	}
+	if err := json.Unmarshal(answer.Body, &answer.Out); err != nil {
+		return answer, fmt.Errorf("read the answer to %s: %w", op.Name, err)
+	}
+	return answer, nil
+}
+
+// hasWorkers reports whether workers answer although none answers to a subject.
+func hasWorkers(ctx context.Context, b *bus.Bus, subject string) bool {
+	if subject == rpc.ListOffers.Subject {
+		return false
+	}
+	_, err := rpc.ListOffers.Ask(ctx, b, "", tools.OfferQuery{Queue: "-"})
+	return err == nil
 }
 
 // commandNames replaces the names of the model's tools, in errors for people.
@@ -170,14 +193,14 @@ const restartTimeout = 30 * time.Second
 
 // AskAgain is Ask for a service that has answered before: it repeats the request
 // while the bus or the workers restart.
-func (o *Options) AskAgain(ctx context.Context, b *bus.Bus, group, function string, in any) ([]byte, error) {
+func AskAgain[In, Out any](ctx context.Context, o *Options, b *bus.Bus, op *rpc.Op[In, Out], in In) (Answer[Out], error) {
 	for deadline := time.Now().Add(restartTimeout); ; {
-		body, err := o.Ask(ctx, b, group, function, in)
+		answer, err := Ask(ctx, o, b, op, in)
 		if !errors.Is(err, errNoWorker) && !errors.Is(err, errDisconnected) || time.Now().After(deadline) {
-			return body, err
+			return answer, err
 		}
 		if tools.Sleep(ctx, time.Second) != nil {
-			return nil, ctx.Err()
+			return answer, ctx.Err()
 		}
 	}
 }

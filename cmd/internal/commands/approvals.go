@@ -2,7 +2,6 @@ package commands
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
@@ -45,44 +44,39 @@ func newApprovalsCommand() *cobra.Command {
 	}
 	o.AddFlags(cmd)
 	cmd.PersistentFlags().StringVar(&o.Session, "session", "", "`SESSION` of the calls; default all sessions")
-	answer := func(use, short, function string) *cobra.Command {
+	answer := func(use, short string, op *rpc.Op[rpc.ApprovalRequest, rpc.ApprovalAnswer]) *cobra.Command {
 		cmd := o.Command(use, short, func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
-			return o.answer(ctx, b, args[0], function, cmd.OutOrStdout())
+			return o.answer(ctx, b, args[0], op, cmd.OutOrStdout())
 		})
 		cmd.Flags().StringVar(&o.reason, "reason", "", "`TEXT` for the model")
 		return cmd
 	}
 	cmd.AddCommand(
 		o.Command("ls", "List the calls that wait for an approval", o.list),
-		answer("yes ID", "Let a call run", "yes"),
-		answer("no ID", "Reject a call", "no"),
+		answer("yes ID", "Let a call run", rpc.Approve),
+		answer("no ID", "Reject a call", rpc.Deny),
 	)
-	o.Complete(client.Listed("approval", "list", "approvals", "id"), cmd.Commands()...)
+	o.Complete(client.Listed(rpc.ListApprovals, func(l rpc.ApprovalList) []task.Approval { return l.Approvals }, func(a task.Approval) string { return a.ID }), cmd.Commands()...)
 	o.CompleteSession(cmd)
 	return cmd
 }
 
 // waiting returns the approvals of the session, or of all sessions.
-func (o *approvalOptions) waiting(ctx context.Context, b *bus.Bus) (list rpc.ApprovalList, body []byte, err error) {
+func (o *approvalOptions) waiting(ctx context.Context, b *bus.Bus) (client.Answer[rpc.ApprovalList], error) {
 	if o.Session == "" {
-		body, err = o.Request(ctx, b, b.RPC("approvals", "list"), struct{}{})
-	} else {
-		body, err = o.Ask(ctx, b, "approval", "list", struct{}{})
+		return client.Ask(ctx, &o.Options, b, rpc.ListAllApprovals, struct{}{})
 	}
-	if err == nil {
-		err = json.Unmarshal(body, &list)
-	}
-	return list, body, err
+	return client.Ask(ctx, &o.Options, b, rpc.ListApprovals, rpc.ApprovalRequest{})
 }
 
 func (o *approvalOptions) list(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
-	list, body, err := o.waiting(ctx, b)
+	answer, err := o.waiting(ctx, b)
 	if err != nil {
 		return err
 	}
-	out := cmd.OutOrStdout()
+	out, list := cmd.OutOrStdout(), answer.Out
 	if o.JSON {
-		return o.Print(out, body)
+		return o.Print(out, answer.Body)
 	}
 	if len(list.Approvals) == 0 {
 		_, err := fmt.Fprintln(out, list.Text())
@@ -99,14 +93,14 @@ func (o *approvalOptions) list(ctx context.Context, b *bus.Bus, cmd *cobra.Comma
 }
 
 // answer answers the approval of a call. Without a session, the id must be unique.
-func (o *approvalOptions) answer(ctx context.Context, b *bus.Bus, id, function string, out io.Writer) error {
+func (o *approvalOptions) answer(ctx context.Context, b *bus.Bus, id string, op *rpc.Op[rpc.ApprovalRequest, rpc.ApprovalAnswer], out io.Writer) error {
 	if o.Session == "" {
-		list, _, err := o.waiting(ctx, b)
+		list, err := o.waiting(ctx, b)
 		if err != nil {
 			return err
 		}
 		var found []task.Approval
-		for _, a := range list.Approvals {
+		for _, a := range list.Out.Approvals {
 			if a.ID == tools.TokenOf(id) {
 				found = append(found, a)
 			}
@@ -120,9 +114,9 @@ func (o *approvalOptions) answer(ctx context.Context, b *bus.Bus, id, function s
 			return cli.Exit(cli.ExitUsage, "calls of %d sessions have the id %q; add --session", len(found), id)
 		}
 	}
-	body, err := o.Ask(ctx, b, "approval", function, rpc.ApprovalRequest{ID: id, By: "stevedore approvals", Reason: o.reason})
+	answer, err := client.Ask(ctx, &o.Options, b, op, rpc.ApprovalRequest{ID: id, By: "stevedore approvals", Reason: o.reason})
 	if err != nil {
 		return err
 	}
-	return o.Print(out, body)
+	return o.Print(out, answer.Body)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -47,24 +48,24 @@ func newArtifactsCommand() *cobra.Command {
 	o.AddSessionFlag(cmd, "artifacts")
 	cmd.AddCommand(
 		newArtifactsLs(o), newArtifactsGet(o), newArtifactsLines(o), newArtifactsGrep(o),
-		o.RequestCommand("info ID", "Show the record of an artifact", "artifact", "record", func(args []string) (any, error) {
-			return rpc.ReadRequest{ArtifactID: args[0]}, nil
+		client.RequestCommand(o, "info ID", "Show the record of an artifact", rpc.ArtifactRecord, func(args []string) (rpc.ArtifactRequest, error) {
+			return rpc.ArtifactRequest{ArtifactID: args[0]}, nil
 		}),
 		newArtifactsJQ(o), newArtifactsSQL(o),
 		o.Command("rm ID", "Remove an artifact", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
-			body, err := o.Ask(ctx, b, "artifact", "rm", rpc.ReadRequest{ArtifactID: args[0]})
+			answer, err := client.Ask(ctx, o, b, rpc.RemoveArtifact, rpc.ArtifactRequest{ArtifactID: args[0]})
 			switch {
 			case err != nil:
 				return err
 			case o.JSON:
-				return o.Print(cmd.OutOrStdout(), body)
+				return o.Print(cmd.OutOrStdout(), answer.Body)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", tools.OneLine(args[0]))
 			return err
 		}),
 		newArtifactsSweep(o),
 	)
-	o.Complete(client.Listed("artifact", "query", "artifacts", "artifact_id"), cmd.Commands()...)
+	o.Complete(client.Listed(rpc.QueryArtifacts, func(l *offload.Listing) []offload.ListedArtifact { return l.Artifacts }, func(a offload.ListedArtifact) string { return a.ID }), cmd.Commands()...)
 	return cmd
 }
 
@@ -86,11 +87,11 @@ func newArtifactsLs(o *client.Options) *cobra.Command {
 				in.Filter[name] = value
 			}
 			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-				body, err := o.Ask(ctx, b, "artifact", "query", in)
+				answer, err := client.Ask(ctx, o, b, rpc.QueryArtifacts, in)
 				if err != nil {
 					return err
 				}
-				return printArtifacts(o, body, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				return printArtifacts(o, answer, cmd.OutOrStdout(), cmd.ErrOrStderr())
 			})
 		},
 	}
@@ -101,14 +102,14 @@ func newArtifactsLs(o *client.Options) *cobra.Command {
 }
 
 func newArtifactsLines(o *client.Options) *cobra.Command {
-	return o.RequestCommand("lines ID START END", "Print the lines START to END; the first line is 1", "artifact", "lines", func(args []string) (any, error) {
+	return client.RequestCommand(o, "lines ID START END", "Print the lines START to END; the first line is 1", rpc.ArtifactLines, func(args []string) (rpc.ReadRequest, error) {
 		start, err := strconv.ParseInt(args[1], 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("START %q is not a number", args[1])
+			return rpc.ReadRequest{}, fmt.Errorf("START %q is not a number", args[1])
 		}
 		end, err := strconv.ParseInt(args[2], 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("END %q is not a number", args[2])
+			return rpc.ReadRequest{}, fmt.Errorf("END %q is not a number", args[2])
 		}
 		return rpc.ReadRequest{ArtifactID: args[0], StartLine: start, EndLine: end}, nil
 	})
@@ -117,7 +118,7 @@ func newArtifactsLines(o *client.Options) *cobra.Command {
 func newArtifactsGrep(o *client.Options) *cobra.Command {
 	var in rpc.ReadRequest
 	var around int
-	cmd := o.RequestCommand("grep ID PATTERN", "Print the lines that match a regular expression (RE2)", "artifact", "grep", func(args []string) (any, error) {
+	cmd := client.RequestCommand(o, "grep ID PATTERN", "Print the lines that match a regular expression (RE2)", rpc.GrepArtifact, func(args []string) (rpc.ReadRequest, error) {
 		in.ArtifactID, in.Pattern = args[0], args[1]
 		in.ContextBefore, in.ContextAfter = max(in.ContextBefore, around), max(in.ContextAfter, around)
 		return in, nil
@@ -133,7 +134,7 @@ func newArtifactsGrep(o *client.Options) *cobra.Command {
 
 func newArtifactsJQ(o *client.Options) *cobra.Command {
 	var in rpc.ReadRequest
-	cmd := o.RequestCommand("jq ID QUERY", "Run a jq query on JSON, NDJSON, CSV or TSV", "artifact", "jq", func(args []string) (any, error) {
+	cmd := client.RequestCommand(o, "jq ID QUERY", "Run a jq query on JSON, NDJSON, CSV or TSV", rpc.JQArtifact, func(args []string) (rpc.ReadRequest, error) {
 		in.ArtifactID, in.Query = args[0], args[1]
 		return in, nil
 	})
@@ -143,7 +144,7 @@ func newArtifactsJQ(o *client.Options) *cobra.Command {
 
 func newArtifactsSQL(o *client.Options) *cobra.Command {
 	var in rpc.ReadRequest
-	cmd := o.RequestCommand("sql QUERY [ID...]", "Run a SELECT on tables; the query calls them t1, t2, ...", "artifact", "sql", func(args []string) (any, error) {
+	cmd := client.RequestCommand(o, "sql QUERY [ID...]", "Run a SELECT on tables; the query calls them t1, t2, ...", rpc.SQLArtifacts, func(args []string) (rpc.ReadRequest, error) {
 		in.SQL, in.Artifacts = args[0], args[1:]
 		return in, nil
 	})
@@ -182,11 +183,11 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 				if all {
 					return o.Download(ctx, b, in.ArtifactID, in.Offset, cmd.OutOrStdout())
 				}
-				body, err := o.Ask(ctx, b, "artifact", "get", in)
+				answer, err := client.Ask(ctx, o, b, rpc.GetArtifact, in)
 				if err != nil {
 					return err
 				}
-				return o.Print(cmd.OutOrStdout(), body)
+				return o.Print(cmd.OutOrStdout(), answer.Body)
 			})
 		},
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -34,14 +33,11 @@ func exportArtifact(ctx context.Context, o *client.Options, b *bus.Bus, id, file
 	case err == nil && !old.Mode().IsRegular():
 		return 0, cli.Exit(cli.ExitUsage, "--output %s: it is not a regular file; leave --output out, and let the shell write to it", file)
 	}
-	body, err := o.Ask(ctx, b, "artifact", "record", rpc.ReadRequest{ArtifactID: id})
+	answer, err := client.Ask(ctx, o, b, rpc.ArtifactRecord, rpc.ArtifactRequest{ArtifactID: id})
 	if err != nil {
 		return 0, err
 	}
-	var rec offload.Record
-	if err := json.Unmarshal(body, &rec); err != nil {
-		return 0, fmt.Errorf("decode the record of %q: %w", id, err)
-	}
+	rec := answer.Out
 	temp, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".tmp-*")
 	if err != nil {
 		return 0, err

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 
@@ -11,16 +10,13 @@ import (
 )
 
 // printArtifacts prints a listing of artifacts, the newest last.
-func printArtifacts(o *client.Options, body []byte, out, stderr io.Writer) error {
-	var l offload.Listing
-	if err := json.Unmarshal(body, &l); err != nil {
-		return fmt.Errorf("read the list of artifacts: %w", err)
-	}
+func printArtifacts(o *client.Options, answer client.Answer[*offload.Listing], out, stderr io.Writer) error {
+	l := answer.Out
 	if n := len(l.Artifacts); n < l.Count {
 		fmt.Fprintf(stderr, "These are the newest %d of %d artifacts.\n", n, l.Count)
 	}
 	if o.JSON {
-		return o.Print(out, body)
+		return o.Print(out, answer.Body)
 	}
 	return client.PrintList(o, out, l.Artifacts, "No artifacts in this session.",
 		[]string{"artifact", "tool", "type", "size", "lines", "tokens", "created", "expires"},

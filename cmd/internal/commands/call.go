@@ -73,7 +73,7 @@ func newCallCommand() *cobra.Command {
 	o.call.Session, o.Queue = tools.DefaultSession, bus.DefaultQueue
 	cli.AddOptions(cmd.Flags(), &o)
 	cli.AddOptionsOf(cmd.Flags(), &o.call, callFields{})
-	o.Complete(client.ToolNames, cmd)
+	o.Complete(toolNames, cmd)
 	o.CompleteSession(cmd)
 	return cmd
 }

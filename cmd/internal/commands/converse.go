@@ -187,7 +187,7 @@ func (o promptOptions) cancelRun(ctx context.Context, b *bus.Bus, stderr io.Writ
 	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
 	defer cancel()
 	o.Session = o.call.Session
-	_, err := o.Ask(ctx, b, "task", "cancel", rpc.TaskRequest{ID: o.call.IDToken()})
+	_, err := client.Ask(ctx, &o.Options, b, rpc.CancelTask, rpc.TaskRequest{ID: o.call.IDToken()})
 	if err != nil && ctx.Err() == nil {
 		fmt.Fprintf(stderr, "stevedore: cannot cancel the run: %v; press Ctrl-C again to stop waiting for it\n", err)
 	}

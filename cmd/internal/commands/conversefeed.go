@@ -2,7 +2,6 @@ package commands
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -71,14 +71,13 @@ func startFeed(ctx context.Context, o promptOptions, b *bus.Bus, prompt *cli.Pro
 func (f *feed) poll(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	body, err := f.o.Ask(ctx, f.bus, "approval", "list", struct{}{})
-	var list rpc.ApprovalList
-	if err != nil || json.Unmarshal(body, &list) != nil {
+	list, err := client.Ask(ctx, &f.o.Options, f.bus, rpc.ListApprovals, rpc.ApprovalRequest{})
+	if err != nil {
 		return
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.open = slices.DeleteFunc(list.Approvals, func(a task.Approval) bool { return f.shown["answer."+a.ID] })
+	f.open = slices.DeleteFunc(list.Out.Approvals, func(a task.Approval) bool { return f.shown["answer."+a.ID] })
 	for _, a := range f.open {
 		if f.isNew("approval." + a.ID) {
 			how := "Answer yes or no (or: no, REASON), or in another terminal"
@@ -134,9 +133,9 @@ func (f *feed) print(format string, args ...any) {
 // answered is false.
 func (f *feed) answer(ctx context.Context, message string) (answered bool) {
 	yes, reason, ok := agents.YesOrNo(message)
-	function := "no"
+	op := rpc.Deny
 	if yes {
-		function = "yes"
+		op = rpc.Approve
 	}
 	f.mu.Lock()
 	if !ok || len(f.open) == 0 {
@@ -147,7 +146,7 @@ func (f *feed) answer(ctx context.Context, message string) (answered bool) {
 	f.open = f.open[1:]
 	f.shown["answer."+question.ID] = true
 	f.mu.Unlock()
-	_, err := f.o.Ask(ctx, f.bus, "approval", function, rpc.ApprovalRequest{ID: question.ID, By: "stevedore agent", Reason: reason})
+	_, err := client.Ask(ctx, &f.o.Options, f.bus, op, rpc.ApprovalRequest{ID: question.ID, By: "stevedore agent", Reason: reason})
 	switch {
 	case err != nil:
 		f.print("stevedore: cannot answer: %v", err)
@@ -155,7 +154,7 @@ func (f *feed) answer(ctx context.Context, message string) (answered bool) {
 		delete(f.shown, "answer."+question.ID) // if nobody has answered, the next poll asks again
 		delete(f.shown, "approval."+question.ID)
 		f.mu.Unlock()
-	case function == "yes":
+	case yes:
 		f.print("Approved: %s runs.", question.Tool)
 	default:
 		f.print("Denied: %s does not run.", question.Tool)

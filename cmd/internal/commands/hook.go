@@ -211,7 +211,7 @@ func (o *hookOptions) permission(ctx context.Context, event claudeEvent) map[str
 	if err != nil { // nobody answered, or the host's user was faster
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
-		_, _ = rpc.Request(ctx, b, b.RPC("task", call.SessionToken(), "cancel"), map[string]string{"id": call.ID}) // otherwise the deadline ends it
+		_, _ = rpc.CancelTask.Do(ctx, b, call.SessionToken(), rpc.TaskRequest{ID: call.ID}) // otherwise the deadline ends it
 		return nil
 	}
 	switch {

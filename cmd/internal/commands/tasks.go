@@ -38,30 +38,30 @@ func newTasksCommand() *cobra.Command {
 	}
 	o.AddFlags(cmd)
 	o.AddSessionFlag(cmd, "tasks")
-	byID := func(args []string) (any, error) { return rpc.TaskRequest{ID: args[0]}, nil }
+	byID := func(args []string) (rpc.TaskRequest, error) { return rpc.TaskRequest{ID: args[0]}, nil }
 	cmd.AddCommand(
 		newListTasksCommand(o),
-		o.RequestCommand("get ID", "Show the state of a call", "task", "get", byID),
-		o.RequestCommand("cancel ID", "Cancel a call that has not ended", "task", "cancel", byID),
+		client.RequestCommand(o, "get ID", "Show the state of a call", rpc.GetTask, byID),
+		client.RequestCommand(o, "cancel ID", "Cancel a call that has not ended", rpc.CancelTask, byID),
 		o.Command("watch ID", "Print the progress of a call until it has ended", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
 			return watchTask(ctx, o, b, args[0], cmd.OutOrStdout())
 		}),
 	)
-	o.Complete(client.Listed("task", "list", "tasks", "id"), cmd.Commands()...)
+	o.Complete(client.Listed(rpc.ListTasks, func(l task.Listing) []task.Task { return l.Tasks }, func(t task.Task) string { return t.ID }), cmd.Commands()...)
 	return cmd
 }
 
 func newListTasksCommand(o *client.Options) *cobra.Command {
 	var page task.Page
 	cmd := o.Command("ls", "List the async, running and queued calls of the session", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
-		body, err := o.Ask(ctx, b, "task", "list", rpc.TaskRequest{Page: page})
+		answer, err := client.Ask(ctx, o, b, rpc.ListTasks, rpc.TaskRequest{Page: page})
 		if err != nil {
 			return err
 		}
 		if !o.JSON && !cmd.Flags().Changed("session") {
 			fmt.Fprintf(cmd.ErrOrStderr(), "The calls of the session %s; for those of another one, add --session (see stevedore sessions ls).\n", o.Session)
 		}
-		return o.Print(cmd.OutOrStdout(), body)
+		return o.Print(cmd.OutOrStdout(), answer.Body)
 	})
 	addPage(cmd, &page.Limit, "newest first; default all, oldest first, up to 500")
 	cmd.Flags().StringVar(&page.After, "after", "", "continue after this `PLACE`, which the page before printed")
@@ -83,19 +83,15 @@ func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, ou
 	reconnected := b.Conn().StatusChanged(nats.CONNECTED)
 	defer b.Conn().RemoveStatusListener(reconnected)
 	shown := "" // the last line of progress
-	for ask := o.Ask; ; ask = o.AskAgain {
-		body, err := ask(ctx, b, "task", "get", rpc.TaskRequest{ID: call})
+	for ask := client.Ask[rpc.TaskRequest, task.Task]; ; ask = client.AskAgain[rpc.TaskRequest, task.Task] {
+		answer, err := ask(ctx, o, b, rpc.GetTask, rpc.TaskRequest{ID: call})
 		if err != nil {
 			return err
 		}
-		if err := o.Print(out, body); err != nil {
+		if err := o.Print(out, answer.Body); err != nil {
 			return err
 		}
-		var t task.Task
-		if err := json.Unmarshal(body, &t); err != nil {
-			return fmt.Errorf("watch task %q: %w", id, err)
-		}
-		if !t.EndedAt.IsZero() {
+		if t := answer.Out; !t.EndedAt.IsZero() {
 			if t.State != task.Succeeded {
 				return cli.Exit(cli.ExitToolError, "")
 			}

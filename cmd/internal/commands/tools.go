@@ -2,8 +2,6 @@ package commands
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -39,37 +37,29 @@ func newToolsCommand() *cobra.Command {
 	cmd.PersistentFlags().StringVar(&queue, "queue", "", "show only the tools of workers that consume this `QUEUE`")
 	cmd.AddCommand(
 		o.Command("ls", "List the tools", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
-			body, err := o.Request(ctx, b, b.RPC("tools", "ls"), tools.OfferQuery{Queue: queue})
+			answer, err := client.Ask(ctx, o, b, rpc.ListOffers, tools.OfferQuery{Queue: queue})
 			if err != nil {
 				return err
 			}
-			return printTools(o, cmd.OutOrStdout(), body)
+			return printTools(o, cmd.OutOrStdout(), answer)
 		}),
-		o.Command("show NAME", "Show the description, the arguments and the queues of a tool", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
-			body, err := o.Request(ctx, b, b.RPC("tools", "show"), tools.OfferQuery{Queue: queue, Tool: args[0]})
-			if tools.CodeOf(err) == tools.CodeNotFound {
-				return cli.Exit(cli.ExitNotFound, "%w; see stevedore tools ls", err)
-			}
-			if err != nil {
-				return err
-			}
-			return o.Print(cmd.OutOrStdout(), body)
+		client.RequestCommand(o, "show NAME", "Show the description, the arguments and the queues of a tool", rpc.ShowOffers, func(args []string) (tools.OfferQuery, error) {
+			return tools.OfferQuery{Queue: queue, Tool: args[0]}, nil
 		}),
 	)
-	o.Complete(client.ToolNames, cmd.Commands()...)
+	o.Complete(toolNames, cmd.Commands()...)
 	return cmd
 }
 
-func printTools(o *client.Options, out io.Writer, body []byte) error {
+// toolNames are the names of the tools that workers offer.
+var toolNames = client.Listed(rpc.ListOffers, func(l rpc.ToolList) []rpc.ToolInfo { return l.Tools }, func(t rpc.ToolInfo) string { return t.Name })
+
+func printTools(o *client.Options, out io.Writer, answer client.Answer[rpc.ToolList]) error {
 	if o.JSON {
-		return o.Print(out, body)
-	}
-	var list rpc.ToolList
-	if err := json.Unmarshal(body, &list); err != nil {
-		return fmt.Errorf("read the list of tools: %w", err)
+		return o.Print(out, answer.Body)
 	}
 	t := cli.NewTable("tool", "effect", "queues", "description")
-	for _, tool := range list.Tools {
+	for _, tool := range answer.Out.Tools {
 		queues := slices.DeleteFunc(tool.Queues, func(queue string) bool { return strings.HasPrefix(queue, bus.AgentQueue+"-") }) // the queues of sub-agents
 		t.Row(tool.Name, tool.Effect, strings.Join(queues, " "), tools.Excerpt(tool.Summary(), 80))
 	}

@@ -135,7 +135,7 @@ func (d *demo) play(ctx context.Context) error {
 	d.print("\n3. The model searches the stored result, and reads the lines around the first match:")
 	in := rpc.ReadRequest{ArtifactID: a.ID}
 	in.Pattern, in.IgnoreCase, in.MaxResults = `license`, true, 20
-	found, err := d.read(ctx, "grep", in)
+	found, err := read(ctx, d, rpc.GrepArtifact, in)
 	if err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func (d *demo) play(ctx context.Context) error {
 			return err
 		}
 	}
-	lines, err := d.read(ctx, "lines", rpc.ReadRequest{ArtifactID: a.ID, StartLine: max(line-1, 1), EndLine: line + 1})
+	lines, err := read(ctx, d, rpc.ArtifactLines, rpc.ReadRequest{ArtifactID: a.ID, StartLine: max(line-1, 1), EndLine: line + 1})
 	if err != nil {
 		return err
 	}
@@ -180,19 +180,13 @@ func (d *demo) play(ctx context.Context) error {
 }
 
 // read asks a worker to read the artifact, and prints and returns the answer.
-func (d *demo) read(ctx context.Context, function string, in rpc.ReadRequest) (string, error) {
-	body, err := rpc.Request(ctx, d.bus, d.bus.RPC("artifact", session, function), in)
+func read[Out interface{ Text() string }](ctx context.Context, d *demo, op *rpc.Op[rpc.ReadRequest, Out], in rpc.ReadRequest) (string, error) {
+	answer, err := op.Do(ctx, d.bus, session, in)
 	if err != nil {
 		return "", err
 	}
-	var answer struct {
-		Text string `json:"text"`
-	}
-	if err := json.Unmarshal(body, &answer); err != nil {
-		return "", err
-	}
-	d.quote(answer.Text, 4, 0)
-	return answer.Text, nil
+	d.quote(answer.Text(), 4, 0)
+	return answer.Text(), nil
 }
 
 // awaitNotifications waits until the notifier has printed n notifications, the number of

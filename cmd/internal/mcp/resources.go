@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,16 +19,13 @@ import (
 // private tells clients not to cache: a new artifact may exist with the next call.
 var private = mcp.Cacheable{CacheScope: "private"}
 
-// request sends a request about the artifacts of the session to a worker.
-func (c *client) request(ctx context.Context, function string, in, out any) error {
-	body, err := rpc.Request(ctx, c.gateway.bus, c.gateway.bus.RPC("artifact", c.session, function), in)
+// ask asks a worker about the artifacts of the session.
+func ask[In, Out any](ctx context.Context, c *client, op *rpc.Op[In, Out], in In) (Out, error) {
+	out, err := op.Do(ctx, c.gateway.bus, c.session, in)
 	if errors.Is(err, nats.ErrNoResponders) {
-		return errors.New("no worker is running that can read artifacts; start one and try again")
+		err = errors.New("no worker is running that can read artifacts; start one and try again")
 	}
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(body, out)
+	return out, err
 }
 
 // read answers resources/read with a page of an artifact.
@@ -41,19 +37,19 @@ func (c *client) read(ctx context.Context, r *mcp.ReadResourceRequest) (mcp.Resu
 	if a.Session != c.session { // whether it exists there is nobody's business
 		return nil, mcp.ResourceNotFoundError(r.Params.URI)
 	}
-	var rec offload.Record
-	if err := c.request(ctx, "record", rpc.ReadRequest{ArtifactID: a.ID}, &rec); err != nil {
+	rec, err := ask(ctx, c, rpc.ArtifactRecord, rpc.ArtifactRequest{ArtifactID: a.ID})
+	if err != nil {
 		return nil, resourceError(r.Params.URI, err)
 	}
 	limit := a.Limit
 	if limit <= 0 || limit > offload.PageChars {
 		limit = offload.PageChars
 	}
-	var page offload.Page
-	if err := c.request(ctx, "read", rpc.ReadRequest{ArtifactID: a.ID, Offset: a.Offset, Limit: limit}, &page); err != nil {
+	page, err := ask(ctx, c, rpc.ReadArtifact, rpc.ReadRequest{ArtifactID: a.ID, Offset: a.Offset, Limit: limit})
+	if err != nil {
 		return nil, resourceError(r.Params.URI, err)
 	}
-	contents := artifacts.Text(a, rec.Artifact, &page)
+	contents := artifacts.Text(a, rec.Artifact, (*offload.Page)(page))
 	if page.Data != nil { // not text
 		contents[0].Text, contents[0].Blob = "", page.Data
 	}
@@ -76,8 +72,8 @@ func resourceError(uri string, err error) error {
 
 // list answers resources/list with the artifacts of the session, the newest first.
 func (c *client) list(ctx context.Context) (mcp.Result, error) {
-	var listing offload.Listing
-	if err := c.request(ctx, "query", rpc.ReadRequest{}, &listing); err != nil {
+	listing, err := ask(ctx, c, rpc.QueryArtifacts, rpc.ReadRequest{})
+	if err != nil {
 		return nil, err
 	}
 	res := &mcp.ListResourcesResult{Cacheable: private, Resources: []*mcp.Resource{}}
