@@ -154,7 +154,7 @@ func TestHostileRequestsToThePage(t *testing.T) {
 		for _, path := range []string{
 			"GET /static/" + text, "GET /api/sessions/" + text, "GET /api/sessions?before=" + text, "GET /api/calls?limit=" + text, "GET /api/calls?session=" + text,
 			"GET /api/calls/" + text + "/" + text, "GET /api/dead/" + text, "POST /api/dead/" + text, "POST /api/sessions/" + text + "/remove", "POST /api/schedules/" + text + "/enable", "POST /api/channels/" + text + "/test",
-			"GET /api/artifacts/" + text, "GET /api/artifacts/attacker/" + text + "/lines?start=" + text, "GET /api/artifacts/attacker/" + text + "/content",
+			"GET /api/artifacts/" + text, "GET /api/artifacts/attacker/" + text + "/lines?start_line=" + text, "GET /api/artifacts/attacker/" + text + "/content",
 			"GET /api/artifacts/attacker/" + text + "/content?expires=9999999999&signature=" + text,
 		} {
 			status, answer := e.ask(t, path, "", "")

@@ -94,7 +94,8 @@ func classify(err error) (status int, code, message string) {
 		message = toolNames.Replace(err.Error())
 		statuses := map[string]int{
 			tools.CodeNotFound: http.StatusNotFound, tools.CodeExpired: http.StatusGone,
-			codeConflict: http.StatusConflict, codeMediaType: http.StatusUnsupportedMediaType, codeNoWorker: http.StatusServiceUnavailable, tools.CodeTimeout: http.StatusGatewayTimeout,
+			codeConflict: http.StatusConflict, codeMediaType: http.StatusUnsupportedMediaType, codeNoWorker: http.StatusServiceUnavailable,
+			rpc.CodeUnknown: http.StatusNotImplemented, tools.CodeTimeout: http.StatusGatewayTimeout,
 		}
 		if status, ok := statuses[e.Code]; ok {
 			return status, e.Code, message

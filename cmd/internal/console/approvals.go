@@ -3,6 +3,7 @@ package console
 import (
 	"net/http"
 
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -46,5 +47,10 @@ func (c *Console) answerApproval(r *http.Request) (any, error) {
 	if in.Approve == nil {
 		return nil, badArgument("approve is missing: want true or false")
 	}
-	return task.AnswerApproval(r.Context(), c.bus, callOf(r), task.Answer{Approve: *in.Approve, By: "the page", Reason: in.Reason})
+	answer := rpc.Deny
+	if *in.Approve {
+		answer = rpc.Approve
+	}
+	k := callOf(r)
+	return answer.Here(r.Context(), c.bus, k.Session, rpc.ApprovalRequest{ID: k.ID, By: "the page", Reason: in.Reason})
 }

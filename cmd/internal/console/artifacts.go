@@ -18,16 +18,28 @@ import (
 // readTimeout is the time that a worker gets to read an artifact.
 const readTimeout = 40 * time.Second
 
-// ask asks a worker to read an artifact. The workers have the store, so the page works
-// with every store.
-func (c *Console) ask(ctx context.Context, r *http.Request, function string, in rpc.ReadRequest) (json.RawMessage, error) {
-	if err := checkPath(r); err != nil {
-		return nil, err
-	}
-	in.ArtifactID = r.PathValue("id")
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+// ask asks a worker for an operation in the session of the path. The workers have the store, so the
+// page works with every store.
+func ask[In, Out any](c *Console, r *http.Request, op *rpc.Op[In, Out], in In) (Out, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
 	defer cancel()
-	return rpc.Request(ctx, c.bus, c.bus.RPC("artifact", callOf(r).Session, function), in)
+	return op.Do(ctx, c.bus, r.PathValue("session"), in)
+}
+
+// read answers with an operation of the workers that reads the artifact of the path. The parameters
+// are its arguments: as for a tool, numbers may be texts.
+func (c *Console) read(op rpc.Operation) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		in := map[string]string{}
+		for name := range r.URL.Query() {
+			in[name] = r.URL.Query().Get(name)
+		}
+		in["artifact_id"] = r.PathValue("id")
+		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
+		defer cancel()
+		body, err := op.Ask(ctx, c.bus, r.PathValue("session"), in)
+		return json.RawMessage(body), err
+	}
 }
 
 const artifactsPerPage = 100
@@ -38,61 +50,14 @@ func (c *Console) artifacts(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	page := rpc.ReadRequest{Offset: offset, Limit: artifactsPerPage}
-	if r.PathValue("session") != "" {
-		return c.ask(r.Context(), r, "query", page)
+	list := rpc.QueryArtifacts
+	if r.PathValue("session") == "" {
+		list = rpc.ListAllArtifacts
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
-	defer cancel()
-	body, err := rpc.Request(ctx, c.bus, c.bus.RPC("artifacts", "list"), page)
-	return json.RawMessage(body), err
-}
-
-func (c *Console) artifact(r *http.Request) (any, error) {
-	return c.ask(r.Context(), r, "record", rpc.ReadRequest{})
+	return ask(c, r, list, rpc.ReadRequest{Offset: offset, Limit: artifactsPerPage})
 }
 
 const maxNumber = 1 << 50
-
-func (c *Console) artifactLines(r *http.Request) (any, error) {
-	start, err := number(r, "start", 1, maxNumber)
-	if err != nil {
-		return nil, err
-	}
-	end, err := number(r, "end", start+99, maxNumber)
-	if err != nil {
-		return nil, err
-	}
-	return c.ask(r.Context(), r, "lines", rpc.ReadRequest{StartLine: start, EndLine: end})
-}
-
-// artifactChars returns a range of characters, for content with very long lines.
-func (c *Console) artifactChars(r *http.Request) (any, error) {
-	offset, err := number(r, "offset", 0, maxNumber)
-	if err != nil {
-		return nil, err
-	}
-	limit, err := number(r, "limit", offload.PageChars, offload.PageChars)
-	if err != nil {
-		return nil, err
-	}
-	return c.ask(r.Context(), r, "get", rpc.ReadRequest{Offset: offset, Limit: limit})
-}
-
-func (c *Console) artifactGrep(r *http.Request) (any, error) {
-	limit, err := number(r, "limit", 500, 2000)
-	if err != nil {
-		return nil, err
-	}
-	query := r.URL.Query()
-	return c.ask(r.Context(), r, "grep", rpc.ReadRequest{GrepQuery: offload.GrepQuery{
-		Pattern: query.Get("pattern"), IgnoreCase: query.Get("ignore_case") != "", MaxResults: int(limit),
-	}})
-}
-
-func (c *Console) artifactJQ(r *http.Request) (any, error) {
-	return c.ask(r.Context(), r, "jq", rpc.ReadRequest{Query: r.URL.Query().Get("query")})
-}
 
 // downloadChars is the size of a page of a download: its JSON fits into a message.
 const downloadChars = offload.ReadChars / 2
@@ -100,11 +65,7 @@ const downloadChars = offload.ReadChars / 2
 // artifactContent writes all bytes of an artifact as a download. The browser saves the
 // file and never shows it.
 func (c *Console) artifactContent(w http.ResponseWriter, r *http.Request) {
-	body, err := c.ask(r.Context(), r, "record", rpc.ReadRequest{})
-	var rec offload.Record
-	if err == nil {
-		err = json.Unmarshal(body, &rec)
-	}
+	rec, err := ask(c, r, rpc.ArtifactRecord, rpc.ArtifactRequest{ArtifactID: r.PathValue("id")})
 	if err != nil {
 		c.fail(w, r, err)
 		return
@@ -116,13 +77,7 @@ func (c *Console) artifactContent(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for offset, total, sent := int64(0), int64(1), int64(0); offset < total && sent < to; offset += downloadChars {
-		var page rpc.ReadPage
-		if err == nil {
-			body, err = c.ask(r.Context(), r, "read", rpc.ReadRequest{Offset: offset, Limit: downloadChars})
-		}
-		if err == nil {
-			err = json.Unmarshal(body, &page)
-		}
+		page, err := ask(c, r, rpc.ReadArtifact, rpc.ReadRequest{ArtifactID: r.PathValue("id"), Offset: offset, Limit: downloadChars})
 		if err != nil {
 			if offset == 0 {
 				c.fail(w, r, err)

@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"net/http"
@@ -98,7 +97,7 @@ type callDetails struct {
 
 func (c *Console) call(r *http.Request) (any, error) {
 	k := callOf(r)
-	t, err := task.Get(r.Context(), c.bus, k.Session, k.ID)
+	t, err := rpc.GetTask.Here(r.Context(), c.bus, k.Session, rpc.TaskRequest{ID: k.ID})
 	if err != nil {
 		return nil, err
 	}
@@ -118,14 +117,13 @@ func (c *Console) cancel(r *http.Request) (any, error) { return c.cancelCall(r.C
 func (c *Console) cancelCall(ctx context.Context, k tools.CallKey) (any, error) {
 	// A worker cancels it, because the role of the page may not publish results. Without
 	// a worker, the page tries it itself.
-	body, err := rpc.Request(ctx, c.bus, c.bus.RPC("task", k.Session, "cancel"), rpc.TaskRequest{ID: k.ID})
-	if !errors.Is(err, nats.ErrNoResponders) {
-		return json.RawMessage(body), err
+	in := rpc.TaskRequest{ID: k.ID}
+	cancelled, err := rpc.CancelTask.Do(ctx, c.bus, k.Session, in)
+	if errors.Is(err, nats.ErrNoResponders) {
+		err = c.bus.WatchDenial(ctx, c.bus.Result(k.Session, k.ID), func(ctx context.Context) (err error) {
+			cancelled, err = rpc.CancelTask.Here(ctx, c.bus, k.Session, in)
+			return err
+		})
 	}
-	var cancelled task.Task
-	err = c.bus.WatchDenial(ctx, c.bus.Result(k.Session, k.ID), func(ctx context.Context) (err error) {
-		cancelled, err = task.Cancel(ctx, c.bus, k.Session, k.ID, "the page")
-		return err
-	})
 	return cancelled, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
 )
@@ -86,12 +87,12 @@ func (c *Console) routes() http.Handler {
 		"GET /api/calls/{session}/{id}":           c.call,
 		"GET /api/artifacts":                      c.artifacts,
 		"GET /api/artifacts/{session}":            c.artifacts,
-		"GET /api/artifacts/{session}/{id}":       c.artifact,
+		"GET /api/artifacts/{session}/{id}":       c.read(rpc.ArtifactRecord.Operation),
 		"GET /api/artifacts/{session}/{id}/link":  c.artifactLink,
-		"GET /api/artifacts/{session}/{id}/lines": c.artifactLines,
-		"GET /api/artifacts/{session}/{id}/chars": c.artifactChars,
-		"GET /api/artifacts/{session}/{id}/grep":  c.artifactGrep,
-		"GET /api/artifacts/{session}/{id}/jq":    c.artifactJQ,
+		"GET /api/artifacts/{session}/{id}/lines": c.read(rpc.ArtifactLines.Operation),
+		"GET /api/artifacts/{session}/{id}/get":   c.read(rpc.GetArtifact.Operation),
+		"GET /api/artifacts/{session}/{id}/grep":  c.read(rpc.GrepArtifact.Operation),
+		"GET /api/artifacts/{session}/{id}/jq":    c.read(rpc.JQArtifact.Operation),
 		"GET /api/sessions/{session}":             c.session,
 		"GET /api/sessions/{session}/trace":       c.trace,
 		"GET /api/schedules":                      c.schedules,

@@ -61,8 +61,8 @@ type hub struct {
 
 	mu      sync.Mutex
 	viewers map[chan []byte]bool
-	stop    context.CancelFunc // nil if nobody views
-	running []byte             // the last running calls, encoded, to detect changes
+	stop    func() // ends the collection and waits for it; nil if nobody views
+	running []byte // the last running calls, encoded, to detect changes
 }
 
 func newHub(b *bus.Bus, readOnly bool, log zerolog.Logger) *hub {
@@ -80,21 +80,27 @@ func (h *hub) join() (frames chan []byte, ok bool) {
 	h.viewers[frames] = true
 	h.running = nil // the new viewer gets all running calls
 	if h.stop == nil {
-		ctx, stop := context.WithCancel(context.Background())
-		h.stop = stop
-		go h.collect(ctx)
+		ctx, cancel := context.WithCancel(context.Background())
+		var collecting sync.WaitGroup
+		collecting.Go(func() { h.collect(ctx) })
+		h.stop = func() {
+			cancel()
+			collecting.Wait()
+		}
 	}
 	return frames, true
 }
 
+// leave removes a viewer. With the last one, the collection has ended when it returns.
 func (h *hub) leave(frames chan []byte) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
 	delete(h.viewers, frames)
+	stop := func() {}
 	if len(h.viewers) == 0 && h.stop != nil {
-		h.stop()
-		h.stop = nil
+		stop, h.stop = h.stop, nil
 	}
+	h.mu.Unlock()
+	stop() // the collection may wait for the lock
 }
 
 // send passes a frame to all viewers. A viewer that is too slow misses it, and gets all
@@ -129,8 +135,10 @@ func (h *hub) runningChanged(calls []task.RunningCall) bool {
 	return changed
 }
 
-// collect sends frames until ctx ends.
+// collect sends frames until ctx ends, and waits for what it started.
 func (h *hub) collect(ctx context.Context) {
+	var started sync.WaitGroup
+	defer started.Wait()
 	messages := make(chan *nats.Msg, 8192) // more are lost; the page reads the rest from the streams
 	for _, subject := range []string{h.bus.Progress("*", "*"), h.bus.Result("*", "*"), h.bus.Completion("*", "*"), h.bus.Session("*"), h.bus.Dead("*", "*")} {
 		sub, err := h.bus.Conn().ChanSubscribe(subject, messages)
@@ -141,9 +149,9 @@ func (h *hub) collect(ctx context.Context) {
 		defer func() { _ = sub.Unsubscribe() }() // fails only if the connection is closed
 	}
 	running := make(chan []task.RunningCall)
-	go h.pollRunning(ctx, running)
+	started.Go(func() { h.pollRunning(ctx, running) })
 	parked := make(chan struct{}, 1)
-	go h.watchParked(ctx, parked)
+	started.Go(func() { h.watchParked(ctx, parked) })
 	f, sessions := frame{}, map[string]bool{}
 	connected := true
 	ticker := time.NewTicker(frameEvery)
@@ -186,7 +194,7 @@ func (h *hub) watchParked(ctx context.Context, parked chan<- struct{}) {
 		})
 		if err != nil && ctx.Err() == nil {
 			h.log.Debug().Err(err).Msg("no live approvals; trying again")
-			time.Sleep(runningEvery)
+			_ = tools.Sleep(ctx, runningEvery)
 		}
 	}
 }

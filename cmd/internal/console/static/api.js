@@ -24,7 +24,7 @@ async function request(url, options) {
 
 export function get(url, params, signal) {
   const query = new URLSearchParams();
-  for (const [k, v] of Object.entries(params || {})) if (v !== "" && v != null && v !== false) query.set(k, v === true ? "1" : v);
+  for (const [k, v] of Object.entries(params || {})) if (v !== "" && v != null && v !== false) query.set(k, v);
   const text = query.toString();
   return request(url + (text ? "?" + text : ""), { signal });
 }

@@ -75,7 +75,7 @@ function viewer(main, session, id, startAt) {
   async function loadBlock(n) {
     if (byChars) {
       const offset = n * blockLines * blockChars;
-      const page = await get(base + "/chars", { offset, limit: Math.min(15000, blockLines * blockChars) }, abort.signal);
+      const page = await get(base + "/get", { offset, limit: Math.min(15000, blockLines * blockChars) }, abort.signal);
       const chars = [...page.content];
       const rows = [];
       for (let i = 0; i < chars.length; i += blockChars) rows.push({ text: chars.slice(i, i + blockChars).join("").replace(/\n/g, "\u23ce").replace(/\t/g, " ") });
@@ -83,7 +83,7 @@ function viewer(main, session, id, startAt) {
     }
     const rows = [], first = n * blockLines + 1, last = Math.min(first + blockLines - 1, record.lines);
     for (let start = first; start <= last;) {
-      const part = await get(base + "/lines", { start, end: last }, abort.signal);
+      const part = await get(base + "/lines", { start_line: start, end_line: last }, abort.signal);
       for (const text of part.content.split("\n")) rows.push({ text: text.length > longest ? text.slice(0, longest) : text, cut: text.length > longest || (part.next_cursor && part.start_line === part.end_line) });
       start = part.end_line + 1;
     }
@@ -177,7 +177,7 @@ function viewer(main, session, id, startAt) {
     results.hidden = false;
     replace(results, h("p.hint", {}, "Searching " + bytes(record.size) + " …"));
     try {
-      const found = await get(base + "/grep", { pattern, ignore_case: ignore, limit: 500 }, abort.signal);
+      const found = await get(base + "/grep", { pattern, ignore_case: ignore, max_results: 500 }, abort.signal);
       if (mine !== job) return;
       hits = found.lines || [];
       hit = -1;
