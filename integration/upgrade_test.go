@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 // formerCommit is the last commit whose streams all have version 3 of their format: the version
@@ -115,11 +117,9 @@ func storeFormer(t *testing.T, program string) stored {
 			t.Fatalf("%q: %d\n%s%s", args, o.code, o.stdout, o.stderr)
 		}
 	}
-	if o := runProgram(t, program, append([]string{"call", "read_file", "path=big.txt", "--id", "waits", "--queue", "later", "--wait", "100ms"}, where...)...); o.code != 6 {
-		t.Fatalf("a call without a worker: %d\n%s%s", o.code, o.stdout, o.stderr)
-	}
 	c := connect(t, urlOf(t, p))
-	c.publish("stevedore.notify.later", `{"text":"a notification","chat_id":"c1"}`) // no notifier serves this channel
+	c.publish("stevedore.call.later.read_file.default.waits", `{"args":{"path":"big.txt"}}`) // no worker serves this queue
+	c.publish("stevedore.notify.later", `{"text":"a notification","chat_id":"c1"}`)          // no notifier serves this channel
 	c.publish("stevedore.call.default.read_file.s.bad", "no call")
 	await(t, p, "the dead letter", func() bool {
 		return strings.Contains(runProgram(t, program, append([]string{"dead", "ls"}, where...)...).stdout, "read_file")
@@ -297,4 +297,46 @@ func TestRollingUpgrade(t *testing.T) {
 		}
 	}
 	t.Logf("%d calls and notifications", n)
+}
+
+// A step that workers of the version before cannot run beside waits until they stop.
+func TestUpgradeWaitsForWorkers(t *testing.T) {
+	t.Parallel()
+	s := bustest.Listen(t)
+	b := bustest.Connect(t, s, bus.Config{})
+	p, err := launch("serve", "--server", s.URL(), "--data", t.TempDir(), "--workspace", t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
+	name := b.StreamName(bus.Results)
+	stream, err := b.JetStream().Stream(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	config.Metadata = map[string]string{jsapi.FormatKey: "2"}
+	if _, err := b.JetStream().UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	o := worker(t, "provision", "--server", s.URL())
+	if o.code == 0 || !strings.Contains(o.stdout, "STEVEDORE_RESULTS: version 2 to 3") || !strings.Contains(o.stdout, "; stop the workers of the version before") {
+		t.Errorf("provision: %d\n%s%s", o.code, o.stdout, o.stderr)
+	}
+	o = worker(t, "provision", "--update", "--server", s.URL())
+	if o.code == 0 || !strings.Contains(o.stderr, "workers that answer: 1") {
+		t.Errorf("provision --update beside a worker: %d\n%s%s", o.code, o.stdout, o.stderr)
+	}
+	if _, err := b.Formats(t.Context()); err == nil {
+		t.Error("the stream was moved beside a worker")
+	}
+	if err := p.stop(); err != nil {
+		t.Fatalf("%v\n%s", err, p.stderr)
+	}
+	if o := worker(t, "provision", "--update", "--server", s.URL()); o.code != 0 || !strings.Contains(o.stdout, "STEVEDORE_RESULTS: version 2 to 3") {
+		t.Errorf("provision --update: %d\n%s%s", o.code, o.stdout, o.stderr)
+	}
+	if _, err := b.Formats(t.Context()); err != nil {
+		t.Error(err)
+	}
 }

@@ -141,7 +141,7 @@ func checkSteps(ctx context.Context, b *bus.Bus, update bool, out io.Writer) err
 	for _, s := range steps {
 		switch {
 		case !s.Beside && update && len(workers) > 0:
-			return cli.Exit(cli.ExitFailed, "%s: workers of the version before cannot run beside this step; stop the %d workers that answer, and repeat the command", s, len(workers))
+			return cli.Exit(cli.ExitFailed, "%s: workers of the version before cannot run beside this step; stop all workers, and repeat the command; workers that answer: %d", s, len(workers))
 		case !update && s.Beside:
 			fmt.Fprintf(out, "%s; workers of the version before may go on\n", s)
 		case !update:

@@ -45,8 +45,9 @@ func openData(dir string) error {
 // moveData moves the streams of a data directory, whose server runs, to the formats of this version.
 // It copies those that change into before-upgrade in the directory.
 func moveData(ctx context.Context, b *bus.Bus, dir string, log zerolog.Logger) error {
-	_, err := admin.Move(ctx, b, filepath.Join(dir, "before-upgrade"), func(s admin.Step) {
-		log.Info().Stringer("step", s).Msg("moving what an earlier version stored; a copy is in before-upgrade of the data directory")
+	copies := filepath.Join(dir, "before-upgrade")
+	_, err := admin.Move(ctx, b, copies, func(s admin.Step) {
+		log.Info().Stringer("step", s).Str("copies", copies).Msg("moving what an earlier version stored")
 	})
 	return err
 }
