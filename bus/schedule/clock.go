@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -29,20 +30,33 @@ const (
 // and until then no schedule ticks, not even a new one. After a jump back, the server
 // waits until the clock has caught up, which is right unless the clock was wrong for
 // long.
+//
+// A server that was stopped uncleanly counts intervals from its start. KeepTime makes up
+// what it does not publish in time, and restores the due times.
 func (st *Store) KeepTime(ctx context.Context, log zerolog.Logger) {
 	var problem string
 	jump, check := time.Duration(0), true // the clock may have jumped before the start
 	var skipped time.Time                 // the last check
+	late := &intervals{store: st, log: log, look: map[scheduleKey]awaited{}}
+	reconnects := st.bus.Conn().Stats().Reconnects
 	for last := time.Now(); ; {
 		if half := time.Now().Truncate(skippedInterval); half != skipped {
+			check = true
 			if err := st.runSkipped(ctx, time.Now(), log); err == nil {
 				skipped = half
 			} else if ctx.Err() == nil {
 				log.Error().Err(err).Msg("cannot look for schedules in an hour that the clocks skipped; retrying")
 			}
 		}
+		if n := st.bus.Conn().Stats().Reconnects; n != reconnects { // the server may have started again
+			reconnects, check = n, true
+		}
 		if check {
-			switch err := st.align(ctx, jump, log); {
+			err := st.align(ctx, jump, log)
+			if err == nil {
+				err = late.await(ctx)
+			}
+			switch {
 			case err == nil:
 				jump, check, problem = 0, false, ""
 			case ctx.Err() == nil && err.Error() != problem:
@@ -50,10 +64,13 @@ func (st *Store) KeepTime(ctx context.Context, log zerolog.Logger) {
 				log.Error().Err(err).Msg("cannot check the due times of the schedules; retrying")
 			}
 		}
+		if err := late.run(ctx); err != nil && ctx.Err() == nil {
+			log.Error().Err(err).Msg("cannot look for a tick that is late; retrying")
+		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(clockInterval):
+		case <-time.After(late.next(clockInterval)):
 		}
 		now := time.Now()
 		// Without monotonic readings, the difference is that of the wall clock.
@@ -116,7 +133,7 @@ func (st *Store) dueInServer(ctx context.Context, s Status) (due, chosen time.Ti
 	if err != nil {
 		return time.Time{}, time.Time{}, err
 	}
-	if tick.Sequence > s.Revision {
+	if tick.Sequence > s.Revision && tick.Header.Get(jetstream.SchedulerHeader) != "" {
 		if _, next := tickTimes(tick.Header.Get); !next.IsZero() {
 			return next, tick.At, nil
 		}

@@ -12,7 +12,7 @@
 // tick that is delivered twice is one call.
 //
 // The server waits with timers, which jumps of the clock and hours that the clocks skip
-// disturb. Store.KeepTime corrects both.
+// disturb, and an unclean stop makes it count intervals anew. Store.KeepTime corrects these.
 //
 // The API that is kept stable does not contain this package; see docs/api.md.
 package schedule

@@ -10,8 +10,8 @@ import (
 )
 
 // DueTime returns the due time of a tick. Every copy of the tick has the same due time,
-// and every other tick of the schedule has another one. ok is false if the tick is not
-// from the server.
+// and every other tick of the schedule has another one. ok is false if the tick is neither
+// from the server nor made up in its place.
 func DueTime(d *bus.Delivery) (due time.Time, ok bool) {
 	due, _ = tickTimes(d.Header)
 	return due, !due.IsZero()
@@ -25,10 +25,14 @@ func IsOnlyTick(d *bus.Delivery) bool {
 
 // tickTimes returns the due time of a tick and the time of the next tick. Only the server
 // can set the header with the time of the next tick; the due time follows from that
-// time and from the pattern of the schedule.
+// time and from the pattern of the schedule. A tick that Store.KeepTime made up has a header
+// with its due time.
 func tickTimes(header func(name string) string) (due, next time.Time) {
 	s := parsePattern(header(patternHeader), header(zoneHeader))
 	if header(jetstream.SchedulerHeader) == "" {
+		if due, err := time.Parse(time.RFC3339Nano, header(dueHeader)); err == nil && s.Every > 0 {
+			return due.UTC(), due.Add(s.Every)
+		}
 		return time.Time{}, time.Time{}
 	}
 	next, err := time.Parse(time.RFC3339Nano, header(jetstream.ScheduleNextHeader))

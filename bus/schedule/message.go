@@ -79,5 +79,7 @@ func decode(kind, name string, msg bus.Stored) Status {
 	s.Kind, s.Name, s.Body = kind, name, msg.Body
 	s.TTL, _ = time.ParseDuration(header(jetstream.ScheduleTTLHeader, ttlHeader)) // absent means no limit
 	s.Disabled = msg.Header.Get(jetstream.ScheduleHeader) == ""
+	s.ours = msg.Header.Get(patternHeader) != ""
+	s.phase, _ = time.Parse(time.RFC3339Nano, msg.Header.Get(phaseHeader)) // absent: none
 	return s
 }

@@ -51,6 +51,18 @@ type Status struct {
 	// time of the next tick.
 	Last time.Time `json:"last,omitzero"`
 	Next time.Time `json:"next,omitzero"`
+
+	phase time.Time // a due time from which the interval counts; zero: from Since
+	ours  bool      // this package wrote it
+	tick  uint64    // the sequence of the newest tick
+}
+
+// start returns the time from which an interval counts.
+func (s Status) start() time.Time {
+	if s.phase.IsZero() {
+		return s.Since.Round(time.Second) // as the server does
+	}
+	return s.phase
 }
 
 // Validate returns an error if the times of s are not valid.

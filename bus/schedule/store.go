@@ -91,8 +91,9 @@ func (st *Store) Get(ctx context.Context, kind, name string) (s Status, ok bool,
 		return Status{}, false, err
 	}
 	if !s.Disabled {
-		s.Next = s.Schedule.next(s.Since, time.Now())
+		s.Next = s.Schedule.next(s.start(), time.Now())
 	}
+	s.tick = tick.Sequence
 	if tick.Sequence > 0 {
 		var due time.Time
 		s.Last, due = tickTimes(tick.Header.Get)

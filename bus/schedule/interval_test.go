@@ -1,0 +1,74 @@
+package schedule_test
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
+	"github.com/stevedore-bus/stevedore/bus/schedule"
+)
+
+// The server is stopped uncleanly more often than an interval ends: it goes on with a copy
+// of its directory from while it ran. Each due time has one tick all the same.
+func TestIntervalAfterUncleanStops(t *testing.T) {
+	for _, kind := range []string{bus.Cron, bus.Heartbeat} {
+		t.Run(kind, func(t *testing.T) {
+			root := t.TempDir()
+			bustest.Bubble(t, func(t *testing.T) {
+				const every = 20 * time.Second
+				var begin time.Time
+				ticks := map[time.Duration]int{} // by due time
+				dir := root + "/0"
+				for n := range 10 {
+					s := bustest.Start(t, embedded.Config{Dir: dir})
+					b := bustest.Connect(t, s, bus.Config{Log: bustest.Log(t)})
+					if n == 0 {
+						sched := schedule.Schedule{Kind: kind, Name: "slow", Every: every, Body: []byte("{}")}
+						if _, err := schedule.New(b).Put(t.Context(), sched); err != nil {
+							t.Fatal(err)
+						}
+						begin = time.Now().Round(time.Second)
+					}
+					stops := []func(){
+						bustest.Run(t, func(ctx context.Context) error { schedule.New(b).KeepTime(ctx, bustest.Log(t)); return nil }),
+						bustest.Run(t, func(ctx context.Context) error {
+							return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
+								due, ok := schedule.DueTime(d)
+								if !ok {
+									t.Errorf("a tick without a due time: %v", d.Subject)
+								}
+								ticks[due.Sub(begin)]++
+								return nil
+							})
+						}),
+					}
+					time.Sleep(12500 * time.Millisecond)
+					next := root + "/" + string(rune('1'+n))
+					if err := os.CopyFS(next, os.DirFS(dir)); err != nil {
+						t.Fatal(err)
+					}
+					for _, stop := range stops {
+						stop()
+					}
+					b.Close()
+					s.Close()
+					dir = next
+				}
+				for due := every; due < time.Since(begin)-every; due += every {
+					if ticks[due] == 0 {
+						t.Errorf("no tick was due %s after the start", due)
+					}
+				}
+				for due := range ticks {
+					if due%every != 0 {
+						t.Errorf("a tick was due %s after the start", due)
+					}
+				}
+			})
+		})
+	}
+}
