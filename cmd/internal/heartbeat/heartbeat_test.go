@@ -23,10 +23,10 @@ import (
 )
 
 // start runs a heartbeat until the test ends.
-func start(t *testing.T, b *bus.Bus, cfg heartbeat.Config) {
+func start(t *testing.T, b *bus.Bus, cfg heartbeat.Config) (stop func()) {
 	t.Helper()
 	cfg.Log, cfg.Poll = bustest.Log(t), 20*time.Millisecond
-	bustest.Run(t, func(ctx context.Context) error { return heartbeat.Run(ctx, b, cfg) })
+	return bustest.Run(t, func(ctx context.Context) error { return heartbeat.Run(ctx, b, cfg) })
 }
 
 func write(t *testing.T, workspace, text string) {
@@ -147,6 +147,9 @@ func TestTicksRunAndAreLogged(t *testing.T) {
 		data, _ := os.ReadFile(filepath.Join(workspace, heartbeat.LogFile))
 		clear(logged)
 		for l := range strings.Lines(string(data)) {
+			if strings.HasPrefix(l, "#") {
+				continue
+			}
 			m := line.FindStringSubmatch(strings.TrimSuffix(l, "\n"))
 			if m == nil || logged[m[1]] {
 				t.Fatalf("log line %q", l)
@@ -195,7 +198,9 @@ func TestLogIsBounded(t *testing.T) {
 	for name, want := range map[string][]string{heartbeat.LogFile: {"r5", "r7", "r9", "r11", "r13", "r15"}, heartbeat.OldLogFile: {"r1", "r3"}} {
 		var got []string
 		for line := range strings.Lines(strings.TrimLeft(read(name), "\n")) {
-			got = append(got, strings.Fields(line)[3])
+			if !strings.HasPrefix(line, "#") {
+				got = append(got, strings.Fields(line)[3])
+			}
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("%s has %v, want %v", name, got, want)
@@ -216,10 +221,29 @@ func TestLogContainsTheError(t *testing.T) {
 	bustest.WaitUntil(t, "a log line", func() bool {
 		data, _ := os.ReadFile(filepath.Join(workspace, heartbeat.LogFile)) // missing at first
 		line = string(data)
-		return line != ""
+		return strings.Contains(line, "ERROR")
 	})
 	if want := "] [ERROR] r1 shell failed after 0s: exit code 4: (no output)\n"; !strings.HasSuffix(line, want) {
 		t.Errorf("logged %q, want %q at its end", line, want)
+	}
+}
+
+// The log exists from the first start, with a line that says what it will contain. Another
+// start adds nothing.
+func TestLogExistsFromTheStart(t *testing.T) {
+	b := bustest.New(t)
+	workspace := t.TempDir()
+	read := func() string {
+		data, _ := os.ReadFile(filepath.Join(workspace, heartbeat.LogFile)) // missing at first
+		return string(data)
+	}
+	stop := start(t, b, heartbeat.Config{Workspace: workspace})
+	bustest.WaitUntil(t, "the log", func() bool { return strings.HasSuffix(read(), "\n") })
+	stop()
+	first := read()
+	start(t, b, heartbeat.Config{Workspace: workspace})() // the stop waits for its end
+	if got := read(); !strings.HasPrefix(got, "# ") || got != first {
+		t.Errorf("the log is %q, then %q", first, got)
 	}
 }
 

@@ -2,7 +2,9 @@ package heartbeat
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"time"
 
@@ -46,13 +48,24 @@ func (s *scheduler) writeLog(ctx context.Context) error {
 	})
 }
 
-// appendLog appends a line to the log. If the log is full, it starts a new one.
+// logHeader is the first line of a log. It tells a person who finds no run what to look for.
+const logHeader = "# Each run of the heartbeat adds a line: [time] [level] call tool outcome: reply. " +
+	"Without a line, no run has ended; see stevedore status.\n"
+
+// appendLog appends a line to the log. If there is no log, or it is full, it starts a new one;
+// without a line, it only does that.
 func (s *scheduler) appendLog(line string) error {
 	info, err := s.workspace.Lstat(LogFile)
-	if err == nil && info.Mode().IsRegular() && info.Size()+int64(len(line)) > maxLogBytes {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		line = logHeader + line
+	case err == nil && info.Mode().IsRegular() && info.Size()+int64(len(line)) > maxLogBytes:
 		if err := s.workspace.Rename(LogFile, OldLogFile); err != nil {
 			return err
 		}
+		line = logHeader + line
+	case line == "":
+		return nil
 	}
 	return durable.Dir{Root: s.workspace}.AppendFile(LogFile, []byte(line), 0o644)
 }

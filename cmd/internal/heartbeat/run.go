@@ -41,6 +41,9 @@ func run(ctx context.Context, b *bus.Bus, cfg Config, once bool) error {
 	if once {
 		return s.reconcile(ctx)
 	}
+	if err := s.appendLog(""); err != nil { // the heartbeat works without its log
+		cfg.Log.Warn().Err(err).Str("file", LogFile).Msg("cannot start the heartbeat's log")
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.writeLog(ctx) })
 	s.watch(ctx)
