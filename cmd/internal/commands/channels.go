@@ -42,7 +42,7 @@ func newChannelsCommand() *cobra.Command {
 		Short:   "List and test the channels that deliver notifications to users",
 		Long:    fmt.Sprintf(channelsHelp, channel.KindsHelp()),
 	}
-	cli.Settings(cmd.PersistentFlags(), o.AddFlags)
+	cli.AddSettings(cmd.PersistentFlags(), o)
 	ls := &cobra.Command{
 		Use: "ls", Short: "List the channels of the settings and their errors",
 		RunE: func(cmd *cobra.Command, _ []string) error { return listChannels(o, cmd.OutOrStdout(), json) },

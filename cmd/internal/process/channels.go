@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/rs/zerolog"
-	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/notify"
@@ -20,16 +19,10 @@ import (
 
 // ChannelOptions are the channels of a process.
 type ChannelOptions struct {
-	Default string
-	flags   []string // NAME=SPEC
+	Given   []string `flag:"channel" unit:"NAME=SPEC" help:"NAME=SPEC of a channel to the user, such as log=file:notes.jsonl; see stevedore channels"`
+	Default string   `flag:"default-channel" default:"console" unit:"NAME" help:"NAME of the channel for notifications that name no other"`
 	// noConsole is set if the console of the process is not for the users of these channels.
 	noConsole bool
-}
-
-// AddFlags adds the flags of the channels.
-func (o *ChannelOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringArrayVar(&o.flags, "channel", nil, "`NAME=SPEC` of a channel to the user, such as log=file:notes.jsonl or team=slack:url=env:VARIABLE; \"stevedore channels --help\" lists the kinds; console=console always exists")
-	flags.StringVar(&o.Default, "default-channel", "console", "`NAME` of the channel for notifications that name no other")
 }
 
 // Specs returns the specs by name.
@@ -39,7 +32,7 @@ func (o *ChannelOptions) Specs() (map[string]string, error) {
 		specs["console"] = "console"
 	}
 	seen := map[string]bool{} // a flag may replace the console once
-	for _, flag := range o.flags {
+	for _, flag := range o.Given {
 		name, spec, ok := strings.Cut(flag, "=")
 		if !ok || !tools.IsToken(name) { // the error must not quote the flag: it may hold a secret
 			return nil, cli.Exit(cli.ExitUsage, "--channel: want NAME=SPEC, such as log=file:notes.jsonl, with a NAME of the form %s", tools.TokenForm)

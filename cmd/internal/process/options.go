@@ -35,7 +35,7 @@ type Options struct {
 	Shell     ShellOptions    `topic:"shell"`
 	Approvals ApprovalOptions `topic:""`
 	Store     StoreOptions    `topic:"offloading"`
-	Channels  ChannelOptions
+	Channels  ChannelOptions  `topic:""`
 	Receive   ReceiveOptions
 
 	Workspace   string        `flag:"workspace" default:"." unit:"DIR" help:"DIR that the tools can read and write, and nothing outside it"`
@@ -85,7 +85,6 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		Disabled bool     `flag:"no-offload" help:"keep every result in the prompt"`
 		Always   []string `flag:"offload-tools" split:"," unit:"TOOL" help:"TOOLs, or TOOL:ACTION, whose results are always offloaded"`
 	}{}, cli.TopicOffloading)
-	cli.Settings(flags, o.Channels.AddFlags)
 	cli.Settings(flags, o.Receive.AddFlags)
 	cli.MaxBytesFlag(flags, &o.Connection.Config, ", or less if the disk is small")
 	AddResultsTTLFlag(flags, &o.Connection)
