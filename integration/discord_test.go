@@ -81,7 +81,7 @@ func (f *fakeDiscord) forget() {
 }
 
 func (f *fakeDiscord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path == "/gateway/" {
+	if strings.HasPrefix(r.URL.Path, "/gateway") {
 		f.gateway(w, r)
 		return
 	}
@@ -95,7 +95,12 @@ func (f *fakeDiscord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer := func(v any) { _ = json.NewEncoder(w).Encode(v) }
-	path := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	path := strings.Split(strings.Trim(strings.TrimPrefix(r.URL.Path, "/v10"), "/"), "/")
+	if path[len(path)-1] == "typing" {
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
 	var content struct {
 		Content string `json:"content"`
 		Nonce   string `json:"nonce"`
@@ -108,8 +113,9 @@ func (f *fakeDiscord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	switch {
-	case r.URL.Path == "/gateway/bot":
-		answer(map[string]any{"url": "ws" + strings.TrimPrefix(f.URL, "http") + "/gateway"})
+	case path[0] == "gateway":
+		limit := map[string]any{"total": 1000, "remaining": 1000, "reset_after": 0, "max_concurrency": 16}
+		answer(map[string]any{"url": "ws" + strings.TrimPrefix(f.URL, "http") + "/gateway", "shards": 1, "session_start_limit": limit})
 	case len(path) == 2 && r.Method == http.MethodGet:
 		kind, last := 1, ""
 		if strings.HasPrefix(path[1], "S") {

@@ -14,7 +14,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -98,10 +97,10 @@ func (s *mailServer) disconnect() {
 }
 
 var (
-	fetchMail  = regexp.MustCompile(`^UID FETCH (\d+) BODY\.PEEK\[(HEADER)?\]<0\.(\d+)>$`)
-	searchAll  = regexp.MustCompile(`^UID SEARCH UNSEEN((?: (?:OR )?FROM "[^"\\]+")+)$`)
-	searchFrom = regexp.MustCompile(`FROM "([^"]+)"`)
-	storeSeen  = regexp.MustCompile(`^UID STORE (\d+) \+FLAGS\.SILENT \(\\Seen\)$`)
+	fetchMail = regexp.MustCompile(`^UID FETCH (\d+) \(.*BODY\.PEEK\[(HEADER)?\].*\)$`)
+	searchAll = regexp.MustCompile(`^UID SEARCH UNSEEN FROM (\S+)$`)
+	storeSeen = regexp.MustCompile(`^UID STORE (\d+) \+FLAGS(?:\.SILENT)? \(\\Seen\)$`)
+	listBoxes = regexp.MustCompile(`^LIST "" "?(\w*)"?$`)
 )
 
 func (s *mailServer) serveIMAP(c net.Conn) {
@@ -124,15 +123,18 @@ func (s *mailServer) serveIMAP(c net.Conn) {
 		case command == "SELECT INBOX" && authenticated:
 			selected = true
 			ok(fmt.Sprintf("* %d EXISTS\r\n* OK [UIDVALIDITY 7] valid\r\n* FLAGS (\\Seen)\r\n", len(s.box)))
+		case strings.HasPrefix(command, "LSUB ") && authenticated:
+			ok("")
+		case listBoxes.MatchString(command) && authenticated:
+			ok(fmt.Sprintf("* LIST () \"/\" %q\r\n", listBoxes.FindStringSubmatch(command)[1]))
+		case command == "LOGOUT":
+			ok("* BYE\r\n")
 		case search != nil && selected:
-			senders := searchFrom.FindAllStringSubmatch(search[1], -1)
-			if strings.Count(search[1], "OR ") != len(senders)-1 {
-				s.problems = append(s.problems, "IMAP "+command)
-			}
+			sender := strings.ToLower(strings.Trim(search[1], `"`))
 			var list strings.Builder
 			for _, m := range s.box {
 				from, _, _ := strings.Cut(m.raw[strings.Index(m.raw, "From: "):], "\r\n")
-				if !m.seen && slices.ContainsFunc(senders, func(sender []string) bool { return strings.Contains(strings.ToLower(from), strings.ToLower(sender[1])) }) {
+				if !m.seen && strings.Contains(strings.ToLower(from), sender) {
 					list.WriteString(" " + strconv.Itoa(m.uid))
 				}
 			}
@@ -148,7 +150,7 @@ func (s *mailServer) serveIMAP(c net.Conn) {
 			} else {
 				m.fetched++
 			}
-			ok(fmt.Sprintf("* %d EXPUNGE\r\n* %d FETCH (UID %d BODY[%s]<0> {%d}\r\n%s FLAGS ())\r\n", 99, uid-9, uid, fetch[2], len(text), text))
+			ok(fmt.Sprintf("* %d FETCH (UID %d RFC822.SIZE %d BODY[%s] {%d}\r\n%s FLAGS ())\r\n", uid-9, uid, len(m.raw), fetch[2], len(text), text))
 		case store != nil && selected:
 			uid, _ := strconv.Atoi(store[1])
 			if s.stores++; s.drop > 0 {

@@ -98,10 +98,14 @@ func (s *bridgeService) handle(ctx context.Context, r channel.BridgeRequest) (an
 		}
 		answer.Accepted = &accepted
 	}
-	if r.Position != "" {
-		return answer, s.in.SetPosition(ctx, r.ChatID, r.Position)
+	if r.Position == "" {
+		return answer, nil
 	}
-	return answer, nil
+	chat := r.ChatID
+	if bridge, ok := s.to.(*channel.Bridge); ok {
+		chat = bridge.Room(chat)
+	}
+	return answer, s.in.setPosition(ctx, chat, r.Position)
 }
 
 func attachment(f channel.BridgeFile) channel.Attachment {
@@ -122,7 +126,7 @@ func (s *bridgeService) chats(ctx context.Context) (answer channel.BridgeAnswer,
 		answer.Chat = bridge.DefaultChat()
 	}
 	for _, chat := range s.to.Chats() {
-		if answer.Chats[chat], err = s.in.Position(ctx, chat); err != nil {
+		if answer.Chats[chat], err = s.in.position(ctx, chat); err != nil {
 			return answer, err
 		}
 	}

@@ -16,8 +16,8 @@ func (in *Inbox) positionKey(chat string) string {
 	return "position." + in.channel + "." + tools.Token(chat)
 }
 
-// Position implements channel.Inbox.
-func (in *Inbox) Position(ctx context.Context, chat string) (string, error) {
+// position returns how far a bridge has read a chat, as setPosition stored it, or "".
+func (in *Inbox) position(ctx context.Context, chat string) (string, error) {
 	kv, err := in.bus.Bucket(ctx, bus.TasksBucket)
 	if err != nil {
 		return "", err
@@ -32,8 +32,7 @@ func (in *Inbox) Position(ctx context.Context, chat string) (string, error) {
 	return string(entry.Value()), nil
 }
 
-// SetPosition implements channel.Inbox.
-func (in *Inbox) SetPosition(ctx context.Context, chat, position string) error {
+func (in *Inbox) setPosition(ctx context.Context, chat, position string) error {
 	kv, err := in.bus.Bucket(ctx, bus.TasksBucket)
 	if err == nil {
 		_, err = kv.PutString(ctx, in.positionKey(chat), position)

@@ -44,15 +44,15 @@ func (b *Bridge) Send(context.Context, Notification) error {
 }
 
 // CheckChat implements Limited.
-func (b *Bridge) CheckChat(chat string) error { return b.chats.CheckChat(room(chat)) }
+func (b *Bridge) CheckChat(chat string) error { return b.chats.CheckChat(b.Room(chat)) }
 
 // MayReceive implements Receiving.
 func (b *Bridge) MayReceive(chat string) (string, bool) {
-	return chat, b.allow.mayReceive(room(chat))
+	return chat, b.allow.mayReceive(b.Room(chat))
 }
 
-// room returns the chat that has a thread.
-func room(chat string) string {
+// Room returns the chat that has a thread.
+func (b *Bridge) Room(chat string) string {
 	room, _, _ := strings.Cut(chat, "/")
 	return room
 }

@@ -2,13 +2,11 @@ package channel
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,68 +74,6 @@ func TestTelegramSendsFiles(t *testing.T) {
 	}
 }
 
-func TestDiscordSendsFiles(t *testing.T) {
-	var got []string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if file, about, err := r.FormFile("files[0]"); err == nil {
-			data, _ := io.ReadAll(file)
-			got = append(got, about.Filename+" "+string(data)+" "+r.FormValue("payload_json"))
-		} else {
-			got = append(got, "text")
-		}
-		_, _ = fmt.Fprint(w, `{"id":"1"}`)
-	}))
-	t.Cleanup(server.Close)
-	d, err := NewDiscord("a-secret", BotConfig{Chat: "C1", Server: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Send(t.Context(), withReport("1")); err != nil {
-		t.Fatal(err)
-	}
-	if len(got) != 2 || got[0] != "text" || !strings.HasPrefix(got[1], "report.csv a,b\n1,2\n {\"enforce_nonce\":true,\"nonce\":\"") {
-		t.Errorf("got %q", got)
-	}
-}
-
-// The URL of an upload gets no token; a scope that is missing becomes a sentence.
-func TestSlackSendsFiles(t *testing.T) {
-	var got []string
-	refuse := ""
-	var server *httptest.Server
-	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		method := strings.TrimPrefix(r.URL.Path, "/")
-		answer := map[string]any{"ok": method != refuse, "error": "missing_scope", "ts": "1"}
-		switch method {
-		case "upload":
-			data, _ := io.ReadAll(r.Body)
-			got = append(got, "upload "+string(data)+r.Header.Get("Authorization"))
-			return
-		case "files.getUploadURLExternal":
-			got = append(got, r.FormValue("filename")+" "+r.FormValue("length"))
-			answer["upload_url"], answer["file_id"] = server.URL+"/upload", "F1"
-		default:
-			got = append(got, method+" "+r.FormValue("text")+r.FormValue("files")+r.FormValue("channel_id"))
-		}
-		_ = json.NewEncoder(w).Encode(answer)
-	}))
-	t.Cleanup(server.Close)
-	s, err := NewSlack("xoxb-secret", "", BotConfig{Chat: "C1", Server: server.URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Send(t.Context(), withReport("1")); err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"chat.postMessage Here it is.", "report.csv 8", "upload a,b\n1,2\n", `files.completeUploadExternal [{"id":"F1","title":"report.csv"}]C1`}; !slices.Equal(got, want) {
-		t.Errorf("got %q", got)
-	}
-	got, refuse = nil, "files.getUploadURLExternal"
-	if err := s.Send(t.Context(), withReport("2")); err != nil || len(got) != 3 || got[2] != "chat.postMessage the file report.csv cannot be sent: refused_missing_scope; get it" {
-		t.Errorf("refused: %v, got %q", err, got)
-	}
-}
-
 func TestEmailSendsFiles(t *testing.T) {
 	s := newSMTP(t, nil)
 	e := newEmail(t, s)
@@ -181,21 +117,15 @@ func TestFilesAreStreamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := NewDiscord("a-secret", BotConfig{Chat: "1", Server: server.URL})
-	if err != nil {
+	n := Notification{ID: "1", Text: "x", File: newDocument("zeros", zeros{}, tg.MaxFile())}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := tg.Send(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	for _, channel := range []FileChannel{tg, d} {
-		n := Notification{ID: "1", Text: "x", File: newDocument("zeros", zeros{}, channel.MaxFile())}
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		if err := channel.Send(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
-		runtime.ReadMemStats(&after)
-		if grown := after.TotalAlloc - before.TotalAlloc; size < channel.MaxFile() || grown > 4<<20 {
-			t.Errorf("%T: %d bytes sent, %d allocated", channel, size, grown)
-		}
+	runtime.ReadMemStats(&after)
+	if grown := after.TotalAlloc - before.TotalAlloc; size < tg.MaxFile() || grown > 4<<20 {
+		t.Errorf("%d bytes sent, %d allocated", size, grown)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	gomail "github.com/wneessen/go-mail"
 
@@ -34,33 +33,24 @@ type EmailConfig struct {
 	// one of them by its address. Other recipients are refused, since any client can set a ChatID.
 	From string
 	To   []string
-	// IMAP is HOST:PORT of the IMAP server, with TLS, whose mailbox INBOX the channel
-	// receives from, with the same login. The default port is 993. Empty means that it does
-	// not receive.
-	IMAP string
-	// AuthServ is the name that the server of that mailbox writes first into the header
-	// Authentication-Results. Mails that it does not call authentic are ignored. "none"
-	// means that all are accepted.
-	AuthServ string
 }
 
 // Email sends notifications by SMTP. The Message-ID is the same for every
 // attempt, so that mail systems which check it show a notification once.
 type Email struct {
-	cfg      EmailConfig
-	host     string
-	opts     []gomail.Option
-	roots    *x509.CertPool // nil is the system's
-	secrets  secrets
-	interval time.Duration // of looking for mails
+	cfg     EmailConfig
+	host    string
+	opts    []gomail.Option
+	roots   *x509.CertPool // nil is the system's
+	secrets secrets
 }
 
 // NewEmail returns an e-mail channel. It does not connect.
 func NewEmail(cfg EmailConfig) (*Email, error) {
 	e := &Email{
-		cfg: cfg, opts: []gomail.Option{gomail.WithTimeout(sendTimeout)}, interval: mailInterval,
+		cfg: cfg, opts: []gomail.Option{gomail.WithTimeout(sendTimeout)},
 		// The last two are the arguments of AUTH PLAIN and LOGIN.
-		secrets: secretsOf(nil, cfg.Password, "\x00"+cfg.User+"\x00"+cfg.Password, imapQuote(cfg.Password)),
+		secrets: secretsOf(nil, cfg.Password, "\x00"+cfg.User+"\x00"+cfg.Password),
 	}
 	port := 587
 	switch cfg.TLS {
@@ -193,6 +183,14 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 	}
 	_ = client.CloseWithSMTPClient(connection) // the server already accepted the mail
 	return nil
+}
+
+// mailID returns a Message-ID in the form of a header, or "" if it has another one.
+func mailID(id string) string {
+	if id = strings.TrimSpace(id); len(id) > 500 || !strings.HasPrefix(id, "<") || !strings.HasSuffix(id, ">") || strings.ContainsAny(id[1:len(id)-1], "<> \t\r\n") {
+		return ""
+	}
+	return id
 }
 
 func (e *Email) dial(ctx context.Context, network, address string) (net.Conn, error) {

@@ -232,3 +232,12 @@ func TestEmailLogsInOverTLS(t *testing.T) {
 		t.Errorf("mails %q, logins %q", s.mails, s.logins)
 	}
 }
+
+// Only an id that is safe in a header is one.
+func TestMailIDs(t *testing.T) {
+	for id, want := range map[string]bool{" <a.b@x> ": true, "a@x": false, "<a@x>\r\nBcc: <y@z>": false, "<a b@x>": false, "<" + strings.Repeat("x", 600) + ">": false, "": false} {
+		if got := mailID(id) != ""; got != want {
+			t.Errorf("%q: %v", id, got)
+		}
+	}
+}

@@ -105,10 +105,6 @@ type Inbox interface {
 	Accept(ctx context.Context, message Incoming) (Accepted, error)
 	// Decide answers an approval, and returns a text for the user.
 	Decide(ctx context.Context, decision Decision) (text string, err error)
-	// Position returns how far a chat was read, as SetPosition stored it, or "". It is for
-	// platforms that deliver a message only to who is connected.
-	Position(ctx context.Context, chat string) (string, error)
-	SetPosition(ctx context.Context, chat, position string) error
 }
 
 // Receiving is a Channel whose users may write. Who receives their messages asks it.
@@ -160,9 +156,6 @@ func (r *reception) ignore(chat, kind string) {
 // refusedPause is the pause after a platform has refused to let the program receive.
 const refusedPause = 5 * time.Minute
 
-// errReconnect means that the platform asked for a new connection.
-var errReconnect = bus.RetryAfter(time.Second, errors.New("the platform asked for a new connection"))
-
 // again calls receive until ctx ends, with a pause after each error. The pauses grow until
 // receive calls healthy.
 func (r *reception) again(ctx context.Context, receive func(ctx context.Context, healthy func()) error) error {
@@ -178,11 +171,7 @@ func (r *reception) again(ctx context.Context, receive func(ctx context.Context,
 		} else if _, refused := bus.Rejected(err); refused { // the token was revoked
 			pause = refusedPause
 		}
-		level := zerolog.WarnLevel
-		if errors.Is(err, errReconnect) {
-			level = zerolog.DebugLevel
-		}
-		r.log.WithLevel(level).Err(err).Stringer("pause", pause.Round(time.Millisecond)).Msg("cannot receive messages; trying again")
+		r.log.Warn().Err(err).Stringer("pause", pause.Round(time.Millisecond)).Msg("cannot receive messages; trying again")
 		_ = tools.Sleep(ctx, pause)
 	}
 	return nil

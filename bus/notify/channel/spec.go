@@ -74,23 +74,18 @@ var kinds = []kind{
 	{"webhook", "url, [secret*], [allow (CHAT;CHAT)]", "signed as Standard Webhooks; whsec_BASE64", func(v map[string]string, _ Env) (Channel, error) {
 		return NewWebhook(v["url"], v["secret"], v["allow"])
 	}},
-	{"slack", "[url*], [token*], [apptoken*], [chat], [allow (CHAT;CHAT)], [server]", "a webhook's url, or a bot's token", openBot("slack", func(v map[string]string, cfg BotConfig) (Channel, error) {
-		return NewSlack(v["token"], v["apptoken"], cfg)
-	})},
-	{"discord", "[url*], [token*], [chat], [allow (CHAT;CHAT)], [server]", "a webhook's url, or a bot's token", openBot("discord", func(v map[string]string, cfg BotConfig) (Channel, error) {
-		return NewDiscord(v["token"], cfg)
-	})},
+	{"slack", "url*", "an incoming webhook; a bot is a bridge", openHTTP("slack")},
+	{"discord", "url*", "an incoming webhook; a bot is a bridge", openHTTP("discord")},
 	{"mattermost", "url*", "", openHTTP("mattermost")},
 	{"ntfy", "url, [token*]", "", openHTTP("ntfy")},
 	{"gotify", "url, [token*]", "", openHTTP("gotify")},
 	{"http", "url, [token*], [template (a file with {{.Text}} or {{json .Text}})], [type (the content type)]", "", openHTTP("http")},
 	{"telegram", "token*, [chat], [allow (CHAT;CHAT)], [server]", "", func(v map[string]string, _ Env) (Channel, error) {
-		return NewTelegram(v["token"], botConfig(v))
+		return NewTelegram(v["token"], BotConfig{Chat: v["chat"], Allow: v["allow"], Server: v["server"]})
 	}},
-	{"email", "host (HOST:PORT), from, to (ADDRESS;ADDRESS), [user], [password*], [tls (starttls|ssl|none)], [imap (HOST:PORT)], [authserv]", "", func(v map[string]string, _ Env) (Channel, error) {
+	{"email", "host (HOST:PORT), from, to (ADDRESS;ADDRESS), [user], [password*], [tls (starttls|ssl|none)]", "", func(v map[string]string, _ Env) (Channel, error) {
 		return NewEmail(EmailConfig{
 			Host: v["host"], User: v["user"], Password: v["password"], TLS: v["tls"],
-			IMAP: v["imap"], AuthServ: v["authserv"],
 			From: v["from"], To: strings.FieldsFunc(v["to"], func(r rune) bool { return r == ';' }),
 		})
 	}},
@@ -109,23 +104,6 @@ var kinds = []kind{
 func openHTTP(preset string) func(map[string]string, Env) (Channel, error) {
 	return func(v map[string]string, _ Env) (Channel, error) {
 		return NewHTTP(preset, HTTPConfig{URL: v["url"], Token: v["token"], Template: v["template"], ContentType: v["type"]})
-	}
-}
-
-func botConfig(v map[string]string) BotConfig {
-	return BotConfig{Chat: v["chat"], Allow: v["allow"], Server: v["server"]}
-}
-
-// openBot opens a webhook of a platform, or a bot if its token is set.
-func openBot(preset string, open func(v map[string]string, cfg BotConfig) (Channel, error)) func(map[string]string, Env) (Channel, error) {
-	return func(v map[string]string, env Env) (Channel, error) {
-		if (v["url"] == "") == (v["token"] == "") {
-			return nil, errors.New("want the setting url of a webhook, or the setting token of a bot")
-		}
-		if v["url"] != "" {
-			return openHTTP(preset)(v, env)
-		}
-		return open(v, botConfig(v))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -33,15 +34,30 @@ type Telegram struct {
 	name string // of the bot, without @; empty until Receive needs it
 }
 
+// BotConfig configures the bot of a platform.
+type BotConfig struct {
+	// Chat is the id of the default chat; in Telegram, it may be @CHANNEL.
+	Chat string
+	// Allow lists other chats that the bot sends to, separated by ";"; "*" means all.
+	// The bot receives messages only from Chat and from the chats that are listed.
+	Allow string
+	// Server is the URL of another server of the web API, such as https://HOST.
+	Server string
+}
+
 // NewTelegram returns a channel for the bot of a token. It does not connect.
 func NewTelegram(token string, cfg BotConfig) (*Telegram, error) {
 	path := "/bot" + token + "/"
-	b, err := newBot("telegram", "https://api.telegram.org", cfg, token, path+"sendMessage", path+"sendDocument")
-	if err != nil {
-		return nil, err
+	api, err := newPoster(cmp.Or(strings.TrimSuffix(cfg.Server, "/"), "https://api.telegram.org"))
+	if err == nil && token == "" {
+		err = errors.New("the token is empty")
 	}
-	b.api.url += path
-	return &Telegram{chats: b.chats, api: b.api}, nil
+	if err != nil {
+		return nil, fmt.Errorf("telegram: %w", err)
+	}
+	api.secrets = secretsOf(nil, token, path+"sendMessage", path+"sendDocument") // errors may show the URL
+	api.url += path
+	return &Telegram{chats: chats{"telegram", cfg.Chat, parseChats(cfg.Allow, cfg.Chat)}, api: api}, nil
 }
 
 // Send sends n as one or more messages, or as a file if it is long. The text

@@ -26,7 +26,7 @@ type ReceiveOptions struct {
 
 // AddFlags adds the flags of received messages.
 func (o *ReceiveOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&o.channels, "receive", nil, "`NAME`s of channels whose users may write to the agent: telegram, slack and discord (as a bot), email (an IMAP mailbox), webhook (signed requests to --receive-listen), nats-agent (prompts on the bus), or bridge (requests of a program on the bus). Only the chats in the channel's settings chat and allow are accepted, or the addresses in to")
+	flags.StringSliceVar(&o.channels, "receive", nil, "`NAME`s of channels whose users may write to the agent: telegram, bridge (requests of a program on the bus, such as a bot of Slack or Discord), email (requests of a program that reads the mailbox), webhook (signed requests to --receive-listen), or nats-agent (prompts on the bus). Only the chats in the channel's settings chat and allow are accepted, or the addresses in to")
 	flags.StringVar(&o.listen, "receive-listen", "127.0.0.1:8788", "`HOST:PORT` of the HTTP endpoint /messages/NAME for the messages of webhook channels")
 	flags.StringVar(&o.transcribe, "transcribe", "", "`URL[,model=NAME]` of a server of OpenAI's audio/transcriptions, such as https://api.openai.com/v1, which makes texts of voice messages; default model whisper-1")
 	flags.StringVar(&o.key, "transcribe-key", "", "`KEY` for --transcribe, as env:VARIABLE or file:PATH")
@@ -111,7 +111,7 @@ func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, no
 				return inbox.ServeBridge(ctx, channel)
 			})
 		default:
-			return cli.Exit(cli.ExitUsage, "--receive %s: only channels of the kinds telegram, email, webhook, nats-agent, bridge, and slack and discord with a token receive messages", name)
+			return cli.Exit(cli.ExitUsage, "--receive %s: only channels of the kinds telegram, bridge, email, webhook and nats-agent receive messages", name)
 		}
 	}
 	if !endpoints {

@@ -1,0 +1,121 @@
+// discord.mjs: a bot of a Discord application at the other end of a channel. It needs no privileged
+// intents. DISCORD_TOKEN; the rest as bridge.mjs says.
+import { createHash } from "node:crypto";
+import { REST } from "@discordjs/rest";
+import { WebSocketManager } from "@discordjs/ws";
+import { connect, log, Permanent, retry, stopped } from "./bridge.mjs";
+
+const { DISCORD_TOKEN: token, DISCORD_API_URL: api } = process.env;
+const intents = 1 << 9 | 1 << 12; // messages in servers and direct ones
+const suppressEmbeds = 4, direct = 1, threads = [10, 11, 12], texts = [0, 19];
+
+const bridge = await connect();
+const rest = new REST({ version: "10", retries: 0, timeout: 30_000, ...api && { api } }).setToken(token);
+
+// call calls the web API. Its errors are those that deliver expects.
+async function call(method, path, options) {
+  try {
+    return await rest.request({ method, fullRoute: path, ...options });
+  } catch (err) {
+    if (err.status >= 400 && err.status < 500 && ![408, 429].includes(err.status)) throw new Permanent(`refused_${err.status}`, `${err.status} ${err.message}`);
+    throw err;
+  }
+}
+
+const messages = (chat) => `/channels/${chat.split("/").at(-1)}/messages`;
+const nonce = (key) => ({ nonce: createHash("sha256").update(key).digest("hex").slice(0, 24), enforce_nonce: true });
+const buttons = (key) => [{ type: 1, components: [{ type: 2, style: 3, label: "Yes", custom_id: `yes:${key}` }, { type: 2, style: 4, label: "No", custom_id: `no:${key}` }] }];
+
+const network = {
+  // Discord drops a message that it gets again within minutes.
+  async send(chat, text, { id, key, approval }) {
+    const body = { content: text, allowed_mentions: { parse: [] }, flags: suppressEmbeds, ...approval && { components: buttons(approval) }, ...!id && key && nonce(key) };
+    return (await call(id ? "PATCH" : "POST", messages(chat) + (id ? `/${id}` : ""), { body })).id;
+  },
+  async remove(chat, id) {
+    await call("DELETE", `${messages(chat)}/${id}`).catch((err) => { if (err.code !== "refused_404") throw err; });
+  },
+  async sendFile(chat, name, data, key) {
+    await call("POST", messages(chat), { files: [{ name, data }], body: nonce(key) });
+  },
+  typing: (chat) => call("POST", messages(chat).replace(/messages$/, "typing")),
+};
+
+let self;
+const channels = new Map(); // the chat of each channel of a server: threads have their own
+
+async function chatOf(channel) {
+  if (!channels.has(channel)) {
+    const { type, parent_id: parent } = await call("GET", `/channels/${channel}`);
+    channels.set(channel, threads.includes(type) ? `${parent}/${channel}` : channel);
+  }
+  return channels.get(channel);
+}
+
+// handle hands in a message. In servers, these are those that mention the bot.
+async function handle(m) {
+  if (!texts.includes(m.type) || m.author.bot || m.guild_id && !m.mentions.some((user) => user.id === self)) return;
+  let text = m.content.trim();
+  for (const mention of [`<@${self}>`, `<@!${self}>`]) if (text.startsWith(mention)) text = text.slice(mention.length).trim();
+  const files = await Promise.all((m.attachments ?? []).map((f) => bridge.attach(f.filename ?? "file", f.size, async () => {
+    const res = await fetch(f.url, { redirect: "error" });
+    if (!res.ok) throw new Error(res.statusText);
+    return res.arrayBuffer();
+  })));
+  const quote = m.referenced_message?.content?.slice(0, 1000).trim();
+  await bridge.accept({
+    id: m.id, chat_id: m.guild_id ? await chatOf(m.channel_id) : m.channel_id, user: m.author.id, text, files, position: m.id,
+    ...m.guild_id && { from: m.author.global_name ?? m.author.username }, ...quote && { context: `> ${quote.replaceAll("\n", "\n> ")}` },
+  });
+}
+
+// catchUp hands in what was written while the bot was away. A chat that was never read begins now.
+async function catchUp(begin) {
+  for (let [chat, position] of Object.entries((await bridge.chats()).chats)) {
+    if (Boolean(position) === begin) continue;
+    try {
+      const { type, last_message_id: last } = await call("GET", `/channels/${chat}`);
+      if (begin) await bridge.accept({ chat_id: chat, position: last || "1" });
+      for (let page = []; !begin && page.length % 100 === 0;) {
+        page = await call("GET", messages(chat), { query: new URLSearchParams({ after: position, limit: "100" }) });
+        if (page.length === 0) break;
+        for (const m of page.reverse()) {
+          await handle({ ...m, channel_id: chat, ...type !== direct && { guild_id: "unknown" } });
+          position = m.id;
+        }
+        await bridge.accept({ chat_id: chat, position });
+      }
+    } catch (err) {
+      if (!(err instanceof Permanent)) throw err;
+      log("cannot read the history", { chat, error: err.message });
+    }
+  }
+}
+
+// decide answers an approval by its buttons, and tells the user what became of it.
+async function decide(press) {
+  const [answer, key] = press.data?.custom_id?.split(":") ?? [];
+  if (!["yes", "no"].includes(answer)) return;
+  const chat = press.guild_id ? await chatOf(press.channel_id) : press.channel_id;
+  const text = await bridge.decide(chat, (press.member?.user ?? press.user).id, key, answer === "yes");
+  await call("POST", `/interactions/${press.id}/${press.token}/callback`, { body: { type: 7, data: { content: `${press.message.content}\n\n${text}`, components: [] } } });
+}
+
+await retry("Discord", () => catchUp(true));
+const delivering = bridge.deliver(network);
+let last = Promise.resolve(); // events are handled one after the other
+const inTurn = (work) => last = last.then(() => retry("Discord", work)).catch((err) => log("an event is lost", { error: err.message }));
+
+const gateway = new WebSocketManager({ token, intents, rest });
+gateway.on("ready", ({ user }) => { self = user.id; inTurn(() => catchUp(false)); log("connected to Discord"); });
+gateway.on("error", (err) => log("the gateway failed", { error: err.message }));
+gateway.on("closed", (code) => { if (code === 4004) log("Discord refuses the token"); });
+gateway.on("dispatch", ({ t, d }) => {
+  if (t === "MESSAGE_CREATE") inTurn(() => handle(d));
+  if (t === "INTERACTION_CREATE") inTurn(() => decide(d));
+});
+await retry("Discord", () => gateway.connect());
+if (!stopped.aborted) await new Promise((done) => stopped.addEventListener("abort", done));
+await gateway.destroy();
+await delivering;
+await bridge.close();
