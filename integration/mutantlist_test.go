@@ -137,7 +137,7 @@ var mutants = []mutant{
 		"bus/retention", "TestUnreadCompletionsStay"},
 	{"the result of a dead worker is not reported", "bus/worker/resume.go", "	return final, w.report(ctx, a, stored[0].ResultEvent, stored[0].Body)", "	return final, nil",
 		"bus/worker", "TestKillAtEachStep"},
-	{"a forged report hides the result", "bus/task/report.go", "		case err == nil && bytes.Equal(stored.Body, body):", "		case err == nil && (bytes.Equal(stored.Body, body) || m.Body != nil):",
+	{"a forged report hides the result", "bus/task/report.go", "		case err == nil && bytes.Equal(stored.Body, r.Body):", "		case err == nil && (bytes.Equal(stored.Body, r.Body) || m.Body != nil):",
 		"bus/worker", "TestForgedReportIsReplaced"},
 	{"two keepers trim at once", "bus/retention/lease.go", "record.Holder != k.id && time.Now()", `record.Holder == "nobody" && time.Now()`,
 		"bus/retention", "TestOneKeeperTrims"},

@@ -91,7 +91,7 @@ func publishCancelled(ctx context.Context, b *bus.Bus, t Task, by string) (taken
 		return true, nil
 	}
 	if err == nil && kind == ResultKind {
-		err = Report(ctx, b, t.Session, t.ID, event, body, publish)
+		err = Report{Key: tools.CallKey{Session: t.Session, ID: t.ID}, Event: event, Body: body}.Store(ctx, b, publish)
 	}
 	return false, err
 }

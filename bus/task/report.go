@@ -20,17 +20,24 @@ func HasReport(e tools.ResultEvent) bool {
 	return scheduled && e.IsError || e.ForUser != "" && !e.Silent && e.Action != tools.ActionAgent
 }
 
-// Report stores the report of a stored result, if it has one. publish stores a message unless its
+// Report is the copy of a stored result that the notifier reads.
+type Report struct {
+	Key   tools.CallKey // the two tokens of the call
+	Event tools.ResultEvent
+	Body  []byte // of the stored result: the encoded event
+}
+
+// Store stores the report, if the result has one. publish stores a message unless its
 // subject has one. A call may leave its queue only afterwards: if the process that stored the
-// result dies before, the next worker of the call stores the report. The two tokens name the call.
+// result dies before, the next worker of the call stores the report.
 //
 // A report is a copy of the result, so any other message in its place is removed: a client forged
 // it, or it is of an earlier result of the call, which a retry removed or which has expired.
-func Report(ctx context.Context, b *bus.Bus, session, call string, event tools.ResultEvent, body []byte, publish func(context.Context, bus.Message) error) error {
-	if !HasReport(event) {
+func (r Report) Store(ctx context.Context, b *bus.Bus, publish func(context.Context, bus.Message) error) error {
+	if !HasReport(r.Event) {
 		return nil
 	}
-	m := bus.Message{Subject: b.Report(session, call), Body: body, Header: nats.Header{}}
+	m := bus.Message{Subject: b.Report(r.Key.Session, r.Key.ID), Body: r.Body, Header: nats.Header{}}
 	tracing.Add(ctx, m.Header)
 	for range maxReplaced {
 		if err := publish(ctx, m); !errors.Is(err, bus.ErrSubjectExists) {
@@ -39,12 +46,12 @@ func Report(ctx context.Context, b *bus.Bus, session, call string, event tools.R
 		stored, err := b.Last(ctx, bus.Results, m.Subject)
 		switch {
 		case err == nil && stored.Sequence == 0: // it has just expired
-		case err == nil && bytes.Equal(stored.Body, body):
+		case err == nil && bytes.Equal(stored.Body, r.Body):
 			return nil
 		case err == nil:
 			var result bus.Stored
-			result, err = b.Last(ctx, bus.Results, b.Result(session, call))
-			if err == nil && !bytes.Equal(result.Body, body) {
+			result, err = b.Last(ctx, bus.Results, b.Result(r.Key.Session, r.Key.ID))
+			if err == nil && !bytes.Equal(result.Body, r.Body) {
 				return nil // a retry has removed the result meanwhile, and the report is of the next one
 			}
 			if err == nil {
@@ -58,5 +65,5 @@ func Report(ctx context.Context, b *bus.Bus, session, call string, event tools.R
 	return fmt.Errorf("a client keeps publishing to %q", m.Subject)
 }
 
-// maxReplaced is how often Report removes another message in the place of a report.
+// maxReplaced is how often Store removes another message in the place of a report.
 const maxReplaced = 20

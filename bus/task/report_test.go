@@ -23,7 +23,8 @@ func TestReportIsOfTheStoredResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, step := range []struct{ body, want string }{{"first", "first"}, {"second", "second"}, {"first", "second"}} {
-		if err := task.Report(t.Context(), b, "s", "c", event, []byte(step.body), publish); err != nil {
+		report := task.Report{Key: tools.CallKey{Session: "s", ID: "c"}, Event: event, Body: []byte(step.body)}
+		if err := report.Store(t.Context(), b, publish); err != nil {
 			t.Fatal(err)
 		}
 		stored, err := b.Last(t.Context(), bus.Results, b.Report("s", "c"))

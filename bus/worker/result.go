@@ -65,7 +65,7 @@ func (w *Worker) publishResult(ctx context.Context, a *attempt, res *tools.Resul
 
 // report stores the report of a stored result, if it has one.
 func (w *Worker) report(ctx context.Context, a *attempt, event tools.ResultEvent, body []byte) error {
-	return task.Report(ctx, w.bus, a.key.Session, a.key.ID, event, body, w.publishWithRetry)
+	return task.Report{Key: a.key, Event: event, Body: body}.Store(ctx, w.bus, w.publishWithRetry)
 }
 
 // resolveConflict handles a result whose subject already holds the first one. That is
