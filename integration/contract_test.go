@@ -30,7 +30,8 @@ func TestRealTrafficFitsTheSchemas(t *testing.T) {
 	if err := os.WriteFile(script, []byte(turns), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u := startUp(t, "--model", "script:"+script, "--remote-tool", "shout=acme.shout", "--ask", "write_file", "--console", "off")
+	u := startUp(t, "--model", "script:"+script, "--remote-tool", "shout=acme.shout", "--ask", "write_file", "--console", "off",
+		"--receive", "team", "--channel", "team=bridge:chat=C1")
 	nc, err := nats.Connect(u.url)
 	if err != nil {
 		t.Fatal(err)
@@ -109,6 +110,10 @@ func TestRealTrafficFitsTheSchemas(t *testing.T) {
 	ask("task.s1.get", `{"id":"m1"}`)
 	ask("submit.default.shell.s1.long", `{"args":{"command":"sleep 60"}}`)
 	ask("task.s1.cancel", `{"id":"long"}`)
+
+	// A bridge; the agent's answer grows.
+	ask("message.team", `{}`)
+	ask("message.team", `{"id":"1","chat_id":"C1","text":"hello"}`)
 
 	// Approvals.
 	ask("submit.default.write_file.s1.w1", `{"args":{"path":"a","content":"a"},"channel":"console"}`)
@@ -337,21 +342,26 @@ func names(documented, subject string) bool {
 
 // The service answers the requests of the contract, and no others.
 func TestServiceHasTheEndpointsOfTheContract(t *testing.T) {
-	u := startUp(t, "--console", "off")
+	u := startUp(t, "--console", "off", "--receive", "team", "--channel", "team=bridge:chat=C1", "--model", "script:"+os.DevNull)
 	nc, err := nats.Connect(u.url)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	msg, err := nc.Request("$SRV.INFO.stevedore", nil, testTimeout)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var info struct {
 		Endpoints []struct{ Subject string }
 	}
-	if err := json.Unmarshal(msg.Data, &info); err != nil || len(info.Endpoints) == 0 {
-		t.Fatalf("%v: %s", err, msg.Data)
+	for _, service := range []string{"stevedore", "stevedore-messages"} {
+		msg, err := nc.Request("$SRV.INFO."+service, nil, testTimeout)
+		if err != nil {
+			t.Fatalf("%s: %v", service, err)
+		}
+		known := info.Endpoints
+		info.Endpoints = nil
+		if err := json.Unmarshal(msg.Data, &info); err != nil || len(info.Endpoints) == 0 {
+			t.Fatalf("%v: %s", err, msg.Data)
+		}
+		info.Endpoints = append(known, info.Endpoints...)
 	}
 	for _, op := range operations(t) {
 		if strings.HasPrefix(op.Subject, "stevedore.rpc.") && !slices.ContainsFunc(info.Endpoints, func(e struct{ Subject string }) bool {

@@ -59,12 +59,12 @@ func (b *Bridge) Room(chat string) string {
 
 // Prepared is what a bridge shows of a notification.
 type Prepared struct {
-	ChatID string `json:"chat_id"`
+	ChatID string `json:"chat_id,omitempty"`
 	// Parts are messages in the markup of the network, none of which is too long for it.
-	Parts []string `json:"parts"`
+	Parts []string `json:"parts,omitempty"`
 	// Markup says that the parts have markup. Otherwise, they are escaped for a network that
 	// reads any text as markup.
-	Markup bool `json:"markup"`
+	Markup bool `json:"markup,omitempty"`
 	// Approval is the key of the question that the last part asks. Its answer is a Decision.
 	Approval string `json:"approval,omitempty"`
 	// File is sent after the parts.

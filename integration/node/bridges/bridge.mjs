@@ -150,7 +150,7 @@ export async function connect() {
     // once sends the rest of a notification. state says what the network has of it.
     async function once(msg, notification, state) {
       state.shown ??= await ask({ prepare: notification });
-      const { chat_id: chat, parts, markup, approval, file } = state.shown;
+      const { chat_id: chat, parts = [], markup, approval, file } = state.shown;
       if (!state.began) {
         const isAnswer = notification.kind === "result" && notification.call;
         const open = drafts.get(chat);
