@@ -144,7 +144,7 @@ func (j background) work(ctx context.Context, call tools.Call) *tools.Result {
 	case <-ctx.Done():
 		return tools.Failure(ctx.Err())
 	}
-	return &tools.Result{ForLLM: "report of " + call.ID + strings.Repeat(" word", in.Size), ForUser: "report of " + call.ID}
+	return &tools.Result{ForLLM: "report of " + call.ID + strings.Repeat(" word", in.Size), UserContent: tools.UserContent{ForUser: "report of " + call.ID}}
 }
 
 // child is a process of the test binary.

@@ -383,8 +383,8 @@ func TestEventFitsWhateverIsInIt(t *testing.T) {
 			for i, res := range []*tools.Result{
 				tools.NewToolResult(long(s, n)),
 				tools.UserResult(long(s, n)),
-				{ForLLM: "short", ForUser: long(s, n)},
-				{ForLLM: long("y", 100_000), ForUser: long(s, n)},
+				{ForLLM: "short", UserContent: tools.UserContent{ForUser: long(s, n)}},
+				{ForLLM: long("y", 100_000), UserContent: tools.UserContent{ForUser: long(s, n)}},
 				tools.Failure(tools.Errorf(tools.CodeTimeout, "%s", long(s, n))),
 				tools.Failure(errors.New(long(s, n))),
 			} {
@@ -428,7 +428,7 @@ func checkEvent(t *testing.T, call tools.Call, short *tools.Result, limit int) {
 func TestLongTextForTheUser(t *testing.T) {
 	text := strings.Repeat("für alle ", 30_000)
 	store := newFakeStore(StoreConfig{})
-	short := mustOffload(t, NewOffloader(store, Config{}), aCall, &tools.Result{ForLLM: "done", ForUser: text})
+	short := mustOffload(t, NewOffloader(store, Config{}), aCall, &tools.Result{ForLLM: "done", UserContent: tools.UserContent{ForUser: text}})
 	if short.ForLLM != "done" || short.Artifact != nil {
 		t.Errorf("the text for the model changed: %+v", short)
 	}
@@ -589,8 +589,8 @@ func TestRaw(t *testing.T) {
 	o := NewOffloader(newFakeStore(StoreConfig{}), Config{})
 	for body, want := range map[string]tools.Result{
 		`{"for_llm":"text","is_error":true}`:              {ForLLM: "text", IsError: true},
-		`{"for_llm":"","for_user":"u","silent":true}`:     {ForUser: "u", Silent: true},
-		`{"for_llm":"","for_user":"u","markdown":true}`:   {ForUser: "u", Markdown: true},
+		`{"for_llm":"","for_user":"u","silent":true}`:     {UserContent: tools.UserContent{ForUser: "u"}, Silent: true},
+		`{"for_llm":"","for_user":"u","markdown":true}`:   {UserContent: tools.UserContent{ForUser: "u", Markdown: true}},
 		`{"content":"a string \u00e9"}`:                   {ForLLM: "a string é"},
 		`{"content":[{"type":"text","text":"x"}]}`:        {Blocks: json.RawMessage(`[{"type":"text","text":"x"}]`)},
 		`{"content":null,"for_llm":"text","unknown":[1]}`: {ForLLM: "text"},

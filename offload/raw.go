@@ -19,7 +19,7 @@ import (
 // A *tools.Error says what is wrong with the event. Any other error comes from the
 // store, and the caller tries again.
 func (o *Offloader) Raw(ctx context.Context, e tools.RawEvent) (*tools.Result, error) {
-	res := &tools.Result{ForUser: e.ForUser, Markdown: e.Markdown, Silent: e.Silent, IsError: e.IsError}
+	res := &tools.Result{UserContent: e.UserContent, Silent: e.Silent, IsError: e.IsError}
 	content := bytes.TrimSpace(e.Content)
 	if bytes.Equal(content, []byte("null")) {
 		content = nil

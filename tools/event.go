@@ -128,12 +128,10 @@ func DecodeResult(data []byte) (ResultEvent, error) {
 // object has the text.
 type RawEvent struct {
 	Call
-	ForLLM  *string `json:"for_llm,omitempty"`
-	ForUser string  `json:"for_user,omitempty"`
-	// Markdown says that ForUser is Markdown.
-	Markdown bool `json:"markdown,omitempty"`
-	Silent   bool `json:"silent,omitempty"`
-	IsError  bool `json:"is_error,omitempty"`
+	ForLLM *string `json:"for_llm,omitempty"`
+	UserContent
+	Silent  bool `json:"silent,omitempty"`
+	IsError bool `json:"is_error,omitempty"`
 	// Content is a JSON string or an array of content blocks.
 	Content json.RawMessage `json:"content,omitempty"`
 	// Object is the name of an object that the producer uploaded into the blob

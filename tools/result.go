@@ -12,11 +12,7 @@ import (
 type Result struct {
 	// ForLLM is the text for the model.
 	ForLLM string `json:"for_llm"`
-	// ForUser is the text for the user, who receives it on the call's channel.
-	ForUser string `json:"for_user,omitempty"`
-	// Markdown says that ForUser is Markdown. Otherwise channels show it as plain
-	// text.
-	Markdown bool `json:"markdown,omitempty"`
+	UserContent
 	// Silent hides the result from the user, including ForUser.
 	Silent bool `json:"silent"`
 	// IsError marks a failure that the model should react to.
@@ -37,6 +33,16 @@ type Result struct {
 	// Blocks, if not nil, are content blocks of a chat API (a JSON array) for the
 	// model instead of ForLLM, such as images.
 	Blocks json.RawMessage `json:"blocks,omitempty"`
+}
+
+// UserContent is what the user receives of a result: results, raw results and the answers of
+// remote tools have these fields.
+type UserContent struct {
+	// ForUser is the text for the user, who receives it on the call's channel.
+	ForUser string `json:"for_user,omitempty"`
+	// Markdown says that ForUser is Markdown. Otherwise channels show it as plain
+	// text.
+	Markdown bool `json:"markdown,omitempty"`
 }
 
 // Artifact is the part of an artifact's record that events contain.
@@ -74,7 +80,9 @@ func AsyncResult(forLLM string) *Result { return &Result{ForLLM: forLLM, Async: 
 func ErrorResult(message string) *Result { return &Result{ForLLM: message, IsError: true} }
 
 // UserResult returns a result with one text for the model and the user.
-func UserResult(content string) *Result { return &Result{ForLLM: content, ForUser: content} }
+func UserResult(content string) *Result {
+	return &Result{ForLLM: content, UserContent: UserContent{ForUser: content}}
+}
 
 // WithError sets the cause of a failure and returns r.
 func (r *Result) WithError(err error) *Result {

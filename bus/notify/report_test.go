@@ -16,7 +16,7 @@ func TestResultsWithTextAreReported(t *testing.T) {
 		for _, isError := range []bool{false, true} {
 			for _, silent := range []bool{false, true} {
 				for _, action := range []string{"", tools.ActionAgent, bus.Heartbeat, bus.Cron} {
-					res := &tools.Result{ForLLM: "for the model", ForUser: forUser, IsError: isError, Silent: silent}
+					res := &tools.Result{ForLLM: "for the model", UserContent: tools.UserContent{ForUser: forUser}, IsError: isError, Silent: silent}
 					event := tools.NewResultEvent(tools.Call{ID: "1", Session: "s", Tool: "t", Action: action}, res)
 					text, reported := userText(channel.KindResult, event), task.HasReport(event)
 					if (text != "") != reported {

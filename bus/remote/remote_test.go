@@ -98,7 +98,7 @@ func TestRemoteTool(t *testing.T) {
 	}
 	call := tools.Call{ID: "1", Session: "s", Tool: "tool", Args: json.RawMessage(`{"text":"land ho"}`), AgentID: "a"}
 	res := reg.Run(t.Context(), call, nil)
-	if want := (&tools.Result{ForLLM: "LAND HO", ForUser: "shouted"}); !reflect.DeepEqual(res, want) {
+	if want := (&tools.Result{ForLLM: "LAND HO", UserContent: tools.UserContent{ForUser: "shouted"}}); !reflect.DeepEqual(res, want) {
 		t.Errorf("got %+v, want %+v", res, want)
 	}
 	got := <-calls

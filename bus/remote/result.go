@@ -38,7 +38,8 @@ func (t *Tool) result(msg *nats.Msg) *tools.Result {
 	if err != nil || response.ForLLM == nil || strings.HasPrefix(header(msg, "content-type"), "text/") {
 		return tools.NewToolResult(string(msg.Data)) // plain text or other JSON
 	}
-	res := &tools.Result{ForLLM: *response.ForLLM, ForUser: tools.Excerpt(response.ForUser, maxForUser), Markdown: response.Markdown, IsError: response.IsError}
+	res := &tools.Result{ForLLM: *response.ForLLM, UserContent: response.UserContent, IsError: response.IsError}
+	res.ForUser = tools.Excerpt(res.ForUser, maxForUser)
 	if res.IsError {
 		res.Err = tools.Errorf(tools.CodeToolFailed, "%s", messageOf(res.ForLLM))
 		if strings.TrimSpace(res.ForLLM) == "" {

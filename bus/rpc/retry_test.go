@@ -28,7 +28,7 @@ func (s simpleTool) Definition() tools.Definition {
 	return tools.Definition{Name: s.name, Description: "returns a result", Effect: s.effect}
 }
 func (simpleTool) Execute(context.Context, tools.Call) *tools.Result {
-	return &tools.Result{ForLLM: "it ran", ForUser: "it ran for you"}
+	return &tools.Result{ForLLM: "it ran", UserContent: tools.UserContent{ForUser: "it ran for you"}}
 }
 
 // simpleAsync is a simpleTool that runs in the background.

@@ -128,10 +128,9 @@ var readRequests = map[string]string{
 
 // toolAnswer is the answer of a remote tool.
 type toolAnswer struct {
-	ForLLM   string `json:"for_llm"`
-	ForUser  string `json:"for_user,omitempty"`
-	Markdown bool   `json:"markdown,omitempty"`
-	IsError  bool   `json:"is_error,omitempty"`
+	ForLLM string `json:"for_llm"`
+	tools.UserContent
+	IsError bool `json:"is_error,omitempty"`
 }
 
 // rejection is the answer to a request that fails.

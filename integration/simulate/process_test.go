@@ -82,7 +82,7 @@ func (p *process) tools(t *testing.T, l *ledger) (list []tools.Tool) {
 		if err := tools.Sleep(ctx, time.Duration(in.MS)*time.Millisecond); err != nil {
 			return tools.Failure(err)
 		}
-		return &tools.Result{ForLLM: output(call.ID, in.Size), ForUser: in.User, Silent: in.User == ""}
+		return &tools.Result{ForLLM: output(call.ID, in.Size), UserContent: tools.UserContent{ForUser: in.User}, Silent: in.User == ""}
 	}
 	for name, effect := range map[string]tools.Effect{"once": tools.Once, "keyed": tools.Keyed, "idempotent": tools.Idempotent} {
 		tool, err := tools.NewTool(name, "a simulated tool", run)

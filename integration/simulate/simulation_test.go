@@ -219,7 +219,7 @@ func (s *simulation) submit() {
 	case 1:
 		p.raw = true
 		text := output(p.id, p.size)
-		raw := tools.RawEvent{Call: call, ForLLM: &text, ForUser: p.user, Silent: p.user == ""}
+		raw := tools.RawEvent{Call: call, ForLLM: &text, UserContent: tools.UserContent{ForUser: p.user}, Silent: p.user == ""}
 		raw.Args = nil
 		s.insist(func(ctx context.Context) error {
 			_, err := rpc.SubmitRaw(ctx, s.client, bus.DefaultQueue, raw)

@@ -60,14 +60,14 @@ func TestToolOutput(t *testing.T) {
 		"no tool":             {nil, nil, nil},
 		"for the model only":  {[]*tools.Result{tools.NewToolResult("x")}, nil, nil},
 		"for the user":        {[]*tools.Result{tools.UserResult("shown")}, []string{"shown"}, []string{"shown"}},
-		"both differ":         {[]*tools.Result{{ForLLM: "long", ForUser: "short"}}, []string{"short"}, []string{"short"}},
+		"both differ":         {[]*tools.Result{{ForLLM: "long", UserContent: tools.UserContent{ForUser: "short"}}}, []string{"short"}, []string{"short"}},
 		"silent":              {[]*tools.Result{tools.SilentResult("quiet")}, nil, nil},
-		"silent with a text":  {[]*tools.Result{{ForLLM: "a", ForUser: "secret", Silent: true}}, nil, nil},
-		"blank":               {[]*tools.Result{{ForLLM: "a", ForUser: " \n"}}, nil, nil},
+		"silent with a text":  {[]*tools.Result{{ForLLM: "a", UserContent: tools.UserContent{ForUser: "secret"}, Silent: true}}, nil, nil},
+		"blank":               {[]*tools.Result{{ForLLM: "a", UserContent: tools.UserContent{ForUser: " \n"}}}, nil, nil},
 		"the last one counts": {[]*tools.Result{tools.UserResult("first"), tools.UserResult("second")}, []string{"second"}, []string{"first", "second"}},
 		"then a quiet one":    {[]*tools.Result{tools.UserResult("first"), tools.SilentResult("second")}, nil, []string{"first"}},
 		"looks like a notice": {[]*tools.Result{tools.NewToolResult("Message sent to console")}, nil, nil},
-		"an error for both":   {[]*tools.Result{{ForLLM: "failed", ForUser: "it failed", IsError: true}}, []string{"it failed"}, []string{"it failed"}},
+		"an error for both":   {[]*tools.Result{{ForLLM: "failed", UserContent: tools.UserContent{ForUser: "it failed"}, IsError: true}}, []string{"it failed"}, []string{"it failed"}},
 	} {
 		for mode, want := range map[agent.ToolOutput][]string{"": c.last, agent.OutputLast: c.last, agent.OutputAll: c.all, agent.OutputNone: nil} {
 			t.Run(fmt.Sprint(name, "/", mode), func(t *testing.T) {

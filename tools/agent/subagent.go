@@ -111,7 +111,9 @@ func report(o Outcome, label string) *tools.Result {
 		}
 		return res
 	}
-	return &tools.Result{ForLLM: fmt.Sprintf("Subagent task completed.\n%sResult:\n%s", details, cmp.Or(o.Reply, noReply)), ForUser: summary(o.Reply), Markdown: true}
+	res := tools.NewToolResult(fmt.Sprintf("Subagent task completed.\n%sResult:\n%s", details, cmp.Or(o.Reply, noReply)))
+	res.ForUser, res.Markdown = summary(o.Reply), true
+	return res
 }
 
 // maxSummary is how much of a report the user gets, in characters.

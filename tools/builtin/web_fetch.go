@@ -144,7 +144,7 @@ func (w *web) result(u *url.URL, p *page, out *tools.Output, start int64) *tools
 	if p.truncated || out.Truncated() {
 		out.Note("[truncated: the page is larger than the limit of web_fetch]")
 	}
-	return w.ws.setOutput(&tools.Result{ForUser: forUser}, out)
+	return w.ws.setOutput(&tools.Result{UserContent: tools.UserContent{ForUser: forUser}}, out)
 }
 
 func refused(u *url.URL, err error) *tools.Result {

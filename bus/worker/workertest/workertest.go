@@ -23,7 +23,7 @@ func (Plain) Result(_ context.Context, _ tools.Call, _ tools.Definition, res *to
 }
 
 func (Plain) Raw(_ context.Context, raw tools.RawEvent) (*tools.Result, error) {
-	return &tools.Result{ForLLM: *raw.ForLLM, ForUser: raw.ForUser, Silent: raw.Silent, IsError: raw.IsError}, nil
+	return &tools.Result{ForLLM: *raw.ForLLM, UserContent: raw.UserContent, Silent: raw.Silent, IsError: raw.IsError}, nil
 }
 
 func (Plain) Fallback(_ tools.Call, _ *tools.Result, cause error) *tools.Result {
