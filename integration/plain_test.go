@@ -184,7 +184,7 @@ func TestBadInput(t *testing.T) {
 		{"unknown artifact", "artifact.s1.get", `{"artifact_id":"none"}`, "not_found"},
 		{"no artifact", "artifact.s1.get", `{}`, "invalid_arguments"},
 		{"a path for an id", "artifact.s1.get", `{"artifact_id":"../../credential"}`, "not_found"},
-		{"no such function", "artifact.s1.nonsense", `{}`, "invalid_arguments"},
+		{"no such function", "artifact.s1.nonsense", `{}`, "unknown_operation"},
 		{"a wrong type", "artifact.s1.lines", `{"artifact_id":"a","start_line":"x"}`, "invalid_arguments"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

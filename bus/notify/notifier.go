@@ -170,7 +170,10 @@ func (n *Notifier) consumeChannel(ctx context.Context, name string, to channel.C
 func (n *Notifier) handle(ctx context.Context, to channel.Channel, name string, d *bus.Delivery) error {
 	notification, err := decode(name, d)
 	if err == nil && d.Subject == n.bus.NotifyAny(name) {
-		return n.moveToChat(ctx, notification, d)
+		if err := n.moveToChat(ctx, notification, d); !errors.Is(err, bus.ErrFull) {
+			return err
+		}
+		return n.deliver(ctx, to, notification, d) // without its place among those of its chat, as a full outbox would stay full
 	}
 	if err == nil {
 		err = n.checkChat(&notification, d.Subject)

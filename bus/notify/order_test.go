@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -486,4 +487,27 @@ func TestSettledNotificationThatIsStillStored(t *testing.T) {
 	if n := r.next(t); n.Text != "next" {
 		t.Errorf("got %q", n.Text)
 	}
+}
+
+// A full outbox of notifications that an earlier version stored has no room for their copies on the
+// subjects of their chats; it empties all the same.
+func TestFullOutboxWithoutSubjectsOfChats(t *testing.T) {
+	t.Parallel()
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{StreamBytes: map[string]int64{"outbox": 64 << 10}, Log: bustest.Log(t)})
+	body, count := `{"chat_id":"5","text":"`+strings.Repeat("x", 6_000)+`"}`, 0
+	for ; ; count++ {
+		_, err := b.Publish(t.Context(), bus.Message{Subject: b.NotifyAny("console"), Body: []byte(body)})
+		if errors.Is(err, bus.ErrFull) {
+			break
+		}
+		if err != nil || count > 100 {
+			t.Fatal(count, err)
+		}
+	}
+	console := newRecorder()
+	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}})
+	for range count {
+		console.next(t)
+	}
+	bustest.WaitUntil(t, "the end of the outbox", func() bool { return bustest.Messages(t, b, bus.Outbox) == 0 })
 }

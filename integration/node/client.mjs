@@ -169,7 +169,7 @@ const steps = {
     await assert.rejects(read("get", { artifact_id: "nothing" }), { code: "not_found" });
     await assert.rejects(read("grep", { artifact_id: "big", pattern: "(" }), { code: "invalid_arguments" });
     await assert.rejects(read("lines", { artifact_id: "big", start_line: 60_000, end_line: 60_001 }), { code: "invalid_arguments" });
-    await assert.rejects(read("nonsense", {}), { code: "invalid_arguments" });
+    await assert.rejects(read("nonsense", {}), { code: "unknown_operation" });
 
     const { next } = await nextOn("stevedore.dead.call.read_file");
     await publish("stevedore.call.default.read_file", "no JSON at all");

@@ -90,8 +90,10 @@ func (s *simulation) judge() (checked int) {
 	}
 	for stream, wanted := range map[string]uint64{"STEVEDORE_CALLS": 0, "STEVEDORE_OUTBOX": 0} {
 		checked++
-		if st, err := s.client.JetStream().Stream(ctx, stream); err != nil || st.CachedInfo().State.Msgs != wanted {
-			fail("%s at the end: %+v, %v", stream, st.CachedInfo().State, err)
+		if st, err := s.client.JetStream().Stream(ctx, stream); err != nil {
+			fail("%s at the end: %v", stream, err)
+		} else if state := st.CachedInfo().State; state.Msgs != wanted {
+			fail("%s at the end: %+v", stream, state)
 		}
 	}
 	return checked

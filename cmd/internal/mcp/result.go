@@ -13,7 +13,7 @@ import (
 func (c *client) links(s *mcp.ServerSession) bool {
 	params := s.InitializeParams()
 	if params == nil || params.ClientInfo == nil {
-		return false // an older client over HTTP, which may be one that cannot use links
+		return true // an older client over HTTP, whose name is unknown
 	}
 	return artifacts.GetsLinks(params.ClientInfo.Name, params.ProtocolVersion)
 }
