@@ -5,9 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -187,11 +184,11 @@ func (e *expander) all(id string, encoded bool) (text string, err error) {
 }
 
 func (e *expander) lines(id string, lines any) (string, error) {
-	start, end, ok := lineRange(lines)
-	if !ok {
-		return "", tools.Errorf(tools.CodeInvalidArguments, `lines must be "10-20", "10-" (to the end), "-10" (the last 10), [10, 20] or 10; lines are counted from 1`)
+	query, err := ParseLines(lines)
+	if err != nil {
+		return "", err
 	}
-	found, err := e.reader.GetByLines(e.ctx, e.session, id, LinesQuery{StartLine: start, EndLine: end})
+	found, err := e.reader.GetByLines(e.ctx, e.session, id, query)
 	switch {
 	case err != nil:
 		return "", err
@@ -202,56 +199,6 @@ func (e *expander) lines(id string, lines any) (string, error) {
 	}
 	return found.Content, e.take(id, int64(len(found.Content)))
 }
-
-// lineRange returns the lines that "lines" means, as GetByLines takes them: "10-20",
-// "10-", "-10" (the last 10), "10", [10, 20], [10, null], or 10.
-func lineRange(lines any) (start, end int64, ok bool) {
-	ok = true
-	number := func(v any) int64 {
-		n, err := strconv.ParseInt(strings.TrimSpace(fmt.Sprint(v)), 10, 64)
-		ok = ok && err == nil && n != 0
-		return n
-	}
-	switch v := lines.(type) {
-	case []any:
-		if len(v) == 1 {
-			return lineRange(v[0])
-		}
-		if len(v) != 2 {
-			return 0, 0, false
-		}
-		if start = number(v[0]); v[1] != nil {
-			end = number(v[1])
-		}
-	case string:
-		m := lineRangeText.FindStringSubmatch(v)
-		if m == nil {
-			return 0, 0, false
-		}
-		first, dash, last := m[1], m[2] != "", m[3]
-		switch {
-		case !dash && (first == "" || last != ""), first == "" && last == "":
-			return 0, 0, false
-		case first == "": // "-10": the last 10
-			start = -number(last)
-		case !dash:
-			start = number(first)
-			end = start
-		case last == "":
-			start = number(first)
-		default:
-			start, end = number(first), number(last)
-		}
-	default:
-		if start = number(v); start > 0 {
-			end = start
-		}
-	}
-	return start, end, ok
-}
-
-// lineRangeText matches "10-20", "10-", "-10", "10", and the same with ":", ".." or ",".
-var lineRangeText = regexp.MustCompile(`^\s*(\d*)\s*(-|–|:|\.\.|,)?\s*(\d*)\s*$`)
 
 func (e *expander) query(id string, query any, want string) (any, error) {
 	text, ok := query.(string)

@@ -75,9 +75,6 @@ func (t *Tools) Call(ctx context.Context, session, name string, args json.RawMes
 	return t.registry.Run(ctx, tools.Call{ID: "mcp", Session: session, Tool: name, Args: args}, nil)
 }
 
-// lineRange is the form of the argument lines of ReadResult.
-var lineRange = regexp.MustCompile(`^\s*"?(-?\d+)(?:\s*(?:-|,|:|\.\.)\s*(-?\d+))?"?\s*$`)
-
 // ofFamily returns the tool of the family, and its arguments, for a call of ReadResult. It
 // passes on arguments that it does not know, such as ignore_case of grep.
 func (t *Tools) ofFamily(args json.RawMessage) (tool string, _ json.RawMessage, err error) {
@@ -111,15 +108,16 @@ func (t *Tools) ofFamily(args json.RawMessage) (tool string, _ json.RawMessage, 
 			in["limit"], _ = json.Marshal(t.page) // a number always has a JSON form
 		}
 	case tool == offload.ToolLines && !given("cursor"):
-		found := lineRange.FindSubmatch(in["lines"])
-		if found == nil {
-			return "", nil, tools.Errorf(tools.CodeInvalidArguments, `lines %s: want a range such as "10-40", a line such as "10", or "-20" for the last 20 lines`, tools.Excerpt(string(in["lines"]), 80))
+		var text any
+		if err := json.Unmarshal(in["lines"], &text); err != nil {
+			return "", nil, err // cannot happen: it is a part of JSON
 		}
-		in["start_line"], in["end_line"] = found[1], found[2]
-		if len(found[2]) == 0 && found[1][0] != '-' {
-			in["end_line"] = found[1]
+		lines, err := offload.ParseLines(text)
+		if err != nil {
+			return "", nil, err
 		}
-		if len(in["end_line"]) == 0 {
+		in["start_line"], _ = json.Marshal(lines.StartLine) // a number always has a JSON form
+		if in["end_line"], _ = json.Marshal(lines.EndLine); lines.EndLine == 0 {
 			delete(in, "end_line")
 		}
 	case tool == offload.ToolGrep:
