@@ -41,7 +41,8 @@ func (r *Reader) Tools() []tools.Tool {
 				return r.JQ(ctx, session, in.ArtifactID, in.JQQuery)
 			}),
 		readTool(ToolSQL, "Run a SELECT (SQLite) on one or several artifacts that are tables: CSV, TSV, JSON arrays, NDJSON, JSON logs, Markdown, tables of kubectl, psql, docker. "+
-			"Join, group, sort and count there instead of reading rows. A wrong query answers with the columns.",
+			"Join, group, sort and count there instead of reading rows. Cells that do not fit a column of numbers are NULL; the column NAME_text has them. "+
+			"A wrong query answers with the columns.",
 			func(ctx context.Context, session string, in SQLQuery) (textResult, error) {
 				return r.SQL(ctx, session, in)
 			}),

@@ -104,7 +104,7 @@ func TestSQL(t *testing.T) {
 		}
 	}
 	for _, row := range []struct{ artifacts, sql, want string }{
-		{"users orders", "SELECT nam FROM t1", "no such column: nam. The tables are:\nt1 (users): 3 rows; id INTEGER, name TEXT, zip TEXT, score REAL\nt2 (orders.data.items): 3 rows; user_id INTEGER, total REAL, paid BOOLEAN, lines JSON, late TEXT; other arrays: .meta.tags"},
+		{"users orders", "SELECT nam FROM t1", "no such column: nam (did you mean name?). The tables are:\nt1 (users): 3 rows; id INTEGER, name TEXT, zip TEXT, score REAL\nt2 (orders.data.items): 3 rows; user_id INTEGER, total REAL, paid BOOLEAN, lines JSON, late TEXT; other arrays: .meta.tags"},
 		{"", "SELECT * FROM nowhere", "no such table: nowhere. The query has no tables"},
 		{"prose", "SELECT 1", `the artifact "prose": it is not a table`},
 		{"broad", "SELECT 1", "it has more than 1000 columns"},

@@ -3,6 +3,7 @@ package tables
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,15 @@ type Column struct {
 	Name string `json:"name"`
 	// Type is INTEGER, REAL, TEXT, BOOLEAN (1 and 0), or JSON (text for json_extract and ->>).
 	Type string `json:"type"`
+	// Misfits counts the cells that are no numbers in a column of numbers. They are NULL, and the
+	// column Texts has their text. Of a column of text, Misfits counts the cells that look like
+	// numbers or dates in a form that SQL does not know.
+	Misfits  int64    `json:"misfits,omitempty"`
+	Examples []string `json:"examples,omitempty"` // of Misfits
+	Texts    string   `json:"texts,omitempty"`
+
+	source int  // the number of the cell in a row
+	texts  bool // has the texts of Misfits
 }
 
 // columns are the columns of a table that is being read, and what was seen in them.
@@ -46,7 +56,28 @@ type columns struct {
 }
 
 // traits are what the cells of a column were.
-type traits struct{ integer, real, text, boolean, nested bool }
+type traits struct {
+	integer, real, boolean, nested bool
+	// code is true if a cell has only digits and is no number, such as 007.
+	code    bool
+	numbers int64
+	missing group // markers such as N/A
+	others  group
+	odd     group // those of others that look like numbers or dates
+}
+
+// group counts cells, and has up to two different ones as examples.
+type group struct {
+	n        int64
+	examples []string
+}
+
+func (g *group) add(text string) {
+	g.n++
+	if len(g.examples) < 2 && !slices.Contains(g.examples, text) {
+		g.examples = append(g.examples, tools.Excerpt(strings.Clone(text), 40))
+	}
+}
 
 // place returns the number of the column with a name, which is added if it is new. ok is false if
 // there are too many.
@@ -87,19 +118,55 @@ func (t *traits) see(c cell) {
 	switch c.kind {
 	case boolean:
 		t.boolean = true
+		return
 	case nested:
 		t.nested = true
-	case word, quoted, number:
-		switch {
-		case t.text || c.kind == word && c.text == "":
-		case isInteger(c.text):
-			t.integer = true
-		case c.kind != quoted && isReal(c.text):
-			t.real = true
-		default:
-			t.text = true
+		return
+	case missing:
+		return
+	}
+	switch text := c.text; {
+	case c.kind == word && text == "":
+	case isInteger(text):
+		t.integer = true
+		t.numbers++
+	case c.kind != quoted && isReal(text):
+		t.real = true
+		t.numbers++
+	case c.kind == word && isBoolean(text):
+		t.boolean = true
+	case isMarker(text):
+		t.missing.add(text)
+	default:
+		t.code = t.code || onlyDigits(strings.TrimPrefix(text, "-"))
+		t.others.add(text)
+		if oddNumber.MatchString(text) && !isoDate.MatchString(text) {
+			t.odd.add(text)
 		}
 	}
+}
+
+// oddNumber matches what begins like a number, also behind a currency, and isoDate the dates that
+// sort as text.
+var (
+	oddNumber = regexp.MustCompile(`^[-+(]?\s*(?:[A-Z]{0,3}\p{Sc}|[A-Z]{3})?\s*[-+]?[0-9]+(?:[.,/%: ]|\p{Sc}|[A-Za-z]{1,3}$)`)
+	isoDate   = regexp.MustCompile(`^\d{4}-\d\d-\d\d|^\d\d:\d\d`)
+)
+
+// markers are what programs write where a value is missing.
+var markers = strings.Fields("n/a na #n/a null nil none nan - -- \u2013 \u2014 ? <none> <null> <unknown> (null) \\n")
+
+func isMarker(text string) bool {
+	text = strings.TrimSpace(text)
+	return text == "" || len(text) < 10 && slices.Contains(markers, strings.ToLower(text))
+}
+
+func isBoolean(text string) bool {
+	return strings.EqualFold(text, "true") || strings.EqualFold(text, "false")
+}
+
+func onlyDigits(text string) bool {
+	return text != "" && strings.Trim(text, "0123456789") == ""
 }
 
 // isInteger reports whether a text is how a 64-bit integer is printed: "007" is text.
@@ -130,66 +197,107 @@ func isReal(s string) bool {
 	return err == nil
 }
 
-// typ returns the type of a column.
+// maxOthers is how many per cent of the cells of a column of numbers may be neither numbers nor
+// markers.
+const maxOthers = 5
+
+// typ returns the type of a column, by all of its cells.
 func (t traits) typ() string {
-	switch t {
-	case traits{integer: true}, traits{integer: true, boolean: true}:
-		return "INTEGER"
-	case traits{real: true}, traits{real: true, integer: true}, traits{real: true, boolean: true}, traits{real: true, integer: true, boolean: true}:
-		return "REAL"
-	case traits{boolean: true}:
-		return "BOOLEAN"
-	case traits{nested: true}:
+	few := t.numbers > 0 && t.others.n*100 <= (t.numbers+t.others.n)*maxOthers
+	switch {
+	case t.nested && !t.boolean && t.numbers+t.others.n+t.missing.n == 0:
 		return "JSON"
+	case t.nested, t.code:
+		return "TEXT"
+	case few && t.real:
+		return "REAL"
+	case few:
+		return "INTEGER"
+	case t.boolean && t.others.n+t.missing.n == 0:
+		return "BOOLEAN"
 	}
 	return "TEXT"
 }
 
-// typed returns the columns with types and unique names. SQLite's names ignore the case of ASCII.
+// misfits returns the cells that the type of the column does not hold as they are meant.
+func (t traits) misfits(typ string) group {
+	switch {
+	case typ == "INTEGER" || typ == "REAL":
+		all := group{t.missing.n + t.others.n, slices.Concat(t.others.examples, t.missing.examples)}
+		all.examples = all.examples[:min(len(all.examples), 2)]
+		return all
+	case typ == "TEXT" && t.odd.n*2 > t.others.n:
+		return t.odd
+	}
+	return group{}
+}
+
+// typed returns the columns with types and unique names, and behind them one with the texts of each
+// column of numbers that has others. SQLite's names ignore the case of ASCII.
 func (c *columns) typed() []Column {
 	used := map[string]bool{}
+	unique := func(name string) string {
+		free := name
+		for n := 2; used[strings.ToLower(free)]; n++ {
+			free = fmt.Sprintf("%s_%d", name, n)
+		}
+		used[strings.ToLower(free)] = true
+		return free
+	}
 	all := make([]Column, len(c.names))
 	for i, name := range c.names {
 		name = strings.ToValidUTF8(strings.ReplaceAll(strings.TrimSpace(name), "\x00", ""), "\uFFFD")
 		if name == "" {
 			name = fmt.Sprintf("c%d", i+1)
 		}
-		name = tools.Excerpt(name, 100)
-		unique := name
-		for n := 2; used[strings.ToLower(unique)]; n++ {
-			unique = fmt.Sprintf("%s_%d", name, n)
-		}
-		used[strings.ToLower(unique)] = true
-		all[i] = Column{Name: unique, Type: "TEXT"}
+		all[i] = Column{Name: unique(tools.Excerpt(name, 100)), Type: "TEXT", source: i}
 		if i < len(c.seen) {
 			all[i].Type = c.seen[i].typ()
+			odd := c.seen[i].misfits(all[i].Type)
+			all[i].Misfits, all[i].Examples = odd.n, odd.examples
+		}
+	}
+	for i := range c.names {
+		if col := &all[i]; col.Misfits > 0 && col.Type != "TEXT" {
+			col.Texts = unique(col.Name + "_text")
+			all = append(all, Column{Name: col.Texts, Type: "TEXT", source: i, texts: true})
 		}
 	}
 	return all
 }
 
-// value returns a cell as SQLite stores it in a column of a type.
-func (c cell) value(typ string) any {
+// value returns a cell as SQLite stores it in a column.
+func (c cell) value(col Column) any {
+	if !col.texts {
+		return c.as(col.Type)
+	}
+	if c.kind == missing || c.text == "" || c.as("REAL") != nil {
+		return nil
+	}
+	return c.text
+}
+
+// as returns a cell as a type, or nil if it is missing or does not fit.
+func (c cell) as(typ string) any {
 	switch {
 	case c.kind == missing:
 		return nil
 	case typ == "TEXT", typ == "JSON":
 		return c.text
-	case c.kind == boolean:
-		if c.text == "true" {
+	case c.kind == boolean, c.kind == word && isBoolean(c.text):
+		if strings.EqualFold(c.text, "true") {
 			return int64(1)
 		}
 		return int64(0)
-	case c.text == "":
-		return nil
-	case typ == "INTEGER":
-		if n, err := strconv.ParseInt(c.text, 10, 64); err == nil {
-			return n
+	case isInteger(c.text):
+		n, _ := strconv.ParseInt(c.text, 10, 64) // isInteger checked it
+		if typ == "REAL" {
+			return float64(n)
 		}
-	case typ == "REAL":
-		if f, err := strconv.ParseFloat(c.text, 64); err == nil {
-			return f
-		}
+		return n
+	case typ == "REAL" && c.kind != quoted && isReal(c.text):
+		f, _ := strconv.ParseFloat(c.text, 64) // isReal checked it
+		return f
 	}
-	return c.text
+	return nil
 }

@@ -153,11 +153,11 @@ func (s *Schema) insert(tx *sql.Tx, l *layout, t Table, src io.Reader) error {
 		return err
 	}
 	err = l.rows(t, src, func(cells []cell) error {
-		for i, c := range s.Columns {
+		for _, c := range s.Columns {
 			var v any
-			if i < len(cells) {
-				v = cells[i].value(c.Type)
-				size += len(cells[i].text)
+			if c.source < len(cells) {
+				v = cells[c.source].value(c)
+				size += len(cells[c.source].text)
 			}
 			values = append(values, v)
 		}

@@ -22,6 +22,7 @@ func Preview(head []byte, complete bool, format string, comma rune) string {
 		return ""
 	}
 	all := l.typed()
+	all = slices.DeleteFunc(all, func(c Column) bool { return c.texts })
 	names := make([]string, len(all))
 	for i, c := range all {
 		names[i] = columnName(c.Name) + " " + c.Type

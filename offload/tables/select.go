@@ -4,9 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +26,8 @@ type database struct {
 // open attaches the files of the tables, gives each table its names, and then confines the
 // connection.
 func open(ctx context.Context, req request) (_ *database, err error) {
-	pool, err := sql.Open("sqlite", ":memory:")
+	// Without _dqs=0, a name in double quotes that no column has is a string.
+	pool, err := sql.Open("sqlite", "file::memory:?_dqs=0")
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +142,7 @@ func (d *database) query(ctx context.Context, req request) (*Result, error) {
 	timeout := tools.Errorf(tools.CodeTimeout, "the query took longer than %s; narrow it, join by columns of one type, or ask about fewer rows", req.Time)
 	ctx, cancel := context.WithTimeoutCause(ctx, req.Time, timeout)
 	defer cancel()
-	res := &Result{SQL: req.SQL, Skipped: req.Skip, Rows: [][]any{}, Notes: d.notes()}
+	res := &Result{SQL: req.SQL, Skipped: req.Skip, Rows: [][]any{}, Notes: d.notes(req.SQL)}
 	err := d.collect(ctx, req, res)
 	switch {
 	case err == nil:
@@ -249,48 +248,12 @@ func realText(f float64) any {
 	return json.Number(data)
 }
 
-// notes say which arrays of JSON documents are the tables.
-func (d *database) notes() (notes []string) {
-	for _, s := range d.schemas {
-		if len(s.Others) > 0 {
-			notes = append(notes, fmt.Sprintf("%s is the array at %s; the document also has %s, which artifacts: [\"%s:%s\"] selects", s.Names[0], s.where(), tools.Excerpt(strings.Join(s.Others, ", "), 200), s.ID, s.Others[0]))
-		}
-	}
-	return notes
-}
-
 func (s *Schema) where() string {
 	if s.Path == "" {
 		return wholePath
 	}
 	return s.Path
 }
-
-// wrong returns the error of a query, with the columns that it can use.
-func (d *database) wrong(query string, err error) error {
-	if _, ok := errors.AsType[*tools.Error](err); ok {
-		return err
-	}
-	text := resultCode.ReplaceAllString(strings.TrimPrefix(err.Error(), "SQL logic error: "), "")
-	switch {
-	case strings.Contains(text, "not authorized"), strings.Contains(text, "authorization denied"), strings.Contains(text, "prohibited"), isChange.MatchString(query):
-		text = "only SELECT on these tables is allowed, without PRAGMA, ATTACH, changes and functions for files"
-	case strings.Contains(text, "out of memory"):
-		text = "the query needs too much memory; narrow it"
-	case strings.Contains(text, "too big"):
-		text = fmt.Sprintf("a value is longer than %d bytes", maxRow)
-	case strings.Contains(text, "full"), strings.Contains(text, "disk I/O"):
-		text = fmt.Sprintf("the query needs more than %d MiB for sorting or grouping, or the disk is full; narrow it", maxFile>>20)
-	}
-	return tools.Errorf(tools.CodeInvalidArguments, "%s. %s", text, describe(d.schemas))
-}
-
-// isChange matches statements that change something. For some, SQLite looks for the table
-// before it asks authorize.
-var isChange = regexp.MustCompile(`(?i)^\s*(alter|attach|create|delete|drop|insert|pragma|reindex|replace|update|vacuum)\b`)
-
-// resultCode matches the number that the driver adds to an error.
-var resultCode = regexp.MustCompile(` \(\d+\)$`)
 
 // maxDescription is how many characters the columns of all tables may take.
 const maxDescription = 6_000

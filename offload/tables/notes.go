@@ -1,0 +1,171 @@
+package tables
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// maxNotes is how many notes about columns an answer has.
+const maxNotes = 8
+
+// notes say which arrays of JSON documents are the tables, and where the columns of a query are not
+// what a reader expects.
+func (d *database) notes(query string) (notes []string) {
+	for _, s := range d.schemas {
+		if len(s.Others) > 0 {
+			notes = append(notes, fmt.Sprintf("%s is the array at %s; the document also has %s, which artifacts: [\"%s:%s\"] selects",
+				s.Names[0], s.where(), tools.Excerpt(strings.Join(s.Others, ", "), 200), s.ID, s.Others[0]))
+		}
+	}
+	var about []string
+	for _, s := range d.schemas {
+		for _, c := range s.Columns {
+			if note := c.note(s.Rows, query); note != "" && !slices.Contains(about, note) {
+				about = append(about, note)
+			}
+		}
+	}
+	if more := len(about) - maxNotes; more > 0 {
+		about = append(about[:maxNotes], fmt.Sprintf("%d more columns have cells that do not fit; ask without sql to see them", more))
+	}
+	return append(notes, about...)
+}
+
+// everyColumn matches the "*" of a SELECT, and calculates what needs the order or the value of a
+// column.
+var (
+	everyColumn = regexp.MustCompile(`(?i)\b(?:select|distinct)\s+\*|,\s*\*|\w\.\*`)
+	calculates  = regexp.MustCompile(`(?i)[<>+*/-]|\b(?:sum|total|avg|min|max|order|between|round|abs|cast)\b`)
+)
+
+// note says what a query may not expect of a column that it uses, or is empty.
+func (c Column) note(rows int64, query string) string {
+	named := regexp.MustCompile(`(?i)(^|[^\pL\pN_])` + regexp.QuoteMeta(c.Name) + `($|[^\pL\pN_])`).MatchString(query)
+	numeric := c.Type == "INTEGER" || c.Type == "REAL" || c.Type == "BOOLEAN"
+	if numeric && named {
+		if text := c.comparedText(query); text != "" {
+			return fmt.Sprintf("%s is %s, and never equals the text '%s'%s", columnName(c.Name), c.Type, tools.Excerpt(text, 40), c.instead())
+		}
+	}
+	switch {
+	case c.Misfits == 0 || !named && !everyColumn.MatchString(query):
+		return ""
+	case numeric:
+		return fmt.Sprintf("%s: %d of %d cells are no numbers (%s) and count as NULL; %s has their text",
+			columnName(c.Name), c.Misfits, rows, strings.Join(c.Examples, ", "), columnName(c.Texts))
+	case named && calculates.MatchString(query):
+		return fmt.Sprintf("%s is TEXT (such as '%s'): SUM, MIN, MAX, ORDER BY and comparisons use its characters, not numbers or dates; "+
+			"convert it with replace, substr and CAST",
+			columnName(c.Name), c.Examples[0])
+	}
+	return ""
+}
+
+// instead says what to compare with in place of a text.
+func (c Column) instead() string {
+	switch {
+	case c.Type == "BOOLEAN":
+		return "; compare with 1 or 0"
+	case c.Texts != "":
+		return "; the texts are in " + columnName(c.Texts)
+	}
+	return ""
+}
+
+// comparedText returns a text, other than a number, with which a query compares the column.
+func (c Column) comparedText(query string) string {
+	compared := regexp.MustCompile(`(?i)(?:^|[^\pL\pN_])` + regexp.QuoteMeta(c.Name) +
+		`["\x60\]]?\s*(?:=|==|!=|<>|<|>|<=|>=|is|is\s+not|(?:not\s+)?in\s*\()\s*'([^']*)'`)
+	for _, m := range compared.FindAllStringSubmatch(query, -1) {
+		if !isInteger(m[1]) && !isReal(m[1]) {
+			return cmp.Or(m[1], " ")
+		}
+	}
+	return ""
+}
+
+// wrong returns the error of a query, with the columns that it can use.
+func (d *database) wrong(query string, err error) error {
+	if _, ok := errors.AsType[*tools.Error](err); ok {
+		return err
+	}
+	text := resultCode.ReplaceAllString(strings.TrimPrefix(err.Error(), "SQL logic error: "), "")
+	switch {
+	case strings.Contains(text, "not authorized"), strings.Contains(text, "authorization denied"), strings.Contains(text, "prohibited"),
+		isChange.MatchString(query):
+		text = "only SELECT on these tables is allowed, without PRAGMA, ATTACH, changes and functions for files"
+	case strings.Contains(text, "out of memory"):
+		text = "the query needs too much memory; narrow it"
+	case strings.Contains(text, "too big"):
+		text = fmt.Sprintf("a value is longer than %d bytes", maxRow)
+	case strings.Contains(text, "full"), strings.Contains(text, "disk I/O"):
+		text = fmt.Sprintf("the query needs more than %d MiB for sorting or grouping, or the disk is full; narrow it", maxFile>>20)
+	default:
+		if m := noColumn.FindStringSubmatch(text); m != nil {
+			text = fmt.Sprintf("no such column: %s%s", m[1], d.meant(m[1], query))
+		}
+	}
+	return tools.Errorf(tools.CodeInvalidArguments, "%s. %s", text, describe(d.schemas))
+}
+
+// noColumn matches the error about a name. SQLite adds advice to that of a name in double quotes.
+var noColumn = regexp.MustCompile(`^no such column: "?(.*?)"?(?: - should this be a string literal in single-quotes\?)?$`)
+
+// meant says which column a wrong name may mean, and that a text has single quotes.
+func (d *database) meant(name, query string) string {
+	_, short, dotted := strings.Cut(name, ".")
+	if !dotted {
+		short = name
+	}
+	nearest, least := "", len(short)/3+2
+	for _, s := range d.schemas {
+		for _, c := range s.Columns {
+			if n := edits(strings.ToLower(short), strings.ToLower(c.Name)); n < least {
+				nearest, least = c.Name, n
+			}
+		}
+	}
+	text := ""
+	if nearest != "" {
+		text = fmt.Sprintf(" (did you mean %s?)", columnName(nearest))
+	}
+	if strings.Contains(query, `"`+name+`"`) {
+		text += "; a text is written in single quotes"
+	}
+	return text
+}
+
+// edits returns how many letters must be inserted, removed or replaced to change a into b.
+func edits(a, b string) int {
+	from, to := []rune(a), []rune(b)
+	row := make([]int, len(to)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range from {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range to {
+			change := diagonal
+			if from[i] != to[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(to)]
+}
+
+// isChange matches statements that change something. For some, SQLite looks for the table
+// before it asks authorize.
+var isChange = regexp.MustCompile(`(?i)^\s*(alter|attach|create|delete|drop|insert|pragma|reindex|replace|update|vacuum)\b`)
+
+// resultCode matches the number that the driver adds to an error.
+var resultCode = regexp.MustCompile(` \(\d+\)$`)
