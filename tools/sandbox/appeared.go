@@ -19,7 +19,8 @@ import (
 // next process examine what a command made whose worker died.
 type before struct {
 	found    []string
-	approved bool // the command may make and write repositories
+	closed   []string // directories that the worker could not read
+	approved bool     // the command may make and write repositories
 	file     *os.File
 }
 
@@ -27,8 +28,8 @@ type before struct {
 const markers = "running"
 
 // note stores what was there before a command.
-func (s *Sandbox) note(found []string, approved bool) (*before, error) {
-	b := &before{found: found, approved: approved}
+func (s *Sandbox) note(found scan, approved bool) (*before, error) {
+	b := &before{found: found.found, closed: found.closed, approved: approved}
 	dir := filepath.Join(s.cfg.State, markers)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
@@ -39,7 +40,7 @@ func (s *Sandbox) note(found []string, approved bool) (*before, error) {
 	}
 	_, err = durable.TryLock(b.file)
 	if err == nil {
-		err = json.NewEncoder(b.file).Encode(marker{b.found, b.approved})
+		err = json.NewEncoder(b.file).Encode(marker{b.found, b.closed, b.approved})
 	}
 	if err != nil {
 		b.forget()
@@ -51,6 +52,7 @@ func (s *Sandbox) note(found []string, approved bool) (*before, error) {
 // marker is the content of the file. A file that is not complete is of a command that did not start.
 type marker struct {
 	Found    []string `json:"found"`
+	Closed   []string `json:"closed,omitempty"`
 	Approved bool     `json:"approved"`
 }
 
@@ -77,7 +79,7 @@ func (s *Sandbox) recover() {
 		}
 		var m marker
 		if json.NewDecoder(file).Decode(&m) == nil {
-			b.found, b.approved = m.Found, m.Approved
+			b.found, b.closed, b.approved = m.Found, m.Closed, m.Approved
 			end := s.setAside(b)
 			s.left = append(s.left, append(end.SetAside, end.Unsafe...)...)
 		}
@@ -89,20 +91,17 @@ func (s *Sandbox) recover() {
 // repository that executes nothing stays.
 func (s *Sandbox) setAside(b *before) (end Ended) {
 	now := s.protect.scan(s.writable())
+	s.openUp(&now, b)
 	for _, path := range now.found {
-		repository := !isSettings(filepath.Base(path))
-		if slices.Contains(b.found, path) || repository && (b.approved || executesNothing(path)) {
+		if slices.Contains(b.found, path) || b.approved && !isSettings(filepath.Base(path)) {
 			continue
 		}
-		if !isSettings(filepath.Base(path)) && Executed(filepath.Base(path)) == "" {
-			path = filepath.Join(path, "HEAD") // of a bare repository, which is none without it
-		}
-		name, err := s.renameAside(path)
+		name, err := s.disarm(path)
 		if err != nil {
 			end.Unsafe = append(end.Unsafe, fmt.Sprintf("programs execute what is in %s, which cannot be renamed (%v); remove it before you use the workspace", s.shown(path), err))
-			continue
+		} else if name != "" {
+			end.SetAside = append(end.SetAside, s.shown(name))
 		}
-		end.SetAside = append(end.SetAside, name)
 	}
 	if now.missed != "" {
 		end.Unsafe = append(end.Unsafe, fmt.Sprintf("the workspace has more than %d directories; those from %s on were not examined for what programs execute", maxDirs, s.shown(now.missed)))
@@ -110,15 +109,114 @@ func (s *Sandbox) setAside(b *before) (end Ended) {
 	return end
 }
 
-// renameAside gives a path a name that no program looks for.
-func (s *Sandbox) renameAside(path string) (name string, err error) {
-	to := path + ".refused-" + time.Now().UTC().Format("20060102T150405.000")
-	err = os.Rename(path, to)
-	if errors.Is(err, os.ErrPermission) { // the command made the directory read-only
-		_ = os.Chmod(filepath.Dir(path), 0o700)
-		err = os.Rename(path, to)
+// openUp makes readable what a command has made unreadable, and adds what is in it.
+func (s *Sandbox) openUp(now *scan, b *before) {
+	for i := 0; i < len(now.closed); i++ {
+		path := now.closed[i]
+		if slices.Contains(b.closed, path) {
+			continue
+		}
+		if dir, err := s.openBelow(path); err == nil {
+			_ = dir.Close()
+			more := s.look(path)
+			now.found, now.closed = append(now.found, more.found...), append(now.closed, more.closed...)
+		}
 	}
-	return s.shown(to), err
+}
+
+// look examines one directory.
+func (s *Sandbox) look(dir string) scan {
+	p := protection{allowed: s.protect.allowed} // the scans of commands keep their listings
+	return p.scan([]string{dir})
+}
+
+// disarm renames what programs execute, and what is in it that they would then execute. It returns
+// the new name, or none if git executes nothing there.
+func (s *Sandbox) disarm(path string) (name string, err error) {
+	for work := []string{path}; len(work) > 0; work = work[1:] {
+		from := work[0]
+		if !isSettings(filepath.Base(from)) && executesNothing(from) {
+			continue
+		}
+		bare := Executed(filepath.Base(from)) == ""
+		if bare {
+			from = filepath.Join(from, "HEAD") // a bare repository is none without it
+		}
+		to, err := s.renameAside(from)
+		if errors.Is(err, os.ErrNotExist) { // the end of another command was faster
+			continue
+		} else if err != nil {
+			return "", err
+		}
+		if name == "" {
+			name = to
+		}
+		if bare {
+			to = filepath.Dir(to)
+		}
+		work = append(work, s.look(to).found...)
+	}
+	return name, nil
+}
+
+// renameAside gives a path a name that no program looks for.
+func (s *Sandbox) renameAside(path string) (to string, err error) {
+	dir, err := s.openBelow(filepath.Dir(path))
+	if err != nil {
+		return "", err
+	}
+	defer dir.Close()
+	name := filepath.Base(path)
+	aside := name + ".refused-" + time.Now().UTC().Format("20060102T150405.000")
+	if err = dir.Rename(name, aside); errors.Is(err, os.ErrPermission) { // the command made the directory read-only
+		_ = dir.Chmod(".", 0o700)
+		err = dir.Rename(name, aside)
+	}
+	return filepath.Join(filepath.Dir(path), aside), err
+}
+
+// openBelow opens a directory in a writable one, and makes those on the way readable. It follows no
+// links, also if another command makes them meanwhile: what is renamed is in the workspace.
+func (s *Sandbox) openBelow(path string) (*os.Root, error) {
+	roots := s.writable()
+	i := slices.IndexFunc(roots, func(root string) bool { return within(path, root) })
+	if i < 0 {
+		return nil, os.ErrNotExist
+	}
+	at, err := os.OpenRoot(roots[i])
+	rel, _ := filepath.Rel(roots[i], path)
+	for name := range strings.SplitSeq(rel, string(filepath.Separator)) {
+		if err != nil || name == "." {
+			return at, err
+		}
+		next, nextErr := openDir(at, name)
+		_ = at.Close()
+		at, err = next, nextErr
+	}
+	return at, err
+}
+
+// openDir opens a directory that is no link.
+func openDir(parent *os.Root, name string) (*os.Root, error) {
+	seen, err := parent.Lstat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !seen.IsDir() {
+		return nil, errors.New("a directory has become something else")
+	}
+	dir, err := parent.OpenRoot(name)
+	if errors.Is(err, os.ErrPermission) {
+		_ = parent.Chmod(name, 0o700)
+		dir, err = parent.OpenRoot(name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if opened, err := dir.Stat("."); err != nil || !os.SameFile(seen, opened) {
+		return nil, errors.Join(errors.New("a directory has become something else"), err, dir.Close())
+	}
+	return dir, nil
 }
 
 // shown returns a path as a result shows it.
@@ -153,6 +251,9 @@ func executesNothing(dir string) bool {
 			return false
 		}
 	}
+	if info, err := os.Lstat(filepath.Join(dir, "hooks")); err == nil && !info.IsDir() { // a link, behind which hooks can come later
+		return false
+	}
 	hooks, err := os.ReadDir(filepath.Join(dir, "hooks"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) || slices.ContainsFunc(hooks, func(e os.DirEntry) bool { return !strings.HasSuffix(e.Name(), ".sample") }) {
 		return false
@@ -160,7 +261,7 @@ func executesNothing(dir string) bool {
 	path := filepath.Join(dir, "config")
 	if info, err := os.Lstat(path); errors.Is(err, os.ErrNotExist) {
 		return true
-	} else if err != nil || !info.Mode().IsRegular() {
+	} else if err != nil || !info.Mode().IsRegular() || hasOtherNames(info) {
 		return false
 	}
 	config, err := os.Open(path)

@@ -1,11 +1,13 @@
 package sandbox
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 )
 
 // executed are the names of directories and files whose content programs execute when a person
@@ -49,34 +51,60 @@ func fold(name string) string {
 // WouldBeGitDir reports whether git would use dir as a repository if it contained next. An empty
 // next asks whether it does.
 func WouldBeGitDir(dir, next string) bool {
-	for _, name := range []string{"HEAD", "objects", "refs"} {
-		if _, err := os.Lstat(filepath.Join(dir, name)); err != nil && !strings.EqualFold(name, next) {
-			return false
-		}
+	has := func(name string) bool {
+		_, err := os.Lstat(filepath.Join(dir, name))
+		return err == nil || strings.EqualFold(name, next)
 	}
-	return true
+	return has("HEAD") && (has("objects") && has("refs") || has("commondir"))
 }
 
 var hooksPath = regexp.MustCompile(`(?i)\bhookspath\s*=\s*"?([^"\r\n]+)`)
 
 // HooksPaths returns where git looks for hooks instead of .git/hooks, according to the repository
-// in dir.
+// in dir, or to that of which dir is a worktree or a submodule.
 func HooksPaths(dir string) (paths []string) {
-	for _, name := range []string{"config", "config.worktree"} {
-		config := filepath.Join(dir, ".git", name)
-		if info, err := os.Lstat(config); err != nil || !info.Mode().IsRegular() {
-			continue
-		}
-		text, _ := os.ReadFile(config)
-		for _, match := range hooksPath.FindAllStringSubmatch(string(text), -1) {
-			path := strings.TrimSpace(match[1])
-			if !filepath.IsAbs(path) {
-				path = filepath.Join(dir, path)
+	for _, git := range gitDirs(dir) {
+		for _, name := range []string{"config", "config.worktree"} {
+			for _, match := range hooksPath.FindAllStringSubmatch(readSmall(filepath.Join(git, name)), -1) {
+				paths = append(paths, resolveIn(dir, match[1]))
 			}
-			paths = append(paths, path)
 		}
 	}
 	return paths
+}
+
+// gitDirs returns the directories whose configuration git uses in dir.
+func gitDirs(dir string) []string {
+	git := filepath.Join(dir, ".git")
+	if to, ok := strings.CutPrefix(readSmall(git), "gitdir:"); ok {
+		git = resolveIn(dir, to)
+	}
+	if common := readSmall(filepath.Join(git, "commondir")); common != "" {
+		return []string{git, resolveIn(git, common)}
+	}
+	return []string{git}
+}
+
+// resolveIn returns the path that a text in dir names.
+func resolveIn(dir, path string) string {
+	if path = strings.TrimSpace(path); filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
+
+// readSmall returns the begin of a regular file, or nothing. It does not wait for a pipe.
+func readSmall(path string) string {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return ""
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	text, _ := io.ReadAll(io.LimitReader(f, 1<<20)) // what cannot be read, git cannot read either
+	return string(text)
 }
 
 // isSettings reports whether programs execute the content of a name that is no repository.

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,10 +24,11 @@ type protection struct {
 
 // listing is what a scan needs of a directory.
 type listing struct {
-	changed time.Time // the status change of the directory, which a command cannot set
-	read    time.Time
-	dirs    []string // names of directories to examine
-	found   []string // names that programs execute; "." if the directory itself is a repository
+	unreadable bool
+	changed    time.Time // the status change of the directory, which a command cannot set
+	read       time.Time
+	dirs       []string // names of directories to examine
+	found      []string // names that programs execute; "." if the directory itself is a repository
 }
 
 // racy is how much older than its listing the last change of a directory must be: a change in the
@@ -38,6 +40,7 @@ type scan struct {
 	found  []string // paths; nothing below them is examined
 	hooks  []string // directories that core.hooksPath of a found repository names
 	missed string   // the first directory that was not examined, because there are too many
+	closed []string // directories that the worker cannot read
 }
 
 func (s scan) all() []string { return slices.Concat(s.found, s.hooks) }
@@ -48,6 +51,7 @@ func (p *protection) scan(dirs []string) (s scan) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	seen := make(map[string]listing, len(p.dirs))
+	packages := map[string]bool{} // node_modules, and what is below
 	for queue := slices.Clone(dirs); len(queue) > 0; {
 		dir := queue[0]
 		queue = queue[1:]
@@ -60,11 +64,22 @@ func (p *protection) scan(dirs []string) (s scan) {
 		}
 		l := p.list(dir)
 		seen[dir] = l
+		if l.unreadable {
+			s.closed = append(s.closed, dir)
+		}
 		for _, name := range l.found {
-			s.add(p, dir, filepath.Join(dir, name), name)
+			// Packages bring settings that nobody opens, and mounts on them would prevent that npm
+			// replaces the packages. They bring no repositories.
+			if !packages[dir] || !isSettings(name) {
+				s.add(p, dir, filepath.Join(dir, name), name)
+			}
 		}
 		for _, name := range l.dirs {
-			queue = append(queue, filepath.Join(dir, name))
+			path := filepath.Join(dir, name)
+			if packages[dir] || name == "node_modules" {
+				packages[path] = true
+			}
+			queue = append(queue, path)
 		}
 	}
 	p.dirs = seen
@@ -76,14 +91,19 @@ func (s *scan) add(p *protection, dir, path, name string) {
 		return
 	}
 	s.found = append(s.found, path)
-	if name != ".git" {
+	if fold(name) != ".git" {
 		return
 	}
 	for _, hooks := range HooksPaths(dir) {
-		if within(hooks, dir) && hooks != dir {
-			_ = os.MkdirAll(hooks, 0o755) // otherwise a command could
-			s.hooks = append(s.hooks, hooks)
+		rel, err := filepath.Rel(dir, hooks)
+		if err != nil || rel == "." || !filepath.IsLocal(rel) {
+			continue
 		}
+		if root, err := os.OpenRoot(dir); err == nil { // refuses links that lead elsewhere
+			_ = root.MkdirAll(rel, 0o755) // otherwise a command could
+			_ = root.Close()
+		}
+		s.hooks = append(s.hooks, hooks)
 	}
 }
 
@@ -100,7 +120,7 @@ func (p *protection) list(dir string) listing {
 	l := listing{changed: changed, read: time.Now()}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return listing{}
+		return listing{unreadable: !errors.Is(err, os.ErrNotExist)}
 	}
 	if isGitDir(entries) { // a bare repository
 		l.found = []string{"."}
@@ -110,7 +130,7 @@ func (p *protection) list(dir string) listing {
 		switch name := entry.Name(); {
 		case Executed(name) != "":
 			l.found = append(l.found, name)
-		case entry.IsDir() && name != "node_modules":
+		case entry.IsDir():
 			l.dirs = append(l.dirs, name)
 		}
 	}
@@ -119,12 +139,12 @@ func (p *protection) list(dir string) listing {
 
 // isGitDir is WouldBeGitDir for the entries of a directory.
 func isGitDir(entries []os.DirEntry) bool {
-	has := 0
+	has := map[string]bool{}
 	for _, entry := range entries {
-		switch strings.ToLower(entry.Name()) {
-		case "head", "objects", "refs":
-			has++
+		switch name := strings.ToLower(entry.Name()); name {
+		case "head", "objects", "refs", "commondir":
+			has[name] = true
 		}
 	}
-	return has >= 3
+	return has["head"] && (has["objects"] && has["refs"] || has["commondir"])
 }

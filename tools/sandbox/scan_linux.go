@@ -13,3 +13,9 @@ func changeTime(info os.FileInfo) time.Time {
 	}
 	return time.Time{}
 }
+
+// hasOtherNames reports whether a file has other hard links, through which a command can change it.
+func hasOtherNames(info os.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return !ok || stat.Nlink > 1
+}

@@ -97,7 +97,8 @@ func clone(m Mount) (fd int, link string) {
 }
 
 // seal mounts a path on itself, so that it can be neither renamed nor removed, and makes it
-// read-only. It skips a path that does not exist.
+// read-only. It skips a path that does not exist, or that another command moves meanwhile: the end
+// of that one finds it.
 func seal(at string, m Mount) {
 	fd, err := openTree(at)
 	if err == unix.ENOENT || err == unix.ENOTDIR {
@@ -107,7 +108,9 @@ func seal(at string, m Mount) {
 	if m.Kind == SealedIn {
 		must("protect "+m.Path, setattr(fd, "", unix.MOUNT_ATTR_RDONLY))
 	}
-	must("protect "+m.Path, move(fd, at))
+	if err := move(fd, at); err != unix.ENOENT && err != unix.ENOTDIR {
+		must("protect "+m.Path, err)
+	}
 }
 
 func openTree(path string) (int, error) {
