@@ -293,7 +293,8 @@ func TestTenantsCannotCross(t *testing.T) {
 		t.Fatal(err)
 	}
 	console := s.connect("red-console")
-	for _, subject := range []string{"stevedore.result.s1.x", "stevedore.claim.s1.x", "$JS.API.STREAM.PURGE.STEVEDORE_CALLS", "$JS.API.STREAM.DELETE.STEVEDORE_CALLS", "$KV.stevedore_state.x"} {
+	for _, subject := range []string{"stevedore.result.s1.x", "stevedore.claim.s1.x", "$JS.API.STREAM.PURGE.STEVEDORE_CALLS", "$JS.API.STREAM.DELETE.STEVEDORE_CALLS", "$KV.stevedore_state.x",
+		"$JS.API.CONSUMER.CREATE.STEVEDORE_RESULTS", "$JS.API.CONSUMER.CREATE.STEVEDORE_RESULTS.x", "$JS.API.CONSUMER.DURABLE.CREATE.STEVEDORE_RESULTS.x"} {
 		if !console.refused(nats.NewMsg(subject)) {
 			t.Errorf("the console can publish to %s", subject)
 		}

@@ -269,14 +269,9 @@ func (f *Follower) due() (due []Parked, sleep time.Duration) {
 	return due, sleep
 }
 
-// WatchParked calls changed when the record of a call changes, until ctx ends.
+// WatchParked calls changed when the record of a call changes, until ctx ends. It needs no
+// consumer, so it misses the changes that happen while the connection is interrupted.
 func WatchParked(ctx context.Context, b *bus.Bus, changed func()) error {
-	return watchRecords(ctx, b, func(Record) { changed() }, func() {}, jetstream.UpdatesOnly())
-}
-
-// SubscribeParked is WatchParked for users who may not create a consumer. It misses the
-// changes that happen while the connection is interrupted.
-func SubscribeParked(ctx context.Context, b *bus.Bus, changed func()) error {
 	sub, err := b.Conn().Subscribe(subjectOf(b, recordKey+".>"), func(*nats.Msg) { changed() })
 	if err != nil {
 		return fmt.Errorf("watch parked calls: %w", err)

@@ -53,7 +53,7 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 func New(b *bus.Bus, cfg Config) (http.Handler, error) {
 	cfg.Server = cmp.Or(cfg.Server, b.Conn().ConnectedUrlRedacted())
 	c := &Console{bus: b, cfg: cfg, day: &day{bus: b}}
-	c.hub = newHub(b, cfg.ReadOnly, cfg.Log)
+	c.hub = newHub(b, cfg.Log)
 	guard, err := httpauth.New(httpauth.Config{
 		Tokens: map[string]string{cfg.Token: "console"}, Hosts: cfg.Hosts,
 		Cookie: "stevedore_console", Unauthorized: http.HandlerFunc(c.signIn),

@@ -55,9 +55,8 @@ type frame struct {
 
 // hub collects events of the bus for the viewers, while there are any.
 type hub struct {
-	bus      *bus.Bus
-	readOnly bool // the user may not create a consumer
-	log      zerolog.Logger
+	bus *bus.Bus
+	log zerolog.Logger
 
 	mu      sync.Mutex
 	viewers map[chan []byte]bool
@@ -65,8 +64,8 @@ type hub struct {
 	running []byte // the last running calls, encoded, to detect changes
 }
 
-func newHub(b *bus.Bus, readOnly bool, log zerolog.Logger) *hub {
-	return &hub{bus: b, readOnly: readOnly, log: log, viewers: map[chan []byte]bool{}}
+func newHub(b *bus.Bus, log zerolog.Logger) *hub {
+	return &hub{bus: b, log: log, viewers: map[chan []byte]bool{}}
 }
 
 // join adds a viewer. ok is false if there are too many.
@@ -181,12 +180,8 @@ func (h *hub) collect(ctx context.Context) {
 }
 
 func (h *hub) watchParked(ctx context.Context, parked chan<- struct{}) {
-	watch := task.WatchParked
-	if h.readOnly {
-		watch = task.SubscribeParked
-	}
 	for ctx.Err() == nil {
-		err := watch(ctx, h.bus, func() {
+		err := task.WatchParked(ctx, h.bus, func() {
 			select {
 			case parked <- struct{}{}:
 			default:

@@ -209,17 +209,17 @@ func (c Config) worker(tenant string) User {
 }
 
 // console serves the page: it looks at everything, and cancels, answers, retries and
-// removes what the page offers.
+// removes what the page offers. It creates no consumers: the server publishes to any deliver
+// subject of theirs.
 func (c Config) console(tenant string) User {
 	s := c.Subjects
 	u := User{Name: tenant + "-console", Inbox: "_INBOX_console"}
 	u.publish = append([]string{
-		s.RPC(">"), s.Prefix() + ".call.>", s.Prefix() + ".cancel.>", s.Prefix() + ".notify.>", "$JS.ACK.>", "$JS.FC.>", "$SRV.>",
-		"$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*",
+		s.RPC(">"), s.Prefix() + ".call.>", s.Prefix() + ".cancel.>", s.Prefix() + ".notify.>", "$SRV.>",
 		"$JS.API.STREAM.MSG.DELETE." + s.StreamName(bus.Dead), "$JS.API.STREAM.MSG.DELETE." + s.StreamName(bus.Calls),
 		"$JS.API.STREAM.PURGE." + s.StreamName(bus.Dead), "$JS.API.STREAM.PURGE." + s.StreamName(bus.Sessions), "$KV." + s.BucketName(bus.TasksBucket) + ".>",
 	}, readAPI...)
-	u.subscribe = []string{u.Inbox + ".>", s.Prefix() + ".>"}
+	u.subscribe = []string{u.Inbox + ".>", s.Prefix() + ".>", "$KV." + s.BucketName(bus.TasksBucket) + ".call.>"}
 	return u
 }
 
