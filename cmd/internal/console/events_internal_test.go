@@ -13,7 +13,7 @@ func TestLeaveWaitsForTheCollection(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	before := b.Conn().NumSubscriptions()
-	h := newHub(b, true, zerolog.Nop())
+	h := newHub(b, zerolog.Nop())
 	for range 20 {
 		one, _ := h.join()
 		two, ok := h.join()
