@@ -90,6 +90,8 @@ func (s *Sandbox) recover() {
 // setAside renames what programs execute and a command made: mounts protect only what exists. A
 // repository that executes nothing stays.
 func (s *Sandbox) setAside(b *before) (end Ended) {
+	s.noting.Lock()
+	defer s.noting.Unlock()
 	now := s.protect.scan(s.writable())
 	s.openUp(&now, b)
 	for _, path := range now.found {
@@ -101,6 +103,11 @@ func (s *Sandbox) setAside(b *before) (end Ended) {
 			end.Unsafe = append(end.Unsafe, fmt.Sprintf("programs execute what is in %s, which cannot be renamed (%v); remove it before you use the workspace", s.shown(path), err))
 		} else if name != "" {
 			end.SetAside = append(end.SetAside, s.shown(name))
+			s.befores.Range(func(_, running any) bool { // the rename ended its mount, so another command can make it again
+				other := running.(*before)
+				other.found = slices.DeleteFunc(other.found, func(found string) bool { return found == path })
+				return true
+			})
 		}
 	}
 	if now.missed != "" {

@@ -161,3 +161,33 @@ func TestWorkerDiesDuringACommand(t *testing.T) {
 		t.Errorf("left %v, %v", entries, err)
 	}
 }
+
+// What was set aside may not be made again by a command that began while it was there: the rename
+// ended the mount that protected it.
+func TestMadeAgainByAnotherCommand(t *testing.T) {
+	t.Parallel()
+	f := open(t, sandbox.Config{})
+	f.needMounts()
+	run := func(command string) <-chan sandbox.Ended {
+		ended := make(chan sandbox.Ended, 1)
+		go func() { ended <- f.execute(command) }()
+		return ended
+	}
+	await := func(name string) {
+		for _, err := os.Lstat(filepath.Join(f.workspace, name)); err != nil; _, err = os.Lstat(filepath.Join(f.workspace, name)) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	first := run("mkdir .vscode; touch one; while [ ! -e go1 ]; do sleep 0.01; done")
+	await("one")
+	second := run("touch two; while [ ! -e go2 ]; do sleep 0.01; done; mkdir .vscode; echo evil > .vscode/tasks.json")
+	await("two")
+	f.write(filepath.Join(f.workspace, "go1"), "")
+	if end := <-first; len(end.SetAside) != 1 {
+		t.Errorf("the first command: %q", end.SetAside)
+	}
+	f.write(filepath.Join(f.workspace, "go2"), "")
+	if end := <-second; len(end.SetAside) != 1 || !strings.HasPrefix(end.SetAside[0], ".vscode.refused-") {
+		t.Errorf("the second command: %q", end.SetAside)
+	}
+}

@@ -86,6 +86,8 @@ type Sandbox struct {
 	remove   bool
 	left     []string // what commands of dead workers made, with its new names
 	befores  sync.Map // *before by the *exec.Cmd that Execute or Supervise will run
+	// noting is held from a scan until what it found is noted or set aside.
+	noting sync.Mutex
 
 	mu   sync.Mutex
 	tmps map[string]bool // names of temporary directories that exist
@@ -231,6 +233,8 @@ func (s *Sandbox) Command(ctx context.Context, run Run, argv ...string) (*exec.C
 			return nil, err
 		}
 	}
+	s.noting.Lock()
+	defer s.noting.Unlock()
 	var found scan
 	if s.cfg.Mode != Off && !run.probe {
 		found = s.protect.scan(s.writable())
