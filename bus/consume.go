@@ -13,6 +13,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/internal/fair"
 	"github.com/stevedore-bus/stevedore/bus/internal/pull"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // ConsumeConfig limits what a consumer takes. The zero value works.
@@ -127,17 +128,17 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 // untilAnswered calls f, which starts something at the server. If the server cannot do that
 // now, because its cluster has no leader or its disk is full, it calls f again until ctx ends.
 func untilAnswered(ctx context.Context, b *Bus, failure string, f func() error) error {
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
-	return backoff.RetryNotify(func() error {
-		err := f()
-		if isRejected(err) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrBucketNotFound) {
-			return backoff.Permanent(err)
-		}
-		return err
-	}, backoff.WithContext(policy, ctx), func(err error, pause time.Duration) {
+	final := func(err error) bool {
+		return isRejected(err) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrBucketNotFound)
+	}
+	return retry.Do(ctx, serverPauses(), final, func(err error, pause time.Duration) {
 		b.log.Warn().Err(err).Stringer("retry_in", pause.Round(time.Millisecond)).Msg(failure)
-	})
+	}, f)
+}
+
+// serverPauses are the pauses of a consumer between its requests to a server that fails.
+func serverPauses() *backoff.ExponentialBackOff {
+	return retry.Pauses(100*time.Millisecond, 5*time.Second, 0)
 }
 
 // consumption is one running Consume.
@@ -167,8 +168,7 @@ const (
 // pull repeatedly asks the server for as many messages as there are free slots, until
 // ctx ends.
 func (k *consumption) pull(ctx context.Context) {
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	policy := serverPauses()
 	p := pull.New(k.bus.nc, k.bus.api, k.bus.StreamName(k.consumer.Stream), k.consumer.Name, k.cfg.Slots)
 	defer p.Close()
 	defer k.share.Received(0)

@@ -49,7 +49,7 @@ func (p publication) isStored(ctx context.Context, sequence uint64) (bool, error
 	isFinal := func(err error) bool {
 		return errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, nats.ErrPermissionViolation) || errors.Is(err, nats.ErrConnectionClosed)
 	}
-	err := retry(ctx, b, p.timeout(), isFinal, func() error {
+	err := publishAgain(ctx, b, p.timeout(), isFinal, func() error {
 		ctx, cancel := context.WithTimeout(ctx, b.cfg.Timeout)
 		defer cancel()
 		return b.WatchDenial(ctx, b.api.Subject("STREAM.MSG.GET."+name), func(ctx context.Context) (err error) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 var (
@@ -118,36 +119,32 @@ func (p publication) again(ctx context.Context) (ack Ack, err error) {
 		p.Header = maps.Clone(p.Header)
 		p.Header.Del(FreshHeader)
 	}
-	err = retry(ctx, p.b, p.timeout(), isFinal, func() (err error) {
+	err = publishAgain(ctx, p.b, p.timeout(), isFinal, func() (err error) {
 		ack, err = p.once(ctx)
 		return err
 	})
 	return ack, err
 }
 
-// retry calls f until it succeeds, its error is final, or the timeout (NoTimeout:
+// publishAgain calls f until it succeeds, its error is final, or the timeout (NoTimeout:
 // none) has passed. If the server did not answer, for example because a cluster has
 // no leader, the error is then ErrUnreachable.
-func retry(ctx context.Context, b *Bus, timeout time.Duration, isFinal func(error) bool, f func() error) error {
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
-		backoff.WithMaxInterval(2*time.Second), backoff.WithMaxElapsedTime(timeout))
+func publishAgain(ctx context.Context, b *Bus, timeout time.Duration, isFinal func(error) bool, f func() error) error {
+	policy := retry.Pauses(50*time.Millisecond, 2*time.Second, timeout)
 	if timeout == NoTimeout {
 		policy.MaxInterval, policy.MaxElapsedTime = 10*time.Second, 0
 	}
 	var last error
-	err := backoff.RetryNotify(func() error {
+	err := retry.Do(ctx, policy, isFinal, func(err error, pause time.Duration) {
+		if timeout == NoTimeout && pause >= time.Second {
+			b.log.Warn().Err(err).Stringer("retry_in", pause.Round(time.Millisecond)).Msg("cannot publish")
+		}
+	}, func() error {
 		err := f()
 		if err != nil && ctx.Err() == nil {
 			last = err
 		}
-		if isFinal(err) {
-			return backoff.Permanent(err)
-		}
 		return err
-	}, backoff.WithContext(policy, ctx), func(err error, pause time.Duration) {
-		if timeout == NoTimeout && pause >= time.Second {
-			b.log.Warn().Err(err).Stringer("retry_in", pause.Round(time.Millisecond)).Msg("cannot publish")
-		}
 	})
 	switch {
 	case err == nil, isFinal(err), isRejected(err):

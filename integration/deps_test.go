@@ -32,7 +32,7 @@ var allowedImports = map[string][]string{
 	// bus/worker combines calls, tools, offloading and state.
 	"bus/agents":                 {"bus", "bus/cron", "bus/notify", "bus/notify/channel", "bus/rpc", "bus/schedule", "bus/session", "bus/task", "offload", "state", "tools", "tools/agent", "tools/builtin"},
 	"cmd/internal/agentprotocol": {"bus", "bus/agents", "bus/notify/channel", "bus/task", "tools", "tools/agent"},
-	"bus/worker":                 {"tools/tracing", "bus", "bus/dead", "bus/retention", "bus/schedule", "bus/task", "tools/metrics", "tools", "offload", "state"},
+	"bus/worker":                 {"tools/tracing", "bus", "bus/dead", "bus/retention", "bus/schedule", "bus/task", "tools/metrics", "tools", "offload", "state", "tools/retry"},
 	"bus/rpc":                    {"tools/tracing", "bus", "bus/dead", "bus/cron", "bus/task", "tools", "offload"},
 	"bus/notify":                 {"bus", "bus/dead", "bus/jsapi", "bus/notify/channel", "bus/schedule", "tools", "tools/metrics", "tools/tracing"},
 	"bus/notify/channel":         {"bus", "bus/notify/markup", "state/durable", "tools"},
@@ -40,7 +40,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/heartbeat":     {"bus", "bus/dead", "bus/schedule", "tools", "state/durable"},
 	"cmd/internal/memory":        {"bus", "tools"},
 	"bus/cron":                   {"bus", "bus/schedule", "bus/task", "tools"},
-	"bus/remote":                 {"tools/tracing", "bus", "tools"},
+	"bus/remote":                 {"tools/tracing", "bus", "tools", "tools/retry"},
 	"bus/schema":                 {"bus", "bus/dead", "bus/cron", "bus/notify/channel", "bus/remote", "bus/rpc", "bus/task", "offload", "tools"},
 	"bus/session":                {"bus", "bus/jsapi"},
 	"bus/task":                   {"bus", "bus/jsapi", "tools", "tools/tracing"},
@@ -49,7 +49,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/serverconfig":  {"bus", "state/durable", "tools"},
 	"bus/embedded":               {"bus", "state/durable"},
 	"bus/bustest":                {"bus", "bus/admin", "bus/embedded"},
-	"bus":                        {"bus/internal/fair", "bus/internal/nkey", "bus/internal/publisher", "bus/internal/pull", "bus/jsapi", "tools/jsonform"},
+	"bus":                        {"bus/internal/fair", "bus/internal/nkey", "bus/internal/publisher", "bus/internal/pull", "bus/jsapi", "tools/jsonform", "tools/retry"},
 	"bus/jsapi":                  {},
 	"bus/dead":                   {"bus", "bus/jsapi"},
 	"bus/admin":                  {"bus", "bus/jsapi", "bus/retention"},
@@ -87,6 +87,7 @@ var allowedImports = map[string][]string{
 
 	"tools":                        {"tools/jsonform"},
 	"tools/jsonform":               {}, // imports nothing of ours, so that everything can write JSON in one way
+	"tools/retry":                  {},
 	"tools/internal/job":           {},
 	"tools/limited":                {"tools", "tools/jsonform"},
 	"tools/toolstest":              {"tools"},

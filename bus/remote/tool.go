@@ -8,13 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
@@ -169,17 +169,14 @@ func (t *Tool) endIfLost(ctx context.Context, lost func() bool) (_ context.Conte
 // request sends a request. It retries only while no process serves the subject,
 // since then no tool has acted.
 func (t *Tool) request(ctx context.Context, subject string, body []byte) (msg *nats.Msg, err error) {
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
-		backoff.WithMaxInterval(500*time.Millisecond), backoff.WithMaxElapsedTime(t.cfg.RetryTimeout))
 	header := nats.Header{"content-type": {"application/json"}}
 	tracing.Add(ctx, header)
-	err = backoff.Retry(func() error {
+	served := func(err error) bool { return !errors.Is(err, nats.ErrNoResponders) }
+	pauses := retry.Pauses(50*time.Millisecond, 500*time.Millisecond, t.cfg.RetryTimeout)
+	err = retry.Do(ctx, pauses, served, nil, func() (err error) {
 		msg, err = t.bus.Conn().RequestMsgWithContext(ctx, &nats.Msg{Subject: subject, Data: body, Header: header})
-		if err != nil && !errors.Is(err, nats.ErrNoResponders) {
-			return backoff.Permanent(err)
-		}
 		return err
-	}, backoff.WithContext(policy, ctx))
+	})
 	return msg, err
 }
 

@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // askInterval is the first pause between two requests for the worker that runs a
@@ -21,8 +20,7 @@ const askInterval = 250 * time.Millisecond
 // result and nothing is left to do.
 func (w *Worker) resume(ctx context.Context, a *attempt) (ended bool, err error) {
 	var (
-		pauses = backoff.NewExponentialBackOff(backoff.WithInitialInterval(askInterval),
-			backoff.WithMaxInterval(30*time.Second), backoff.WithMaxElapsedTime(0))
+		pauses      = retry.Pauses(askInterval, 30*time.Second, 0)
 		silentSince = time.Now() // since when no worker has reported that it runs the call
 	)
 	for {

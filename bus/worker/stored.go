@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nuid"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // storeTimeout is how long the worker retries a failing artifact store before it
@@ -30,17 +30,9 @@ func (w *Worker) retry(ctx context.Context, message string, limit time.Duration,
 	if err == nil || final(err) {
 		return err
 	}
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(200*time.Millisecond),
-		backoff.WithMaxInterval(10*time.Second), backoff.WithMaxElapsedTime(limit))
-	return backoff.RetryNotify(func() error {
-		err := do()
-		if err != nil && final(err) {
-			return backoff.Permanent(err)
-		}
-		return err
-	}, backoff.WithContext(policy, ctx), func(err error, pause time.Duration) {
+	return retry.Do(ctx, retry.Pauses(200*time.Millisecond, 10*time.Second, limit), final, func(err error, pause time.Duration) {
 		w.log.Warn().Err(err).Stringer("retry_in", pause.Round(time.Millisecond)).Msg(message)
-	})
+	}, do)
 }
 
 // publishWithRetry publishes, and retries while the bus is unreachable or full.
