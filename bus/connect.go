@@ -215,7 +215,8 @@ func checkServer(ctx context.Context, b *Bus) error {
 	case err == nil:
 		go leaveIsolatedServer(b) // this user may ask, so a missing answer means something
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled) && b.cfg.Domain != "":
-		return fmt.Errorf("%w: no server of the JetStream domain %q answers %s; is its leaf node connected?", ErrUnreachable, b.cfg.Domain, b.nc.ConnectedUrlRedacted())
+		return fmt.Errorf("%w: no server of the JetStream domain %q answers %s; is its leaf node connected?", ErrUnreachable,
+			b.cfg.Domain, b.nc.ConnectedUrlRedacted())
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
 		return fmt.Errorf("connect to %s: %w; start the server with JetStream: nats-server -js", b.nc.ConnectedUrlRedacted(), err)
 	case errors.Is(err, ErrNoInbox):

@@ -44,7 +44,8 @@ func (f Fill) String() string {
 func (f Fill) reason() string {
 	switch f.Stream {
 	case Results:
-		return "workers remove its oldest records, but none of a call in progress, no completion or report that the notifier has not read, and none of the last seconds; until then calls wait"
+		return "workers remove its oldest records, but none of a call in progress, no completion or report that the notifier has not " +
+			"read, and none of the last seconds; until then calls wait"
 	case Sessions:
 		return "workers remove the oldest conversations, but none that was used lately or has work in progress"
 	case Outbox:

@@ -243,7 +243,8 @@ func (s Subjects) DeadConsumer() Consumer {
 
 // ChannelConsumer consumes the notifications for one channel.
 func (s Subjects) ChannelConsumer(channel string) Consumer {
-	return Consumer{Stream: Outbox, Name: "notify-" + channel, Filter: []string{s.NotifyAny(channel), s.Notify(channel, "*")}, MaxPending: channelPending, Lease: channelLease}
+	return Consumer{Stream: Outbox, Name: "notify-" + channel, Filter: []string{s.NotifyAny(channel), s.Notify(channel, "*")},
+		MaxPending: channelPending, Lease: channelLease}
 }
 
 func (cfg Config) consumerConfig(c Consumer) jetstream.ConsumerConfig {

@@ -137,7 +137,8 @@ func (e *expander) content(object map[string]any, schema *jsonschema.Schema) (an
 // take counts the bytes of a content.
 func (e *expander) take(id string, size int64) error {
 	if e.left -= size; e.left < 0 {
-		return tools.Errorf(tools.CodeInvalidArguments, "the artifact %.100q is too large for an argument: all contents together may have %d bytes; pass a part with lines or jq", id, MaxArguments)
+		return tools.Errorf(tools.CodeInvalidArguments, "the artifact %.100q is too large for an argument: all contents together may have "+
+			"%d bytes; pass a part with lines or jq", id, MaxArguments)
 	}
 	return nil
 }

@@ -148,7 +148,8 @@ func (i *Image) Text() string {
 
 // Block returns the image as a content block of Anthropic's API.
 func (i *Image) Block() map[string]any {
-	return map[string]any{"type": "image", "source": map[string]any{"type": "base64", "media_type": i.MediaType, "data": base64.StdEncoding.EncodeToString(i.Data)}}
+	return map[string]any{"type": "image", "source": map[string]any{"type": "base64", "media_type": i.MediaType,
+		"data": base64.StdEncoding.EncodeToString(i.Data)}}
 }
 
 // result returns the result with the image as a content block.

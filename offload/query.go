@@ -222,7 +222,8 @@ var metadataKeys = []string{"context_type", "biz_id", "agent_id", "task_id", "se
 func checkFilter(filter map[string]string) error {
 	for _, name := range slices.Sorted(maps.Keys(filter)) {
 		if name != "artifact_id" && name != "type" && !slices.Contains(metadataKeys, name) {
-			return tools.Errorf(tools.CodeInvalidArguments, "the filter contains the unknown name %q; known names are artifact_id, type, %s", tools.Excerpt(name, 100), strings.Join(metadataKeys, ", "))
+			return tools.Errorf(tools.CodeInvalidArguments, "the filter contains the unknown name %q; known names are artifact_id, type, "+
+				"%s", tools.Excerpt(name, 100), strings.Join(metadataKeys, ", "))
 		}
 	}
 	return nil

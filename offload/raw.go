@@ -57,12 +57,14 @@ func (o *Offloader) adopt(ctx context.Context, e tools.RawEvent, res *tools.Resu
 	adopter, ok := o.store.(Adopter)
 	name := tools.Excerpt(e.Object, 200)
 	if !ok || o.cfg.Disabled {
-		return tools.Errorf(tools.CodeInvalidCall, "the raw result names the object %q, but the store of this worker accepts no objects; send for_llm or content", name)
+		return tools.Errorf(tools.CodeInvalidCall, "the raw result names the object %q, but the store of this worker accepts no objects; "+
+			"send for_llm or content", name)
 	}
 	call := inSession(e.Call)
 	// The name is the only thing that tells whose upload it is.
 	if prefix := call.SessionToken() + "/"; !strings.HasPrefix(e.Object, prefix) {
-		return tools.Errorf(tools.CodeInvalidCall, "the raw result names the object %q, which does not belong to its session; upload it with a name that begins with %q", name, prefix)
+		return tools.Errorf(tools.CodeInvalidCall, "the raw result names the object %q, which does not belong to its session; upload it "+
+			"with a name that begins with %q", name, prefix)
 	}
 	rec, err := putFree(call.IDToken(), func(id string) (Record, error) {
 		rec := newRecord(call, ContextToolResult)

@@ -30,17 +30,20 @@ func (r *Reader) Tools() []tools.Tool {
 			func(ctx context.Context, session string, in linesArgs) (textResult, error) {
 				return r.GetByLines(ctx, session, in.ArtifactID, in.LinesQuery)
 			}),
-		readTool(ToolGrep, "Search the lines of an artifact with a regular expression. Counts all matches; shows matching lines as '12: text' and context as '11- text'. "+
+		readTool(ToolGrep, "Search the lines of an artifact with a regular expression. Counts all matches; shows matching lines as '12: "+
+			"text' and context as '11- text'. "+
 			"Usually the best first step with a long text.",
 			func(ctx context.Context, session string, in grepArgs) (textResult, error) {
 				return r.Grep(ctx, session, in.ArtifactID, in.GrepQuery)
 			}),
-		readTool(ToolJQ, "Run a jq query on an artifact that is JSON, NDJSON (the query runs on each row) or a table (CSV, TSV: an array of objects whose values are strings). "+
+		readTool(ToolJQ, "Run a jq query on an artifact that is JSON, NDJSON (the query runs on each row) or a table (CSV, TSV: an array "+
+			"of objects whose values are strings). "+
 			"Start with 'keys', 'length' or '.[0]' if you do not know its structure. Returns one JSON value per line.",
 			func(ctx context.Context, session string, in jqArgs) (textResult, error) {
 				return r.JQ(ctx, session, in.ArtifactID, in.JQQuery)
 			}),
-		readTool(ToolSQL, "Run a SELECT (SQLite) on one or several artifacts that are tables: CSV, TSV, JSON arrays, NDJSON, JSON logs, Markdown, tables of kubectl, psql, docker. "+
+		readTool(ToolSQL, "Run a SELECT (SQLite) on one or several artifacts that are tables: CSV, TSV, JSON arrays, NDJSON, JSON logs, "+
+			"Markdown, tables of kubectl, psql, docker. "+
 			"Join, group, sort and count there instead of reading rows. Cells that do not fit a column of numbers are NULL; the column NAME_text has them. "+
 			"A wrong query answers with the columns.",
 			func(ctx context.Context, session string, in SQLQuery) (textResult, error) {
@@ -95,8 +98,10 @@ type infoArgs struct {
 // aliases are names that models write instead of those of the arguments.
 var aliases = map[string]string{
 	"knowledge_id": "artifact_id", "id": "artifact_id", "artifact": "artifact_id",
-	"start": "start_line", "end": "end_line", "line": "start_line", "regex": "pattern", "search_filter": "filter", "regexp": "pattern", "case_insensitive": "ignore_case",
-	"before": "context_before", "after": "context_after", "limit": "max_results", "jq": "query", "expression": "query", "artifact_ids": "artifacts", "ids": "artifacts", "tables": "artifacts", "task_id": "task",
+	"start": "start_line", "end": "end_line", "line": "start_line", "regex": "pattern", "search_filter": "filter",
+	"regexp": "pattern", "case_insensitive": "ignore_case",
+	"before": "context_before", "after": "context_after", "limit": "max_results", "jq": "query", "expression": "query",
+	"artifact_ids": "artifacts", "ids": "artifacts", "tables": "artifacts", "task_id": "task",
 	"session_id": "session", "namespace": "",
 }
 

@@ -53,7 +53,8 @@ func (c Config) reference(rec Record) string {
 // notice says where the result is and names the tools that can read it, best first.
 func notice(rec Record) string {
 	if rec.Type == TypeBinary {
-		return strings.Replace(binaryNotice(rec.ID, rec.MediaType, rec.Size), "The artifact '"+rec.ID+"' is", "The result was stored as the artifact '"+rec.ID+"':", 1) + "\n"
+		return strings.Replace(binaryNotice(rec.ID, rec.MediaType, rec.Size), "The artifact '"+rec.ID+"' is",
+			"The result was stored as the artifact '"+rec.ID+"':", 1) + "\n"
 	}
 	where := "is not shown here"
 	if rec.Inline {

@@ -48,7 +48,8 @@ const documentVersion = 1
 type versionError struct{ have string }
 
 func (e *versionError) Error() string {
-	return fmt.Sprintf("the file has version %s; this program reads version %d; use the version of Stevedore that wrote the file, or move the file aside", e.have, documentVersion)
+	return fmt.Sprintf("the file has version %s; this program reads version %d; use the version of Stevedore that wrote the file, or "+
+		"move the file aside", e.have, documentVersion)
 }
 
 func parseDocument(data []byte) (*document, error) {

@@ -208,7 +208,8 @@ func (e entry) validate(args json.RawMessage) error {
 		if text := mismatch(e.def.Parameters, object); text != "" {
 			return Errorf(CodeInvalidArguments, "arguments of %s: %s", e.def.Name, text)
 		}
-		return Errorf(CodeInvalidArguments, "arguments of %s: %s", e.def.Name, strings.ReplaceAll(strings.TrimPrefix(err.Error(), "validating root: "), "<invalid reflect.Value>", "null"))
+		return Errorf(CodeInvalidArguments, "arguments of %s: %s", e.def.Name, strings.ReplaceAll(strings.TrimPrefix(err.Error(),
+			"validating root: "), "<invalid reflect.Value>", "null"))
 	}
 	return nil
 }
@@ -217,7 +218,8 @@ func (e entry) validate(args json.RawMessage) error {
 func (r *Registry) recovered(call Call, f func() *Result) (res *Result) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.log.Error().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Interface("panic", p).Bytes("stack", debug.Stack()).Msg("tool panicked")
+			r.log.Error().Str("call", call.IDToken()).Str("session", call.SessionToken()).Str("tool", call.Tool).Interface("panic",
+				p).Bytes("stack", debug.Stack()).Msg("tool panicked")
 			res = Failure(Errorf(CodePanic, "the tool %s panicked: %v", call.Tool, p))
 		}
 	}()

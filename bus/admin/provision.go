@@ -105,7 +105,8 @@ func lookUp(ctx context.Context, b *bus.Bus, name string) (stream jetstream.Stre
 	return stream, err
 }
 
-func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, compare func(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference, change Change) (created bool, diffs []Difference, err error) {
+func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, compare func(have *jetstream.StreamConfig,
+	want jetstream.StreamConfig) []Difference, change Change) (created bool, diffs []Difference, err error) {
 	stream, err := lookUp(ctx, b, want.Name)
 	if b.IsUnused(ctx, want.Name, err) {
 		return false, nil, err

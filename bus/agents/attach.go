@@ -60,7 +60,8 @@ func (in *Inbox) hear(ctx context.Context, m channel.Incoming) channel.Incoming 
 	}
 	if err != nil {
 		in.log.Warn().Err(err).Str("channel", in.channel).Msg("cannot transcribe a voice message")
-		m.Context = strings.TrimSpace(m.Context + fmt.Sprintf("\n\n(The user sent a voice message, which you cannot hear: %v.)", tools.Excerpt(tools.OneLine(err.Error()), 200)))
+		m.Context = strings.TrimSpace(m.Context + fmt.Sprintf("\n\n(The user sent a voice message, which you cannot hear: %v.)",
+			tools.Excerpt(tools.OneLine(err.Error()), 200)))
 		return m
 	}
 	m.Text = strings.TrimSpace(m.Text + "\n\n" + text)

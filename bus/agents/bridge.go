@@ -63,7 +63,8 @@ func (s *bridgeService) answer(ctx context.Context, body []byte) (answer channel
 	case len(r.ID)+len(r.ChatID) > maxMessageID:
 		return answer, tools.Errorf(tools.CodeInvalidArguments, "id and chat_id are too long")
 	case !allowed:
-		s.strangers.Warn().Str("channel", s.in.channel).Str("chat", tools.Excerpt(r.ChatID, 80)).Msg("ignored a message of a chat that is not allowed; to accept it, add the chat to the settings of the channel")
+		s.strangers.Warn().Str("channel", s.in.channel).Str("chat", tools.Excerpt(r.ChatID, 80)).Msg("ignored a message of a chat that is " +
+			"not allowed; to accept it, add the chat to the settings of the channel")
 		return answer, tools.Errorf(CodeNotAllowed, "the chat is not allowed")
 	}
 	r.ChatID = chat

@@ -69,7 +69,8 @@ func (u *Budget) check(scope, whose string, spent, limit float64) error {
 	case limit <= 0 || spent < warnAt*limit:
 		return nil
 	case spent >= limit:
-		return tools.Errorf(agent.CodeCostBudget, "the budget %s, %.2f a day, is spent: %.2f since 00:00 UTC. It begins anew at 00:00 UTC, or when an operator raises it", whose, limit, spent)
+		return tools.Errorf(agent.CodeCostBudget, "the budget %s, %.2f a day, is spent: %.2f since 00:00 UTC. It begins anew at 00:00 "+
+			"UTC, or when an operator raises it", whose, limit, spent)
 	case !u.warned[scope]:
 		u.warned[scope] = true
 		u.log.Warn().Float64("spent", spent).Float64("budget", limit).Msg("80 % of today's budget " + whose + " is spent")

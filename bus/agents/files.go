@@ -21,7 +21,8 @@ func FileOpener(reader *offload.Reader, command func(session, id string) string)
 		if rec.Digest != a.Digest {
 			return nil, errors.Join(tools.Errorf(tools.CodeNotFound, "the artifact %.100q is another one", a.ID), content.Close())
 		}
-		return &channel.Document{Name: channel.FileName(fileName(rec)), Size: content.Size(), Content: content, Close: content.Close, Command: command(rec.Session, rec.ID)}, nil
+		return &channel.Document{Name: channel.FileName(fileName(rec)), Size: content.Size(), Content: content, Close: content.Close,
+			Command: command(rec.Session, rec.ID)}, nil
 	}
 }
 

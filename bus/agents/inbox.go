@@ -73,7 +73,8 @@ func (in *Inbox) Accept(ctx context.Context, m channel.Incoming) (channel.Accept
 		return channel.Accepted{}, in.stopRuns(ctx, session, m)
 	case "/new":
 		if rest == "" {
-			return channel.Accepted{}, in.reply(ctx, session, m, "Write /new and a message: it begins a new conversation, in which the agent does not know the earlier messages.")
+			return channel.Accepted{}, in.reply(ctx, session, m, "Write /new and a message: it begins a new conversation, in which the agent "+
+				"does not know the earlier messages.")
 		}
 		args["fresh"] = true
 	case "/help":

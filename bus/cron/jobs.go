@@ -287,7 +287,8 @@ func (js *Jobs) findByName(ctx context.Context, by Caller, name string) (found E
 		switch {
 		case e.Name != name:
 		case found.Name != "":
-			return Entry{}, tools.Errorf(tools.CodeInvalidArguments, "several sessions have a job %q, such as %q and %q; name the session, or the schedule (%s)", name, found.Session, e.Session, e.stored)
+			return Entry{}, tools.Errorf(tools.CodeInvalidArguments, "several sessions have a job %q, such as %q and %q; name the session, "+
+				"or the schedule (%s)", name, found.Session, e.Session, e.stored)
 		default:
 			found = e
 		}

@@ -227,5 +227,6 @@ func parseAt(text, zone string, now time.Time) (time.Time, error) {
 			return at.UTC(), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("at %q: want a time such as %s, or a duration such as 20m", tools.Excerpt(text, 80), now.UTC().Add(time.Hour).Format(time.RFC3339))
+	return time.Time{}, fmt.Errorf("at %q: want a time such as %s, or a duration such as 20m", tools.Excerpt(text, 80),
+		now.UTC().Add(time.Hour).Format(time.RFC3339))
 }

@@ -21,7 +21,8 @@ const (
 // isDiskFullLog reports whether a line of the server's log says that the disk is
 // full. Batches are staged in memory, and the client publishes one by one if that is full.
 func isDiskFullLog(text string) bool {
-	return !strings.Contains(text, "/"+batchesDir+"/") && (strings.Contains(text, "no space left on device") || strings.Contains(text, "not enough space on the disk"))
+	return !strings.Contains(text, "/"+batchesDir+"/") && (strings.Contains(text, "no space left on device") || strings.Contains(text,
+		"not enough space on the disk"))
 }
 
 // restartWhenDiskHasSpace restarts the server after its disk was full: a stream
@@ -74,7 +75,8 @@ func (s *Server) CheckDisk() error {
 		return fmt.Errorf("the disk of the directory %q is full: the server accepts nothing until space is free", s.cfg.Dir)
 	}
 	if free, ok := freeSpace(s.cfg.Dir); ok && free < minFree {
-		return fmt.Errorf("the disk of the directory %q is full (%s are free): the server will accept nothing when they are used", s.cfg.Dir, bus.FormatBytes(int64(free)))
+		return fmt.Errorf("the disk of the directory %q is full (%s are free): the server will accept nothing when they are used",
+			s.cfg.Dir, bus.FormatBytes(int64(free)))
 	}
 	return nil
 }

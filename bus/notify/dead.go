@@ -40,7 +40,8 @@ func (n *Notifier) routeDead(ctx context.Context, d *bus.Delivery) error {
 	notification := channel.Notification{
 		ID:   fmt.Sprintf("dead-%d-%x", d.Sequence, d.Published.UnixNano()),
 		Kind: channel.KindDead, Session: call.Session, Call: call.ID, Tool: call.Tool,
-		Text:    fmt.Sprintf("The %s did not run: %s; see dead letter %d", scheduleName(kind, cmp.Or(tick.Name, name)), tools.Excerpt(letter.Reason, 2000), d.Sequence),
+		Text: fmt.Sprintf("The %s did not run: %s; see dead letter %d", scheduleName(kind, cmp.Or(tick.Name, name)),
+			tools.Excerpt(letter.Reason, 2000), d.Sequence),
 		IsError: true, At: d.Published.UTC(),
 	}
 	if _, err := n.setChannel(ctx, call.SessionToken(), tools.ResultEvent{Channel: call.Channel, ChatID: call.ChatID}, &notification); err != nil {

@@ -14,7 +14,8 @@ import (
 
 var (
 	notificationsTotal = metrics.NewCounter("stevedore_notifications_total",
-		"Attempts of this process to deliver a notification: delivered, failed (it is repeated), postponed (the receiver asked for a pause) or rejected (it becomes a dead letter).", "channel", "outcome")
+		"Attempts of this process to deliver a notification: delivered, failed (it is repeated), postponed (the receiver asked for a "+
+			"pause) or rejected (it becomes a dead letter).", "channel", "outcome")
 	reportsDropped = metrics.NewCounter("stevedore_reports_dropped_total",
 		"Messages in the place of the report of a result that are none. No worker writes them: look for a client that does.")
 	notificationDuration = metrics.NewHistogram("stevedore_notification_duration_seconds",

@@ -221,7 +221,8 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 		return nil
 	}
 	if pause, ok := bus.Postponed(err); ok {
-		n.log.Warn().Str("channel", name).Str("chat", tools.Excerpt(notification.ChatID, 64)).Time("until", time.Now().Add(pause)).Msg("the receiver asked for a pause; all notifications for this chat wait")
+		n.log.Warn().Str("channel", name).Str("chat", tools.Excerpt(notification.ChatID, 64)).Time("until",
+			time.Now().Add(pause)).Msg("the receiver asked for a pause; all notifications for this chat wait")
 	}
 	if ctx.Err() == nil && time.Since(d.Published) > n.cfg.GiveUp {
 		return bus.Reject("undeliverable", fmt.Errorf("not delivered within %s: %w", n.cfg.GiveUp, err))

@@ -161,7 +161,8 @@ func (n *Notifier) setChannel(ctx context.Context, session string, e tools.Resul
 		if owner, err := n.owner(ctx, session, name, chat); err != nil {
 			return false, err
 		} else if owner != "" && owner != session {
-			n.log.Warn().Str("session", session).Str("channel", tools.Excerpt(name, 64)).Msg("a call named the chat of another session; its notification does not go there")
+			n.log.Warn().Str("session", session).Str("channel", tools.Excerpt(name, 64)).Msg("a call named the chat of another session; its " +
+				"notification does not go there")
 			name, chat = n.lastChannel(ctx, session)
 		}
 	}
@@ -202,7 +203,8 @@ func (n *Notifier) CheckChat(ctx context.Context, session, name, chat string) er
 	session = tools.TokenOf(session)
 	owner, err := n.owner(ctx, session, name, chat)
 	if err == nil && chat != "" && owner != session && n.cfg.LastChannels != nil {
-		err = tools.Errorf(tools.CodeInvalidArguments, "this session has no chat %q on the channel %q, and the channel lists no chats for all sessions", tools.Excerpt(chat, 80), tools.Excerpt(name, 64))
+		err = tools.Errorf(tools.CodeInvalidArguments, "this session has no chat %q on the channel %q, and the channel lists no chats for "+
+			"all sessions", tools.Excerpt(chat, 80), tools.Excerpt(name, 64))
 	}
 	return err
 }
@@ -252,7 +254,8 @@ func (n *Notifier) put(ctx context.Context, notification channel.Notification) e
 		if err != nil {
 			return bus.Reject(bus.CodeUndecodable, err)
 		}
-		m := bus.Message{Subject: n.notifySubject(notification), Body: body, Key: notification.ID, Same: isStored(notification), Header: nats.Header{onceHeader: {"1"}}}
+		m := bus.Message{Subject: n.notifySubject(notification), Body: body, Key: notification.ID, Same: isStored(notification),
+			Header: nats.Header{onceHeader: {"1"}}}
 		tracing.Add(ctx, m.Header)
 		_, err = n.bus.Publish(ctx, m)
 		switch {

@@ -26,7 +26,8 @@ func (t *Tool) result(msg *nats.Msg) *tools.Result {
 	}
 	switch {
 	case len(msg.Data) > t.cfg.MaxResult:
-		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the response of %s has %d bytes; at most %d are accepted", t.def.Name, len(msg.Data), t.cfg.MaxResult))
+		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the response of %s has %d bytes; at most %d are accepted", t.def.Name,
+			len(msg.Data), t.cfg.MaxResult))
 	case !utf8.Valid(msg.Data):
 		out := tools.NewOutput(tools.OutputLimits{Memory: int64(len(msg.Data)), Total: int64(len(msg.Data))})
 		if _, err := out.Write(msg.Data); err != nil {

@@ -67,7 +67,8 @@ func Open(ctx context.Context, b *bus.Bus, name, subject string, cfg Config) (*T
 		return nil, fmt.Errorf("remote tool %q at %q: %w", tools.Excerpt(name, 80), tools.Excerpt(subject, 200), err)
 	}
 	if !t.served {
-		t.cfg.Log.Warn().Str("tool", name).Str("subject", subject).Msg("no process responds for the remote tool; models see it without description and schema until one does")
+		t.cfg.Log.Warn().Str("tool", name).Str("subject", subject).Msg("no process responds for the remote tool; models see it without " +
+			"description and schema until one does")
 	}
 	return t, nil
 }
@@ -185,7 +186,8 @@ func (t *Tool) failure(ctx context.Context, name string, err error) error {
 	case errors.Is(err, nats.ErrNoResponders):
 		return tools.Errorf(tools.CodeToolFailed, "%s was not run: no process serves it on %q", name, t.subject)
 	case errors.Is(err, nats.ErrMaxPayload):
-		return tools.Errorf(tools.CodeInvalidArguments, "%s was not run: the arguments are larger than the limit of the bus (%d bytes)", name, t.bus.Conn().MaxPayload())
+		return tools.Errorf(tools.CodeInvalidArguments, "%s was not run: the arguments are larger than the limit of the bus (%d bytes)",
+			name, t.bus.Conn().MaxPayload())
 	case errors.Is(ctx.Err(), context.Canceled):
 		return tools.Errorf(tools.CodeCancelled, "the call of %s was cancelled; it may have acted", name)
 	case ctx.Err() != nil, errors.Is(err, nats.ErrTimeout):

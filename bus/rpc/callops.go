@@ -79,7 +79,8 @@ func decodeCall(env Env, body []byte) (queue string, call tools.Call, err error)
 		return "", call, tools.Errorf(tools.CodeInvalidCall, "%v", err)
 	}
 	if call.Tool != "" && call.Tool != subject.Tool {
-		return "", call, tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, but its subject names %q", tools.Excerpt(call.Tool, 80), tools.Excerpt(subject.Tool, 80))
+		return "", call, tools.Errorf(tools.CodeInvalidCall, "the call names the tool %q, but its subject names %q",
+			tools.Excerpt(call.Tool, 80), tools.Excerpt(subject.Tool, 80))
 	}
 	call.Tool = subject.Tool
 	if subject.ID != "" {

@@ -34,12 +34,15 @@ func endpoints() []endpoint {
 		{"call-in-session", "call.QUEUE.TOOL.SESSION.CALL", callTimeout, identified, result, nil},
 		{"submit", "submit.QUEUE.TOOL", submitTimeout, call, acceptance, nil},
 		{"submit-in-session", "submit.QUEUE.TOOL.SESSION.CALL", submitTimeout, identified, acceptance, nil},
-		{"artifact", "artifact.SESSION.FUNCTION", readTimeout, `get, lines, grep, jq, sql, ...: arguments such as {"artifact_id","pattern"}`, "a part of the artifact; its field text is for models", nil},
+		{"artifact", "artifact.SESSION.FUNCTION", readTimeout,
+			`get, lines, grep, jq, sql, ...: arguments such as {"artifact_id","pattern"}`, "a part of the artifact; its field text is for models", nil},
 		{"artifacts", "artifacts.FUNCTION", readTimeout, `list: {"offset","limit"}`, "the artifacts of all sessions", nil},
 		{"task", "task.SESSION.FUNCTION", readTimeout, `list; get, cancel: {"id"} of a call`, "the calls of the session, or where the call is", nil},
-		{"approval", "approval.SESSION.FUNCTION", readTimeout, `list; yes, no: {"id","by","reason"}`, "the calls that wait for an approval, or the stored answer", nil},
+		{"approval", "approval.SESSION.FUNCTION", readTimeout, `list; yes, no: {"id","by","reason"}`,
+			"the calls that wait for an approval, or the stored answer", nil},
 		{"approvals", "approvals.FUNCTION", readTimeout, "list", "the calls of all sessions that wait for an approval", nil},
-		{"cron", "cron.SESSION.FUNCTION", readTimeout, `list; add, get, update, remove, ...: a job {"name","every","tool","args"}`, "the jobs of the session, or the job", nil},
+		{"cron", "cron.SESSION.FUNCTION", readTimeout, `list; add, get, update, remove, ...: a job {"name","every","tool","args"}`,
+			"the jobs of the session, or the job", nil},
 		{"tools", "tools.FUNCTION", readTimeout, `ls, show: {"queue","tool"}`, "the tools that workers offer, with their JSON Schemas", nil},
 	}
 	for i, e := range all {

@@ -194,7 +194,8 @@ func (s submission) publish(ctx context.Context, b *bus.Bus) (accepted Acceptanc
 		accepted.Sequence, err = s.checkStored(ctx, b)
 		return accepted, nil, err
 	case errors.Is(err, bus.ErrTooLarge):
-		return Acceptance{}, nil, tools.Errorf(tools.CodeInvalidCall, "the call has %d bytes, but the server accepts at most %d; put large arguments into a file of the workspace", len(s.body), b.Conn().MaxPayload())
+		return Acceptance{}, nil, tools.Errorf(tools.CodeInvalidCall, "the call has %d bytes, but the server accepts at most %d; put "+
+			"large arguments into a file of the workspace", len(s.body), b.Conn().MaxPayload())
 	case err != nil:
 		return Acceptance{}, nil, fmt.Errorf("submit call %q: %w", s.call.IDToken(), err)
 	}

@@ -105,7 +105,8 @@ func cronFields(expr string) (string, error) {
 		fields = append([]string{"0"}, fields...)
 	case 6:
 	default:
-		return "", fmt.Errorf("cron expression %q: it has %d fields; want 5 (minute hour day month weekday), such as \"30 9 * * 1-5\", or 6 with seconds first", expr, len(fields))
+		return "", fmt.Errorf("cron expression %q: it has %d fields; want 5 (minute hour day month weekday), such as \"30 9 * * 1-5\", or "+
+			"6 with seconds first", expr, len(fields))
 	}
 	for i, field := range cronLayout() {
 		canonical, err := field.canonical(fields[i])

@@ -223,7 +223,8 @@ func (s *Status) problems(streamPrefix string) []Problem {
 	}
 	for _, stream := range s.Streams {
 		if stream.Fill >= nearlyFull {
-			f := bus.Fill{Stream: strings.TrimPrefix(stream.Name, streamPrefix), Name: stream.Name, Bytes: int64(stream.Bytes), MaxBytes: stream.MaxBytes, Messages: stream.Messages}
+			f := bus.Fill{Stream: strings.TrimPrefix(stream.Name, streamPrefix), Name: stream.Name, Bytes: int64(stream.Bytes),
+				MaxBytes: stream.MaxBytes, Messages: stream.Messages}
 			add(StreamNearlyFull, f.Stream, "The %s.", f)
 		}
 	}

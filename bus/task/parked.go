@@ -166,7 +166,8 @@ func ListMoving(ctx context.Context, b *bus.Bus, since time.Time) (calls []tools
 // wait, the server drops the second message or the worker ignores it.
 func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 	k := p.Key()
-	header := nats.Header{parkedHeader: {strconv.FormatUint(p.Number, 10)}, parkedStateHeader: {string(p.State)}, bus.OrderHeader: {strconv.FormatUint(p.Order, 10)}}
+	header := nats.Header{parkedHeader: {strconv.FormatUint(p.Number, 10)}, parkedStateHeader: {string(p.State)},
+		bus.OrderHeader: {strconv.FormatUint(p.Order, 10)}}
 	if !p.Started.IsZero() {
 		header.Set(startedHeader, p.Started.Format(time.RFC3339Nano))
 	}

@@ -22,10 +22,12 @@ func Identify(call *tools.Call, subject bus.CallSubject) (err error) {
 		case *id.inBody != "" && tools.Token(*id.inBody) == id.token:
 			continue
 		case *id.inBody != "":
-			err = tools.Errorf(tools.CodeInvalidCall, "the body has the %[1]s %.80[2]q, but the subject has %.80[3]q; the subject decides, so send the same %[1]s or omit it",
+			err = tools.Errorf(tools.CodeInvalidCall, "the body has the %[1]s %.80[2]q, but the subject has %.80[3]q; the subject decides, "+
+				"so send the same %[1]s or omit it",
 				id.field, *id.inBody, id.token)
 		case tools.Token(id.token) != id.token:
-			err = tools.Errorf(tools.CodeInvalidCall, "the %[1]s in the subject, %.80[2]q, is the hash of another %[1]s; the body must contain that %[1]s", id.field, id.token)
+			err = tools.Errorf(tools.CodeInvalidCall, "the %[1]s in the subject, %.80[2]q, is the hash of another %[1]s; the body must "+
+				"contain that %[1]s", id.field, id.token)
 		}
 		*id.inBody = id.token
 	}

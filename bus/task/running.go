@@ -163,7 +163,8 @@ func newest(calls []RunningCall) []RunningCall {
 // CollectReplies sends a request that any number of workers may answer, and calls
 // reply for each answer. The number of answers is unknown: it returns when no answer
 // arrives within timeout, which each reply sets for the next one.
-func CollectReplies(ctx context.Context, nc *nats.Conn, subject string, body []byte, timeout time.Duration, reply func(body []byte) (timeout time.Duration)) error {
+func CollectReplies(ctx context.Context, nc *nats.Conn, subject string, body []byte, timeout time.Duration,
+	reply func(body []byte) (timeout time.Duration)) error {
 	inbox := nc.NewInbox()
 	sub, err := nc.SubscribeSync(inbox)
 	if err != nil {

@@ -142,7 +142,8 @@ func (w *Worker) startSpan(ctx context.Context, a *attempt) (context.Context, tr
 		return ctx, trace.SpanFromContext(ctx)
 	}
 	waited := []attribute.KeyValue{tracing.System.String("nats"), tracing.MessagingType.String("receive"), tracing.Destination.String(a.queue)}
-	_, wait := tracing.Start(ctx, "wait "+a.queue, trace.WithSpanKind(trace.SpanKindConsumer), trace.WithTimestamp(a.delivery.Published), trace.WithAttributes(waited...))
+	_, wait := tracing.Start(ctx, "wait "+a.queue, trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithTimestamp(a.delivery.Published), trace.WithAttributes(waited...))
 	wait.End(trace.WithTimestamp(a.started))
 	return tracing.Start(ctx, tracing.ExecuteTool+" "+a.toolLabel(), trace.WithTimestamp(a.started), trace.WithAttributes(
 		tracing.Operation.String(tracing.ExecuteTool), tracing.ToolName.String(a.call.Tool), tracing.ToolType.String("function"), tracing.ToolCall.String(a.key.ID),
@@ -186,9 +187,10 @@ func (w *Worker) tracePublish(ctx context.Context, a *attempt, kind string, even
 // traceTick begins the span of a tick, from its due time until its call is stored. The
 // trace of the call continues it.
 func traceTick(ctx context.Context, d *bus.Delivery, kind, name string, due time.Time, call tools.Call) (context.Context, trace.Span) {
-	return tracing.Start(tracing.From(ctx, d.Traceparent()), "tick "+kind, trace.WithSpanKind(trace.SpanKindProducer), trace.WithTimestamp(due), trace.WithAttributes(
-		tracing.System.String("nats"), tracing.MessagingType.String("send"), tracing.Schedule.String(name),
-		tracing.ToolName.String(call.Tool), tracing.ToolCall.String(call.IDToken()), tracing.Conversation.String(call.Session)))
+	return tracing.Start(tracing.From(ctx, d.Traceparent()), "tick "+kind, trace.WithSpanKind(trace.SpanKindProducer),
+		trace.WithTimestamp(due), trace.WithAttributes(
+			tracing.System.String("nats"), tracing.MessagingType.String("send"), tracing.Schedule.String(name),
+			tracing.ToolName.String(call.Tool), tracing.ToolCall.String(call.IDToken()), tracing.Conversation.String(call.Session)))
 }
 
 func endTick(span trace.Span, err error) {

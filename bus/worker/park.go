@@ -252,7 +252,8 @@ func (w *Worker) ask(ctx context.Context, p task.Parked) error {
 	})
 	if err != nil && ctx.Err() == nil {
 		k := p.Key()
-		w.log.Error().Err(err).Str("call", k.ID).Str("session", k.Session).Str("tool", p.Call.Tool).Msg("the user was not asked for an approval; the call waits for one")
+		w.log.Error().Err(err).Str("call", k.ID).Str("session", k.Session).Str("tool", p.Call.Tool).Msg("the user was not asked for an " +
+			"approval; the call waits for one")
 		return nil
 	}
 	return err

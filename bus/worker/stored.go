@@ -103,7 +103,8 @@ func (w *Worker) removeForged(ctx context.Context, err error) error {
 		return err
 	}
 	if err := task.Delete(ctx, w.bus, forged.Sequence); err != nil {
-		return fmt.Errorf("remove the forged message %d from %q: %w; this needs the permission to publish to $JS.API.STREAM.MSG.DELETE.%s", forged.Sequence, forged.Subject, err, w.bus.StreamName(bus.Results))
+		return fmt.Errorf("remove the forged message %d from %q: %w; this needs the permission to publish to "+
+			"$JS.API.STREAM.MSG.DELETE.%s", forged.Sequence, forged.Subject, err, w.bus.StreamName(bus.Results))
 	}
 	w.log.Warn().Str("subject", forged.Subject).Uint64("sequence", forged.Sequence).Str("reason", tools.Excerpt(forged.Error(), 300)).
 		Msg("removed a message that no worker published; a client of this account has published it or caused it")

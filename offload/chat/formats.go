@@ -15,7 +15,8 @@ var responseItem = regexp.MustCompile(`^"(message|reasoning|item_reference|compa
 // parts of the Vercel AI SDK. The error names a format that the package does not understand.
 func (m Message) otherResults() (results []block, err error) {
 	refuse := func(found, of string) error {
-		return fmt.Errorf("it has %s, the format of %s; only those of Anthropic, OpenAI (Chat Completions and Responses), Gemini and the Vercel AI SDK are understood", found, of)
+		return fmt.Errorf("it has %s, the format of %s; only those of Anthropic, OpenAI (Chat Completions and Responses), Gemini and the "+
+			"Vercel AI SDK are understood", found, of)
 	}
 	top, err := m.fields(span{0, len(m.text)}, "role", "type", "call_id", "output", "parts", "lc", "tool_call_id", "toolInvocations", "id", "content")
 	if err != nil {

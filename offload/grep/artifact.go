@@ -235,7 +235,8 @@ func (r *Result) fill(ctx context.Context, src Source, found []Line, q Query) er
 		cost := utf8.RuneCountInString(line.Text) + len(line.cutNote()) + lineCost
 		if i == q.MaxResults || i > 0 && r.budget < cost {
 			r.Limited, r.NextCursor = true, cursor.Place{Byte: m.At[0]}.String()
-			r.Notes = append(r.Notes, fmt.Sprintf("only the first %d matching line(s) are shown; continue with cursor=%q (line %d), or narrow the pattern", i, r.NextCursor, m.Number))
+			r.Notes = append(r.Notes, fmt.Sprintf("only the first %d matching line(s) are shown; continue with cursor=%q (line %d), or "+
+				"narrow the pattern", i, r.NextCursor, m.Number))
 			break
 		}
 		r.budget -= cost

@@ -70,11 +70,13 @@ func Compile(expr string, fold bool) (*Pattern, error) {
 	}
 	tree, err := syntax.Parse(expr, flags)
 	if err != nil {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "bad pattern %q: %v (the syntax is RE2: no look-around, no back-references)", tools.Excerpt(expr, 200), err)
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "bad pattern %q: %v (the syntax is RE2: no look-around, no "+
+			"back-references)", tools.Excerpt(expr, 200), err)
 	}
 	cost := programSize(tree)
 	if cost > maxProgram {
-		return nil, tools.Errorf(tools.CodeInvalidArguments, "the pattern %q is too large: it expands to more than %d steps; use smaller repetitions", tools.Excerpt(expr, 200), maxProgram)
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "the pattern %q is too large: it expands to more than %d steps; use smaller "+
+			"repetitions", tools.Excerpt(expr, 200), maxProgram)
 	}
 	tree = perLine(tree)
 	re, err := regexp.Compile(tree.String())

@@ -17,7 +17,8 @@ import (
 var _ offload.Adopter = (*Store)(nil)
 
 // PutObject implements offload.Adopter.
-func (s *Store) PutObject(ctx context.Context, rec offload.Record, object string, summarize func(*offload.Record, offload.Content) error) (offload.Record, error) {
+func (s *Store) PutObject(ctx context.Context, rec offload.Record, object string, summarize func(*offload.Record,
+	offload.Content) error) (offload.Record, error) {
 	b, err := s.foreignObject(ctx, object)
 	if err != nil {
 		return offload.Record{}, fmt.Errorf("put artifact %q: object %q: %w", rec.ID, object, err)

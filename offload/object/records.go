@@ -120,7 +120,8 @@ func (r *records) decode(key string, m jsapi.Message, err error) (record.Entry, 
 func decodeRecord(key string, data []byte) (record.Entry, error) {
 	e, err := record.Decode(data)
 	if err == nil && recordKey(e.Session, e.ID) != key {
-		return record.Entry{}, fmt.Errorf("the record %q is that of session %q, id %q: %w", key, tools.Excerpt(e.Session, 80), tools.Excerpt(e.ID, 80), offload.ErrCorrupt)
+		return record.Entry{}, fmt.Errorf("the record %q is that of session %q, id %q: %w", key, tools.Excerpt(e.Session, 80),
+			tools.Excerpt(e.ID, 80), offload.ErrCorrupt)
 	}
 	return e, err
 }

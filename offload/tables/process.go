@@ -63,7 +63,8 @@ func inProcess(ctx context.Context, command []string, req request, contents io.R
 
 // answer imports the tables that need it, and runs the query.
 func answer(ctx context.Context, req request, contents io.Reader) (*Result, error) {
-	importing, cancel := context.WithTimeoutCause(ctx, importTime(req.Tables), tools.Errorf(tools.CodeTimeout, "the import of the tables took too long; use jq_knowledge or grep_knowledge"))
+	importing, cancel := context.WithTimeoutCause(ctx, importTime(req.Tables), tools.Errorf(tools.CodeTimeout,
+		"the import of the tables took too long; use jq_knowledge or grep_knowledge"))
 	defer cancel()
 	for _, t := range req.Tables {
 		if !t.Import {

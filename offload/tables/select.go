@@ -180,7 +180,8 @@ func (d *database) collect(ctx context.Context, req request, res *Result) error 
 	}
 	left := req.Chars - utf8.RuneCountInString(line(res.Columns))
 	if left < 0 {
-		return tools.Errorf(tools.CodeInvalidArguments, "the names of the %d columns are longer than the %d characters that can be shown; select fewer", len(row), req.Chars)
+		return tools.Errorf(tools.CodeInvalidArguments, "the names of the %d columns are longer than the %d characters that can be shown; "+
+			"select fewer", len(row), req.Chars)
 	}
 	full := time.Time{}
 	for rows.Next() {
@@ -200,7 +201,8 @@ func (d *database) collect(ctx context.Context, req request, res *Result) error 
 		shown := show(row)
 		if left -= utf8.RuneCountInString(rowText(shown)) + 1; left < 0 {
 			if len(res.Rows) == 0 {
-				return tools.Errorf(tools.CodeInvalidArguments, "one row of the answer is longer than the %d characters that can be shown; select fewer columns, or substr(column, 1, 500)", req.Chars)
+				return tools.Errorf(tools.CodeInvalidArguments, "one row of the answer is longer than the %d characters that can be shown; "+
+					"select fewer columns, or substr(column, 1, 500)", req.Chars)
 			}
 			full, res.NextCursor = time.Now(), cursorAt(req.Skip+int64(len(res.Rows)))
 			continue
@@ -291,6 +293,8 @@ func columnName(name string) string {
 }
 
 // keywords are the words of SQLite that are not the names of columns without quotes.
-var keywords = strings.Fields("ADD ALL ALTER AND AS AUTOINCREMENT BETWEEN CASE CAST CHECK COLLATE COMMIT CONSTRAINT CREATE DEFAULT DEFERRABLE DELETE DISTINCT DROP ELSE ESCAPE " +
-	"EXISTS EXCEPT FOREIGN FROM GROUP HAVING IN INDEX INSERT INTERSECT INTO IS ISNULL JOIN LIMIT NOT NOTHING NOTNULL NULL ON OR ORDER PRIMARY RAISE REFERENCES RETURNING " +
+var keywords = strings.Fields("ADD ALL ALTER AND AS AUTOINCREMENT BETWEEN CASE CAST CHECK COLLATE COMMIT CONSTRAINT CREATE DEFAULT " +
+	"DEFERRABLE DELETE DISTINCT DROP ELSE ESCAPE " +
+	"EXISTS EXCEPT FOREIGN FROM GROUP HAVING IN INDEX INSERT INTERSECT INTO IS ISNULL JOIN LIMIT NOT NOTHING NOTNULL NULL ON OR ORDER " +
+	"PRIMARY RAISE REFERENCES RETURNING " +
 	"SELECT SET TABLE THEN TO TRANSACTION UNION UNIQUE UPDATE USING VALUES WHEN WHERE CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP")

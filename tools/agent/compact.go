@@ -196,7 +196,8 @@ func (r *run) storePart(ctx context.Context, cut int) ([]CompactedPart, error) {
 		}
 	}
 	text := transcript(c.entries[c.first+next.From:cut], 0, true)
-	artifact, err := r.store(ctx, CallResult{Call: tools.Token(fmt.Sprintf("%s-turns-%d-%d", r.id, next.From, next.To)), Tool: "conversation", Result: tools.Result{ForLLM: text}})
+	artifact, err := r.store(ctx, CallResult{Call: tools.Token(fmt.Sprintf("%s-turns-%d-%d", r.id, next.From, next.To)),
+		Tool: "conversation", Result: tools.Result{ForLLM: text}})
 	switch {
 	case errors.Is(err, offload.ErrQuota):
 		r.cfg.Log.Error().Err(err).Str("session", r.session).Msg("the replaced turns were not stored")

@@ -65,7 +65,8 @@ func (c *conversation) add(position uint64, e Entry) {
 			c.first = len(c.entries) - 1
 			c.cut, c.compaction = c.first, nil
 		}
-		c.open = &runState{id: e.Run, started: e.At, call: e.Call, limits: e.Limits, toolOutput: e.ToolOutput, results: map[string]CallResult{}, toolCounts: map[string]int{}}
+		c.open = &runState{id: e.Run, started: e.At, call: e.Call, limits: e.Limits, toolOutput: e.ToolOutput,
+			results: map[string]CallResult{}, toolCounts: map[string]int{}}
 	case e.Kind == KindOffloaded:
 		maps.Copy(c.references, e.Offloaded)
 	case e.Kind == KindCompacted && e.Compaction != nil:

@@ -101,7 +101,8 @@ func (r *run) store(ctx context.Context, res CallResult) (*tools.Artifact, error
 		return nil, nil
 	}
 	force := true
-	call := tools.Call{ID: res.Call, Session: r.call.Session, Tool: res.Tool, AgentID: r.call.AgentID, TaskID: r.call.TaskID, Action: tools.ActionAgent, Offload: &force}
+	call := tools.Call{ID: res.Call, Session: r.call.Session, Tool: res.Tool, AgentID: r.call.AgentID, TaskID: r.call.TaskID,
+		Action: tools.ActionAgent, Offload: &force}
 	offloaded, err := r.cfg.Offloader.Result(ctx, call, tools.Definition{Name: res.Tool}, tools.NewToolResult(res.ForLLM))
 	if err != nil {
 		return nil, err

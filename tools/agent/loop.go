@@ -140,7 +140,8 @@ func (r *run) request() Request {
 }
 
 func (r *run) requestFor(messages []Message) Request {
-	return Request{System: r.cfg.System, Messages: messages, Tools: r.cfg.Tools, MaxTokens: r.cfg.MaxTokens, Temperature: r.cfg.Temperature, Probe: len(r.conv.open.waits) > 0}
+	return Request{System: r.cfg.System, Messages: messages, Tools: r.cfg.Tools, MaxTokens: r.cfg.MaxTokens,
+		Temperature: r.cfg.Temperature, Probe: len(r.conv.open.waits) > 0}
 }
 
 // finish logs the run's end.

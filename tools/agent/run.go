@@ -112,7 +112,8 @@ func endSpan(span trace.Span, o Outcome, err error) {
 	case o.Reason != Done:
 		code = string(o.Reason)
 	}
-	span.SetAttributes(tracing.Outcome.String(string(o.Reason)), tracing.Turns.Int(o.Turns), tracing.InputTokens.Int64(o.Usage.Input), tracing.OutputTokens.Int64(o.Usage.Output))
+	span.SetAttributes(tracing.Outcome.String(string(o.Reason)), tracing.Turns.Int(o.Turns), tracing.InputTokens.Int64(o.Usage.Input),
+		tracing.OutputTokens.Int64(o.Usage.Output))
 	tracing.End(span, code)
 }
 
@@ -177,7 +178,8 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 			if prompt, err = r.offloadPrompt(ctx); err != nil {
 				break
 			}
-			err = r.append(ctx, Entry{Kind: KindUser, Message: prompt, Call: &r.call, Limits: &r.limits, Fresh: r.cfg.Fresh, ToolOutput: r.cfg.ToolOutput, Files: r.cfg.InstructionFiles})
+			err = r.append(ctx, Entry{Kind: KindUser, Message: prompt, Call: &r.call, Limits: &r.limits, Fresh: r.cfg.Fresh,
+				ToolOutput: r.cfg.ToolOutput, Files: r.cfg.InstructionFiles})
 		case open.id == r.id:
 			err = r.append(ctx, Entry{Kind: KindResumed})
 		default:
@@ -234,7 +236,8 @@ func (r *run) abandon(ctx context.Context, open *runState, stale bool) error {
 	case reason == "":
 		return errSessionBusy
 	}
-	r.cfg.Log.Warn().Str("session", r.session).Str("run", open.id).Str("reason", string(reason)).Msg("ending a run of this session, because its call has ended or no worker continues it")
+	r.cfg.Log.Warn().Str("session", r.session).Str("run", open.id).Str("reason", string(reason)).Msg("ending a run of this session, " +
+		"because its call has ended or no worker continues it")
 	end := open.outcome(reason, nil)
 	return r.append(ctx, Entry{Kind: KindEnd, Run: open.id, End: &end})
 }

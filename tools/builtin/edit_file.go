@@ -87,9 +87,11 @@ func findEdit(content string, args editFileArgs) (edit, error) {
 	count := countAll(content, old)
 	switch {
 	case count == 0:
-		return edit{}, tools.Errorf(tools.CodeToolFailed, "old_text not found in %q; it must match exactly, including white space%s", args.Path, nearest(content, args.OldText))
+		return edit{}, tools.Errorf(tools.CodeToolFailed, "old_text not found in %q; it must match exactly, including white space%s",
+			args.Path, nearest(content, args.OldText))
 	case count > 1:
-		return edit{}, tools.Errorf(tools.CodeToolFailed, "old_text appears %d times in %q (%s); add surrounding lines so that it is unique", count, args.Path, places(content, old))
+		return edit{}, tools.Errorf(tools.CodeToolFailed, "old_text appears %d times in %q (%s); add surrounding lines so that it is "+
+			"unique", count, args.Path, places(content, old))
 	}
 	if old == text {
 		return edit{}, tools.Errorf(tools.CodeInvalidArguments, "old_text and new_text are the same")

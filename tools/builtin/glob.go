@@ -20,7 +20,8 @@ type globArgs struct {
 
 func newGlob(ws *workspace) *tools.FuncTool {
 	return tools.MustTool("glob",
-		"List the files and directories of the workspace whose path matches a pattern, sorted, one per line. Directories end in a slash. The search does not follow symbolic links and skips .git.", ws.glob).WithEffect(tools.Idempotent)
+		"List the files and directories of the workspace whose path matches a pattern, sorted, one per line. Directories end in a slash. "+
+			"The search does not follow symbolic links and skips .git.", ws.glob).WithEffect(tools.Idempotent)
 }
 
 func (ws *workspace) glob(ctx context.Context, _ tools.Call, args globArgs) *tools.Result {

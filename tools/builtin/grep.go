@@ -30,7 +30,8 @@ const defaultMaxResults = 1000
 
 func newGrep(ws *workspace) *tools.FuncTool {
 	return tools.MustTool("grep",
-		"Search the files of the workspace for a regular expression. Returns path:line: text for each matching line. Skips binary files, symbolic links and .git.", ws.grep).WithEffect(tools.Idempotent)
+		"Search the files of the workspace for a regular expression. Returns path:line: text for each matching line. Skips binary files, "+
+			"symbolic links and .git.", ws.grep).WithEffect(tools.Idempotent)
 }
 
 func (ws *workspace) grep(ctx context.Context, _ tools.Call, args grepArgs) *tools.Result {

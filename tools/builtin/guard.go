@@ -21,7 +21,8 @@ func (ws *workspace) guard(rel string) error {
 		return nil
 	}
 	refuse := func(reason string) error {
-		return tools.Errorf(tools.CodeInvalidArguments, "access denied: writing %q is refused, because %s%s", filepath.ToSlash(rel), reason, ws.advice(sandbox.Protected))
+		return tools.Errorf(tools.CodeInvalidArguments, "access denied: writing %q is refused, because %s%s", filepath.ToSlash(rel),
+			reason, ws.advice(sandbox.Protected))
 	}
 	if name := sandbox.Executed(rel); name != "" {
 		return refuse("programs execute what is in " + name)

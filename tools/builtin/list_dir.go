@@ -16,7 +16,8 @@ type listDirArgs struct {
 
 func newListDir(ws *workspace) *tools.FuncTool {
 	return tools.MustTool("list_dir",
-		"List a directory of the workspace, sorted by name. Directories end in a slash; files have their size in bytes, and symbolic links their target.", ws.listDir).WithEffect(tools.Idempotent)
+		"List a directory of the workspace, sorted by name. Directories end in a slash; files have their size in bytes, and symbolic "+
+			"links their target.", ws.listDir).WithEffect(tools.Idempotent)
 }
 
 func (ws *workspace) listDir(ctx context.Context, _ tools.Call, args listDirArgs) *tools.Result {

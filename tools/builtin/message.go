@@ -55,7 +55,8 @@ func NewMessage(sender Sender) tools.Tool {
 }
 
 func sendMessage(ctx context.Context, sender Sender, call tools.Call, args messageArgs) *tools.Result {
-	m := Message{Session: call.Session, Call: call.ID, Channel: cmp.Or(args.Channel, call.Channel), ChatID: args.ChatID, Text: args.Content, Artifact: args.Artifact}
+	m := Message{Session: call.Session, Call: call.ID, Channel: cmp.Or(args.Channel, call.Channel), ChatID: args.ChatID,
+		Text: args.Content, Artifact: args.Artifact}
 	if m.ChatID == "" && m.Channel == call.Channel {
 		m.ChatID = call.ChatID
 	}

@@ -85,7 +85,8 @@ func newShell(ws *workspace) (*tools.FuncTool, error) {
 		}
 	}
 	return tools.MustTool("shell",
-		"Run a command in the workspace and return its output (stdout and stderr, in order) and exit code. When the command ends, all processes that it started are killed.", sh.run), nil
+		"Run a command in the workspace and return its output (stdout and stderr, in order) and exit code. When the command ends, all "+
+			"processes that it started are killed.", sh.run), nil
 }
 
 func (sh *shell) run(ctx context.Context, call tools.Call, args shellArgs) *tools.Result {

@@ -61,7 +61,8 @@ func newWebFetch(ws *workspace) *tools.FuncTool {
 	cfg.MaxRedirects = max(cmp.Or(cfg.MaxRedirects, 5), 0)
 	w := &web{ws: ws, cfg: cfg, client: newClient(cfg), converting: make(chan struct{}, maxConverting)}
 	return tools.MustTool("web_fetch",
-		"Fetch a page or a text file from the web and return it as Markdown or text, after a summary with title, final URL, status, media type and size in bytes.", w.fetch).WithEffect(tools.Idempotent)
+		"Fetch a page or a text file from the web and return it as Markdown or text, after a summary with title, final URL, status, media "+
+			"type and size in bytes.", w.fetch).WithEffect(tools.Idempotent)
 }
 
 // fetch returns a summary and the content to the model, and the content to the user.

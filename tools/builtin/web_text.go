@@ -67,7 +67,8 @@ func mediaTypeOf(contentType string) string {
 // textual reports whether a media type is one of text.
 func textual(mediaType string) bool {
 	return strings.HasPrefix(mediaType, "text/") || strings.HasSuffix(mediaType, "+json") || strings.HasSuffix(mediaType, "+xml") ||
-		slices.Contains([]string{"application/json", "application/xml", "application/javascript", "application/yaml", "application/x-yaml", "application/toml", "application/x-ndjson", "application/sql"}, mediaType)
+		slices.Contains([]string{"application/json", "application/xml", "application/javascript", "application/yaml",
+			"application/x-yaml", "application/toml", "application/x-ndjson", "application/sql"}, mediaType)
 }
 
 func isHTML(mediaType string) bool {

@@ -100,7 +100,8 @@ func (s *Sandbox) setAside(b *before) (end Ended) {
 		}
 		name, err := s.disarm(path)
 		if err != nil {
-			end.Unsafe = append(end.Unsafe, fmt.Sprintf("programs execute what is in %s, which cannot be renamed (%v); remove it before you use the workspace", s.shown(path), err))
+			end.Unsafe = append(end.Unsafe, fmt.Sprintf("programs execute what is in %s, which cannot be renamed (%v); remove it before you "+
+				"use the workspace", s.shown(path), err))
 		} else if name != "" {
 			end.SetAside = append(end.SetAside, s.shown(name))
 			s.befores.Range(func(_, running any) bool { // the rename ended its mount, so another command can make it again
@@ -111,7 +112,8 @@ func (s *Sandbox) setAside(b *before) (end Ended) {
 		}
 	}
 	if now.missed != "" {
-		end.Unsafe = append(end.Unsafe, fmt.Sprintf("the workspace has more than %d directories; those from %s on were not examined for what programs execute", maxDirs, s.shown(now.missed)))
+		end.Unsafe = append(end.Unsafe, fmt.Sprintf("the workspace has more than %d directories; those from %s on were not examined for "+
+			"what programs execute", maxDirs, s.shown(now.missed)))
 	}
 	return end
 }

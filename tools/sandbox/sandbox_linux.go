@@ -86,7 +86,8 @@ func (p *platform) open(s *Sandbox) error {
 	if !p.level.mounts {
 		for _, hidden := range s.cfg.Hide {
 			if s.cfg.Mode == Required && within(hidden, s.cfg.Workspace) {
-				return fmt.Errorf("%w: the data directory %q is in the workspace, and hiding it needs user namespaces; use another workspace or data directory", ErrUnconfined, hidden)
+				return fmt.Errorf("%w: the data directory %q is in the workspace, and hiding it needs user namespaces; use another workspace or "+
+					"data directory", ErrUnconfined, hidden)
 			}
 		}
 	}
@@ -120,7 +121,8 @@ func (p *platform) protection() Protection {
 			got.Layers = append(got.Layers, "seccomp")
 		}
 	} else {
-		got.Missing = append(got.Missing, "Landlock or seccomp does not work, so a command can use all files of this user; use Linux 5.13 or later with Landlock enabled (lsm=landlock)")
+		got.Missing = append(got.Missing, "Landlock or seccomp does not work, so a command can use all files of this user; use Linux 5.13 "+
+			"or later with Landlock enabled (lsm=landlock)")
 	}
 	for _, l := range []struct {
 		flag uintptr
@@ -135,13 +137,16 @@ func (p *platform) protection() Protection {
 		if len(p.tried) > 0 {
 			reason = " (" + p.tried[0] + ")"
 		}
-		missing := "user namespaces do not work, so a command can write .git, see other processes, and kill the process that ends what it leaves behind; allow them (sysctl kernel.apparmor_restrict_unprivileged_userns=0, or the seccomp profile of the container)"
+		missing := "user namespaces do not work, so a command can write .git, see other processes, and kill the process that ends what it " +
+			"leaves behind; allow them (sysctl kernel.apparmor_restrict_unprivileged_userns=0, or the seccomp profile of the container)"
 		if got.Root {
-			missing = "user namespaces do not work, and without them a command would have the rights of root; run the worker as an ordinary user, or allow user namespaces"
+			missing = "user namespaces do not work, and without them a command would have the rights of root; run the worker as an ordinary " +
+				"user, or allow user namespaces"
 		}
 		got.Missing = append(got.Missing, missing+reason)
 	} else if !p.level.freshProc {
-		got.Missing = append(got.Missing, "the kernel refuses a new /proc, as in a container, so a command sees the command lines of other processes; run the container with an unmasked /proc")
+		got.Missing = append(got.Missing, "the kernel refuses a new /proc, as in a container, so a command sees the command lines of "+
+			"other processes; run the container with an unmasked /proc")
 	}
 	return got
 }

@@ -22,7 +22,8 @@ func (platform) open(s *Sandbox) error {
 }
 
 func (platform) protection() Protection {
-	return Protection{Missing: []string{"there is no sandbox for this operating system, so a command can use all files of this user and the network; run the worker as a user of its own"}}
+	return Protection{Missing: []string{"there is no sandbox for this operating system, so a command can use all files of this user " +
+		"and the network; run the worker as a user of its own"}}
 }
 
 func (platform) command(ctx context.Context, s *Sandbox, run Run, protected []string, tmp string, argv []string) (*exec.Cmd, error) {

@@ -43,7 +43,8 @@ func (c chats) CheckChat(chat string) error {
 	if chat == "" || c.allow.maySend(chat) {
 		return nil
 	}
-	return fmt.Errorf("send to %s: the channel does not send to the chat %q; to allow it, add it to the setting allow of the channel", c.kind, tools.Excerpt(tools.EscapeLine(chat), 80))
+	return fmt.Errorf("send to %s: the channel does not send to the chat %q; to allow it, add it to the setting allow of the channel",
+		c.kind, tools.Excerpt(tools.EscapeLine(chat), 80))
 }
 
 // destination returns the chat of a notification. Its error is a rejection.

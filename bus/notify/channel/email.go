@@ -162,10 +162,11 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 			_ = raw.Close() // the outcome is already known
 		}
 	}()
-	client, err := gomail.NewClient(e.host, append(slices.Clone(e.opts), gomail.WithTimeout(timeout), gomail.WithDialContextFunc(func(ctx context.Context, network, address string) (_ net.Conn, err error) {
-		raw, err = e.dial(ctx, network, address)
-		return raw, err
-	}))...)
+	client, err := gomail.NewClient(e.host, append(slices.Clone(e.opts), gomail.WithTimeout(timeout),
+		gomail.WithDialContextFunc(func(ctx context.Context, network, address string) (_ net.Conn, err error) {
+			raw, err = e.dial(ctx, network, address)
+			return raw, err
+		}))...)
 	if err != nil {
 		return bus.Reject("unsendable", fmt.Errorf("send by %s: %s", e.host, e.secrets.hide(err.Error())))
 	}
@@ -187,7 +188,8 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 
 // mailID returns a Message-ID in the form of a header, or "" if it has another one.
 func mailID(id string) string {
-	if id = strings.TrimSpace(id); len(id) > 500 || !strings.HasPrefix(id, "<") || !strings.HasSuffix(id, ">") || strings.ContainsAny(id[1:len(id)-1], "<> \t\r\n") {
+	if id = strings.TrimSpace(id); len(id) > 500 || !strings.HasPrefix(id, "<") || !strings.HasSuffix(id, ">") ||
+		strings.ContainsAny(id[1:len(id)-1], "<> \t\r\n") {
 		return ""
 	}
 	return id

@@ -64,15 +64,19 @@ var shapes = map[string]shape{
 	"discord": {contentType: "application/json", body: func(m message) any {
 		return object{"content": m.Text, "allowed_mentions": object{"parse": []string{}}, "flags": suppressEmbeds}
 	},
-		write: markup.WriteMarkdown(markup.EscapeMarkdown, markup.MarkdownLink), escape: markup.EscapeMarkdown, limit: 2000, measure: markup.InUTF16, secretURL: true},
+		write: markup.WriteMarkdown(markup.EscapeMarkdown, markup.MarkdownLink), escape: markup.EscapeMarkdown, limit: 2000,
+		measure: markup.InUTF16, secretURL: true},
 	"mattermost": {contentType: "application/json", body: func(m message) any { return object{"text": m.Text} },
-		write: markup.WriteMarkdown(markup.InertURLs(markup.EscapeMattermost), markup.CodeLink), writesURLs: true, escape: markup.InertURLs(markup.EscapeMattermost), mentions: disableMentions, limit: 16000, measure: markup.InRunes, secretURL: true},
+		write: markup.WriteMarkdown(markup.InertURLs(markup.EscapeMattermost), markup.CodeLink), writesURLs: true,
+		escape: markup.InertURLs(markup.EscapeMattermost), mentions: disableMentions, limit: 16000, measure: markup.InRunes, secretURL: true},
 	"ntfy": {contentType: "text/plain; charset=utf-8",
 		limit: 4096, measure: markup.InBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "},
 	"gotify": {contentType: "application/json", body: gotifyBody,
-		write: markup.WriteMarkdown(markup.EscapeMarkdown, markup.MarkdownLink), limit: 16384, measure: markup.InBytes, tokenHeader: "X-Gotify-Key", path: "/message"},
+		write: markup.WriteMarkdown(markup.EscapeMarkdown, markup.MarkdownLink), limit: 16384, measure: markup.InBytes,
+		tokenHeader: "X-Gotify-Key", path: "/message"},
 	"http": {contentType: "application/json", body: httpBody,
-		write: markup.WriteMarkdown(markup.EscapeMarkdown, markup.MarkdownLink), limit: 1 << 20, measure: markup.InBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "},
+		write: markup.WriteMarkdown(markup.EscapeMarkdown, markup.MarkdownLink), limit: 1 << 20, measure: markup.InBytes,
+		tokenHeader: "Authorization", tokenPrefix: "Bearer "},
 }
 
 type object map[string]any
@@ -161,7 +165,8 @@ func (h *HTTP) Send(ctx context.Context, n Notification) error {
 		if h.shape.mentions != nil {
 			text = h.shape.mentions(text)
 		}
-		m := message{Title: title(n), Text: text, Session: markup.Clean(n.Session), Tool: markup.Clean(n.Tool), ID: headerID(n.ID), IsError: n.IsError, Markdown: n.Format == FormatMarkdown}
+		m := message{Title: title(n), Text: text, Session: markup.Clean(n.Session), Tool: markup.Clean(n.Tool), ID: headerID(n.ID),
+			IsError: n.IsError, Markdown: n.Format == FormatMarkdown}
 		body, err := h.render(m)
 		if err != nil {
 			return bus.Reject("unsendable", fmt.Errorf("post to %s: body: %w", h.post.host, err))
@@ -280,7 +285,8 @@ func partsKey(n Notification) string { return n.ChatID + "\x00" + n.ID }
 
 // sendParts sends the parts of n, and then its file. The first part replaces the message that n
 // replaces, unless that is gone. If the service refuses the file, the user learns why.
-func sendParts(sent *partsSent, n Notification, parts []markup.Styled, send func(i int, part markup.Styled, replaced string) error, sendFile func(f *Document) error) error {
+func sendParts(sent *partsSent, n Notification, parts []markup.Styled, send func(i int, part markup.Styled, replaced string) error,
+	sendFile func(f *Document) error) error {
 	key := partsKey(n)
 	for i := sent.get(key); i < len(parts); i++ {
 		replaced := ""

@@ -150,7 +150,8 @@ func (r *reception) ignore(chat, kind string) {
 		return
 	}
 	r.strangers[chat] = now
-	r.log.Warn().Str("chat", tools.Excerpt(chat, 80)).Str("type", tools.Excerpt(kind, 20)).Msg("ignored a message of a chat that is not allowed; to accept it, add the chat to the setting allow of the channel")
+	r.log.Warn().Str("chat", tools.Excerpt(chat, 80)).Str("type", tools.Excerpt(kind, 20)).Msg("ignored a message of a chat that is " +
+		"not allowed; to accept it, add the chat to the setting allow of the channel")
 }
 
 // refusedPause is the pause after a platform has refused to let the program receive.

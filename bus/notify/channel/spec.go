@@ -83,12 +83,13 @@ var kinds = []kind{
 	{"telegram", "token*, [chat], [allow (CHAT;CHAT)], [server]", "", func(v map[string]string, _ Env) (Channel, error) {
 		return NewTelegram(v["token"], BotConfig{Chat: v["chat"], Allow: v["allow"], Server: v["server"]})
 	}},
-	{"email", "host (HOST:PORT), from, to (ADDRESS;ADDRESS), [user], [password*], [tls (starttls|ssl|none)]", "", func(v map[string]string, _ Env) (Channel, error) {
-		return NewEmail(EmailConfig{
-			Host: v["host"], User: v["user"], Password: v["password"], TLS: v["tls"],
-			From: v["from"], To: strings.FieldsFunc(v["to"], func(r rune) bool { return r == ';' }),
-		})
-	}},
+	{"email", "host (HOST:PORT), from, to (ADDRESS;ADDRESS), [user], [password*], [tls (starttls|ssl|none)]", "",
+		func(v map[string]string, _ Env) (Channel, error) {
+			return NewEmail(EmailConfig{
+				Host: v["host"], User: v["user"], Password: v["password"], TLS: v["tls"],
+				From: v["from"], To: strings.FieldsFunc(v["to"], func(r rune) bool { return r == ';' }),
+			})
+		}},
 	{"bridge", "[chat], [allow (CHAT;CHAT)], [style (slack|discord|mattermost)]", "a program at the other end", func(v map[string]string, _ Env) (Channel, error) {
 		return NewBridge(v["chat"], v["allow"], v["style"])
 	}},

@@ -133,7 +133,8 @@ func (t *Telegram) sendText(ctx context.Context, chat string, n Notification, te
 	}
 	caption := text.Split(telegramCaption, markup.InUTF16)[0]
 	shown, _ := caption.Quotes()
-	return t.send(ctx, "sendDocument", map[string]string{"chat_id": chat, "caption": shown.Text, "caption_entities": entities(caption)}, &Document{Name: name, Size: int64(len(content)), Content: strings.NewReader(content)}, nil)
+	return t.send(ctx, "sendDocument", map[string]string{"chat_id": chat, "caption": shown.Text,
+		"caption_entities": entities(caption)}, &Document{Name: name, Size: int64(len(content)), Content: strings.NewReader(content)}, nil)
 }
 
 // telegramEntity is the style of a part of a text, in UTF-16 units.
@@ -156,7 +157,8 @@ func entities(styled markup.Styled) string {
 	var all []telegramEntity
 	s, quotes := styled.Quotes()
 	add := func(kind string, sp markup.Span) {
-		all = append(all, telegramEntity{kind, markup.Size(s.Text[:sp.From], markup.InUTF16), markup.Size(s.Text[sp.From:sp.To], markup.InUTF16), sp.URL, sp.Language})
+		all = append(all, telegramEntity{kind, markup.Size(s.Text[:sp.From], markup.InUTF16), markup.Size(s.Text[sp.From:sp.To],
+			markup.InUTF16), sp.URL, sp.Language})
 	}
 	for _, sp := range quotes[:min(len(quotes), telegramEntities/2)] {
 		add("blockquote", sp)

@@ -18,13 +18,15 @@ var placeholder = regexp.MustCompile(`\{\{[^{}]*(?:\}\})?`)
 // not use text/template, which looks up methods by name: the linker would then
 // keep every exported method of the program, which adds 18 MB.
 func fill(template, contentType string, m message) (_ []byte, err error) {
-	values := map[string]any{".Title": m.Title, ".Text": m.Text, ".Session": m.Session, ".Tool": m.Tool, ".ID": m.ID, ".IsError": m.IsError, ".Markdown": m.Markdown}
+	values := map[string]any{".Title": m.Title, ".Text": m.Text, ".Session": m.Session, ".Tool": m.Tool, ".ID": m.ID,
+		".IsError": m.IsError, ".Markdown": m.Markdown}
 	body := placeholder.ReplaceAllStringFunc(template, func(found string) string {
 		inner, closed := strings.CutSuffix(found[2:], "}}")
 		name, asJSON := strings.CutPrefix(strings.TrimSpace(inner), "json ")
 		value, ok := values[strings.TrimSpace(name)]
 		if !ok || !closed {
-			err = fmt.Errorf("unknown placeholder %q; want {{NAME}} or {{json NAME}}, and as NAME one of %s", tools.Excerpt(found, 40), strings.Join(slices.Sorted(maps.Keys(values)), ", "))
+			err = fmt.Errorf("unknown placeholder %q; want {{NAME}} or {{json NAME}}, and as NAME one of %s", tools.Excerpt(found, 40),
+				strings.Join(slices.Sorted(maps.Keys(values)), ", "))
 			return ""
 		}
 		encoded, _ := json.Marshal(value) // strings and booleans do not fail

@@ -50,7 +50,8 @@ func (t *Transcriber) ask(ctx context.Context, voice Attachment) (string, error)
 	if err != nil {
 		return "", err
 	}
-	body, length, contentType := form(map[string]string{"model": t.model}, "file", &Document{Name: voice.Name, Size: int64(len(recording)), Content: bytes.NewReader(recording)})
+	body, length, contentType := form(map[string]string{"model": t.model}, "file", &Document{Name: voice.Name,
+		Size: int64(len(recording)), Content: bytes.NewReader(recording)})
 	header := http.Header{"Content-Type": {contentType}}
 	if t.key != "" {
 		header.Set("Authorization", "Bearer "+t.key)

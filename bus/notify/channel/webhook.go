@@ -53,7 +53,8 @@ func (w *Webhook) CheckChat(chat string) error {
 	if chat == "" || len(w.allow) == 0 || w.allow.maySend(chat) {
 		return nil
 	}
-	return fmt.Errorf("webhook to %s: the channel does not send to the chat %q; to allow it, add it to the setting allow of the channel", w.post.host, tools.Excerpt(tools.EscapeLine(chat), 80))
+	return fmt.Errorf("webhook to %s: the channel does not send to the chat %q; to allow it, add it to the setting allow of the "+
+		"channel", w.post.host, tools.Excerpt(tools.EscapeLine(chat), 80))
 }
 
 func (w *Webhook) ListsChats() bool { return len(w.allow) > 0 }

@@ -88,7 +88,8 @@ func (w *Webhook) receive(rw http.ResponseWriter, r *http.Request, inbox Inbox, 
 	case len(m.ID)+len(m.ChatID) > 1000:
 		return refuse(http.StatusBadRequest, "id and chat_id are too long")
 	case !w.allow.mayReceive(m.ChatID):
-		log.Warn().Str("chat", tools.Excerpt(m.ChatID, 80)).Msg("rejected a message of a chat that is not allowed; to accept it, add the chat to the setting allow of the channel")
+		log.Warn().Str("chat", tools.Excerpt(m.ChatID, 80)).Msg("rejected a message of a chat that is not allowed; to accept it, add the " +
+			"chat to the setting allow of the channel")
 		return refuse(http.StatusForbidden, "the chat is not allowed")
 	}
 	accepted, err := inbox.Accept(r.Context(), Incoming{ID: m.ID, ChatID: m.ChatID, Text: text, From: m.From})

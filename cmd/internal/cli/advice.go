@@ -31,7 +31,8 @@ func Advice(err error) string {
 	case errors.Is(err, bus.ErrNoLeader):
 		return LeaderAdvice
 	case errors.Is(err, bus.ErrNoInbox):
-		return "The logins that \"stevedore provision --server-config\" writes for workers need --inbox-prefix _INBOX_worker, those for the page --inbox-prefix _INBOX_console."
+		return "The logins that \"stevedore provision --server-config\" writes for workers need --inbox-prefix _INBOX_worker, those for " +
+			"the page --inbox-prefix _INBOX_console."
 	case errors.Is(err, bus.ErrNoCredential):
 		return "The URL that \"stevedore up\" prints contains one."
 	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrStreamNotFound):

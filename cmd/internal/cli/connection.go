@@ -142,7 +142,8 @@ func (c *Connection) EmbeddedURL() (string, error) {
 	}
 	data, err := os.ReadFile(filepath.Join(c.Data, urlFile))
 	if !locked || errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%w: no server runs in the data directory %q; start one with \"stevedore up\", or name a server with --server", bus.ErrUnreachable, c.Data)
+		return "", fmt.Errorf("%w: no server runs in the data directory %q; start one with \"stevedore up\", or name a server with "+
+			"--server", bus.ErrUnreachable, c.Data)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: find the embedded server: %w", bus.ErrUnreachable, err)

@@ -45,8 +45,10 @@ func (p *Progress) show(w io.Writer, what string, bytes int64) {
 	case <-time.After(showAfter):
 	}
 	bar := progressbar.NewOptions64(bytes, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(24),
-		progressbar.OptionSetTheme(progressbar.ThemeASCII), progressbar.OptionSpinnerCustom([]string{"|", "/", "-", `\`}), progressbar.OptionSetSpinnerChangeInterval(0),
-		progressbar.OptionSetElapsedTime(true), progressbar.OptionSetPredictTime(bytes > 0), progressbar.OptionShowBytes(bytes > 0), progressbar.OptionUseANSICodes(true))
+		progressbar.OptionSetTheme(progressbar.ThemeASCII), progressbar.OptionSpinnerCustom([]string{"|", "/", "-", `\`}),
+		progressbar.OptionSetSpinnerChangeInterval(0),
+		progressbar.OptionSetElapsedTime(true), progressbar.OptionSetPredictTime(bytes > 0), progressbar.OptionShowBytes(bytes > 0),
+		progressbar.OptionUseANSICodes(true))
 	ticker := time.NewTicker(progressInterval)
 	defer ticker.Stop()
 	for {

@@ -41,7 +41,8 @@ func adviceFor(p status.Problem) string {
 	case status.ReplicaOffline:
 		return "Start it again, also with an empty directory: the others replicate to it."
 	case status.WritesRefused:
-		return "Read the server's log. If its disk is full, make space or enlarge the volume; then restart the server, unless it is that of \"stevedore up\", which restarts itself."
+		return "Read the server's log. If its disk is full, make space or enlarge the volume; then restart the server, unless it is that " +
+			"of \"stevedore up\", which restarts itself."
 	case status.DiskFull:
 		return "Make space or enlarge the volume; the server then goes on."
 	case status.ChannelFailing:

@@ -209,14 +209,18 @@ func (o promptOptions) submit(ctx context.Context, b *bus.Bus, show func(tools.P
 	stopWatching()
 	switch {
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() != nil:
-		return event, cli.Exit(cli.ExitPending, "interrupted; the run continues; to wait for its answer: stevedore agent --resume --session %s", cli.ShellWord(o.call.Session))
+		return event, cli.Exit(cli.ExitPending, "interrupted; the run continues; to wait for its answer: stevedore agent --resume "+
+			"--session %s", cli.ShellWord(o.call.Session))
 	case noWorker && errors.Is(err, context.Canceled) && ctx.Err() == nil:
-		return event, cli.Exit(cli.ExitPending, "no worker with a model is running; the prompt stays queued: %s, then send the same prompt again with --session %s --id %s to get the answer",
+		return event, cli.Exit(cli.ExitPending, "no worker with a model is running; the prompt stays queued: %s, then send the same "+
+			"prompt again with --session %s --id %s to get the answer",
 			o.startModel(), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case err != nil && ctx.Err() == nil && client.Outage(connected, b) != nil:
-		return event, fmt.Errorf("%w; a run that has started continues: when the bus is back, send the same prompt again with --session %s --id %s to wait for it", client.Outage(connected, b), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
+		return event, fmt.Errorf("%w; a run that has started continues: when the bus is back, send the same prompt again with --session "+
+			"%s --id %s to wait for it", client.Outage(connected, b), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() == nil:
-		return event, cli.Exit(cli.ExitPending, "no answer after %s; the run continues; to wait for its answer: stevedore agent --resume --session %s", o.Wait, cli.ShellWord(o.call.Session))
+		return event, cli.Exit(cli.ExitPending, "no answer after %s; the run continues; to wait for its answer: stevedore agent --resume "+
+			"--session %s", o.Wait, cli.ShellWord(o.call.Session))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return event, cli.Exit(cli.ExitUsage, "%w", err)
 	}
@@ -291,7 +295,8 @@ func (o *promptOptions) upload(ctx context.Context, b *bus.Bus) (ids []string, e
 		return nil, nil
 	}
 	if running, err := rpc.HasWorker(ctx, b, bus.AgentQueue, agent.AgentTool); err != nil || !running && !o.waitForWorker {
-		return nil, cmp.Or(err, cli.Exit(cli.ExitPending, "no worker with a model is running, and only a worker can take the files: %s, then send the prompt again", o.startModel()))
+		return nil, cmp.Or(err, cli.Exit(cli.ExitPending, "no worker with a model is running, and only a worker can take the files: %s, "+
+			"then send the prompt again", o.startModel()))
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Wait)
 	defer cancel()
@@ -328,9 +333,11 @@ func (o promptOptions) printOutput(ctx context.Context, b *bus.Bus, view *agentV
 		switch {
 		case whole:
 		case res.Artifact != nil:
-			view.note("[the start of the output; all of it: stevedore artifacts get %s --all --session %s]", cli.ShellWord(res.Artifact.ID), cli.ShellWord(o.call.Session))
+			view.note("[the start of the output; all of it: stevedore artifacts get %s --all --session %s]", cli.ShellWord(res.Artifact.ID),
+				cli.ShellWord(o.call.Session))
 		default:
-			view.note("[the start of the output, %d of %d bytes; more of it: stevedore sessions show %s --json]", len(text), len(res.ForUser), cli.ShellWord(o.call.Session))
+			view.note("[the start of the output, %d of %d bytes; more of it: stevedore sessions show %s --json]", len(text),
+				len(res.ForUser), cli.ShellWord(o.call.Session))
 		}
 		fmt.Fprintln(stderr)
 	}

@@ -56,7 +56,8 @@ func newApprovalsCommand() *cobra.Command {
 		answer("yes ID", "Let a call run", rpc.Approve),
 		answer("no ID", "Reject a call", rpc.Deny),
 	)
-	o.Complete(client.Listed(rpc.ListApprovals, func(l rpc.ApprovalList) []task.Approval { return l.Approvals }, func(a task.Approval) string { return a.ID }), cmd.Commands()...)
+	o.Complete(client.Listed(rpc.ListApprovals, func(l rpc.ApprovalList) []task.Approval { return l.Approvals },
+		func(a task.Approval) string { return a.ID }), cmd.Commands()...)
 	o.CompleteSession(cmd)
 	return cmd
 }

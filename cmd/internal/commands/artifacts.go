@@ -65,7 +65,8 @@ func newArtifactsCommand() *cobra.Command {
 		}),
 		newArtifactsSweep(o),
 	)
-	o.Complete(client.Listed(rpc.QueryArtifacts, func(l *offload.Listing) []offload.ListedArtifact { return l.Artifacts }, func(a offload.ListedArtifact) string { return a.ID }), cmd.Commands()...)
+	o.Complete(client.Listed(rpc.QueryArtifacts, func(l *offload.Listing) []offload.ListedArtifact { return l.Artifacts },
+		func(a offload.ListedArtifact) string { return a.ID }), cmd.Commands()...)
 	return cmd
 }
 
@@ -102,27 +103,29 @@ func newArtifactsLs(o *client.Options) *cobra.Command {
 }
 
 func newArtifactsLines(o *client.Options) *cobra.Command {
-	return client.RequestCommand(o, "lines ID START END", "Print the lines START to END; the first line is 1", rpc.ArtifactLines, func(args []string) (rpc.ReadRequest, error) {
-		start, err := strconv.ParseInt(args[1], 10, 64)
-		if err != nil {
-			return rpc.ReadRequest{}, fmt.Errorf("START %q is not a number", args[1])
-		}
-		end, err := strconv.ParseInt(args[2], 10, 64)
-		if err != nil {
-			return rpc.ReadRequest{}, fmt.Errorf("END %q is not a number", args[2])
-		}
-		return rpc.ReadRequest{ArtifactID: args[0], StartLine: start, EndLine: end}, nil
-	})
+	return client.RequestCommand(o, "lines ID START END", "Print the lines START to END; the first line is 1", rpc.ArtifactLines,
+		func(args []string) (rpc.ReadRequest, error) {
+			start, err := strconv.ParseInt(args[1], 10, 64)
+			if err != nil {
+				return rpc.ReadRequest{}, fmt.Errorf("START %q is not a number", args[1])
+			}
+			end, err := strconv.ParseInt(args[2], 10, 64)
+			if err != nil {
+				return rpc.ReadRequest{}, fmt.Errorf("END %q is not a number", args[2])
+			}
+			return rpc.ReadRequest{ArtifactID: args[0], StartLine: start, EndLine: end}, nil
+		})
 }
 
 func newArtifactsGrep(o *client.Options) *cobra.Command {
 	var in rpc.ReadRequest
 	var around int
-	cmd := client.RequestCommand(o, "grep ID PATTERN", "Print the lines that match a regular expression (RE2)", rpc.GrepArtifact, func(args []string) (rpc.ReadRequest, error) {
-		in.ArtifactID, in.Pattern = args[0], args[1]
-		in.ContextBefore, in.ContextAfter = max(in.ContextBefore, around), max(in.ContextAfter, around)
-		return in, nil
-	})
+	cmd := client.RequestCommand(o, "grep ID PATTERN", "Print the lines that match a regular expression (RE2)", rpc.GrepArtifact,
+		func(args []string) (rpc.ReadRequest, error) {
+			in.ArtifactID, in.Pattern = args[0], args[1]
+			in.ContextBefore, in.ContextAfter = max(in.ContextBefore, around), max(in.ContextAfter, around)
+			return in, nil
+		})
 	cmd.Flags().BoolVarP(&in.IgnoreCase, "ignore-case", "i", false, "ignore case")
 	cmd.Flags().IntVarP(&in.ContextBefore, "before-context", "B", 0, "`LINES` to show before each match")
 	cmd.Flags().IntVarP(&in.ContextAfter, "after-context", "A", 0, "`LINES` to show after each match")
@@ -144,10 +147,11 @@ func newArtifactsJQ(o *client.Options) *cobra.Command {
 
 func newArtifactsSQL(o *client.Options) *cobra.Command {
 	var in rpc.ReadRequest
-	cmd := client.RequestCommand(o, "sql QUERY [ID...]", "Run a SELECT on tables; the query calls them t1, t2, ...", rpc.SQLArtifacts, func(args []string) (rpc.ReadRequest, error) {
-		in.SQL, in.Artifacts = args[0], args[1:]
-		return in, nil
-	})
+	cmd := client.RequestCommand(o, "sql QUERY [ID...]", "Run a SELECT on tables; the query calls them t1, t2, ...", rpc.SQLArtifacts,
+		func(args []string) (rpc.ReadRequest, error) {
+			in.SQL, in.Artifacts = args[0], args[1:]
+			return in, nil
+		})
 	addCursorFlag(cmd, &in)
 	return cmd
 }

@@ -39,7 +39,8 @@ func newRestoreCommand() *cobra.Command {
 	return copyCommand("restore DIR", "Create the streams and buckets of a backup on a NATS server", restoreHelp, "Restoring", admin.Restore)
 }
 
-func copyCommand(use, short, long, doing string, do func(ctx context.Context, b *bus.Bus, dir string, show func(string)) ([]admin.SavedStream, error)) *cobra.Command {
+func copyCommand(use, short, long, doing string, do func(ctx context.Context, b *bus.Bus, dir string,
+	show func(string)) ([]admin.SavedStream, error)) *cobra.Command {
 	o := new(client.Options)
 	o.Connection.AnyFormat = true // restore moves what an earlier version stored
 	cmd := o.Command(use, short, func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {

@@ -159,15 +159,18 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 		if errors.Is(err, rpc.ErrPending) {
 			accepted = "was accepted"
 		}
-		return fmt.Errorf("%w; the call %s: when the bus is back, submit it again with --id %s to wait for it, or see %s", client.Outage(connected, b), accepted, cli.ShellWord(o.call.ID), taskCommand(o.call))
+		return fmt.Errorf("%w; the call %s: when the bus is back, submit it again with --id %s to wait for it, or see %s",
+			client.Outage(connected, b), accepted, cli.ShellWord(o.call.ID), taskCommand(o.call))
 	case errors.Is(err, bus.ErrUnreachable):
 		return fmt.Errorf("%w; when the bus is back, submit the call again with --id %s", err, cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending):
-		return cli.Exit(cli.ExitPending, "no result after %s; %s; the call stays submitted: submit it again with --id %s to wait for it, or see %s", o.Wait, callState(ctx, b, o), cli.ShellWord(o.call.ID), taskCommand(o.call))
+		return cli.Exit(cli.ExitPending, "no result after %s; %s; the call stays submitted: submit it again with --id %s to wait for it, "+
+			"or see %s", o.Wait, callState(ctx, b, o), cli.ShellWord(o.call.ID), taskCommand(o.call))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	case errors.Is(err, context.DeadlineExceeded): // the bus did not acknowledge the call
-		return cli.Exit(cli.ExitUnreachable, "the bus did not answer within %s: %w; when it is back, submit the call again with --id %s", o.Wait, err, cli.ShellWord(o.call.ID))
+		return cli.Exit(cli.ExitUnreachable, "the bus did not answer within %s: %w; when it is back, submit the call again with --id %s",
+			o.Wait, err, cli.ShellWord(o.call.ID))
 	case err != nil:
 		return err
 	}

@@ -121,7 +121,8 @@ func (o *consoleOptions) check() error {
 	case err != nil:
 		return cli.Exit(cli.ExitUsage, "--console: %w", err)
 	case !loopback && !o.Insecure:
-		return cli.Exit(cli.ExitUsage, "--console %s: other hosts can reach this address, and who sees the unencrypted token can run tools; use a loopback address with a tunnel or a proxy, or set --console-insecure if the network itself is encrypted", o.Address)
+		return cli.Exit(cli.ExitUsage, "--console %s: other hosts can reach this address, and who sees the unencrypted token can run "+
+			"tools; use a loopback address with a tunnel or a proxy, or set --console-insecure if the network itself is encrypted", o.Address)
 	}
 	return nil
 }

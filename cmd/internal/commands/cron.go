@@ -136,7 +136,8 @@ func (o *cronOptions) missingChannel(ctx context.Context, b *bus.Bus) string {
 	if _, served, err := b.ConsumerInfo(ctx, b.ChannelConsumer(tools.Token(name))); err != nil || served {
 		return ""
 	}
-	return fmt.Sprintf("no worker delivers to channel %q now; notifications of the job go to the default channel until you start a worker with this --channel", tools.Excerpt(name, 80))
+	return fmt.Sprintf("no worker delivers to channel %q now; notifications of the job go to the default channel until you start a "+
+		"worker with this --channel", tools.Excerpt(name, 80))
 }
 
 // takeArgs sets the name, the tool and its arguments from the command line.

@@ -40,7 +40,8 @@ const (
 )
 
 func (s adapterState) String() string {
-	return []string{"installed", "installed for another program or other data", "outdated; install it again", "not installed", "left alone: the file has other content"}[s]
+	return []string{"installed", "installed for another program or other data", "outdated; install it again", "not installed",
+		"left alone: the file has other content"}[s]
 }
 
 // hookCall matches a call of this program in a file: in a line of a shell, and in JavaScript.
@@ -67,7 +68,10 @@ func adapterFiles(host *hosts.Host, m hosts.Machine, program string, flags ...st
 		}
 		text, err := adapters.Files.ReadFile(name)
 		path := filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(name, host.Name+"/")))
-		files = append(files, adapterFile{top, path, hookCall.ReplaceAllFunc(text, func(call []byte) []byte { return callOf(argv, call[0] == '"') }), strings.Contains(path[len(home):], "stevedore")})
+		files = append(files, adapterFile{top, path, hookCall.ReplaceAllFunc(text, func(call []byte) []byte {
+			return callOf(argv,
+				call[0] == '"')
+		}), strings.Contains(path[len(home):], "stevedore")})
 		return err
 	})
 	return files, err

@@ -100,7 +100,9 @@ func newMCPWrapCommand() *cobra.Command {
 	flags.StringVar(&o.session, "session", "", "`SESSION` of the stored results; default a new one, so that only this process can read them")
 	cli.AddSettingsOf(flags, &o, mcpWrapSettings{}, "")
 	flags.StringArrayVar(&o.headers, "header", nil, "`NAME=VALUE` of a header for each request to the URL; for a secret, VALUE is env:VARIABLE or file:PATH")
-	flags.StringVar(&o.tools, "tools", "", "`one or all`: add one tool that reads stored results, or the seven of a worker, whose definitions are part of every request; default one, in Claude Code and opencode after the first result was stored, and none in Codex and Gemini CLI, whose own tools can read")
+	flags.StringVar(&o.tools, "tools", "", "`one or all`: add one tool that reads stored results, or the seven of a worker, whose "+
+		"definitions are part of every request; default one, in Claude Code and opencode after the first result was stored, and none in "+
+		"Codex and Gemini CLI, whose own tools can read")
 	cli.AddSettingsOf(flags, &o.Store, o.Store, cli.TopicOffloading)
 	process.AddOffloadFlags(flags, &o.Offload)
 	return cmd
@@ -136,7 +138,8 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	}
 	proxy := func(session string) wrap.Config {
 		return wrap.Config{
-			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", LateTools: late, ReadCommand: programName() + " read" + placeOf(o.session, o.Connection.Data),
+			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", LateTools: late,
+			ReadCommand: programName() + " read" + placeOf(o.session, o.Connection.Data),
 			CallTimeout: o.Timeout, BackgroundAfter: o.Background, Log: log,
 			Reader: offload.ReaderConfig{JQCommand: process.JQCommand(), SQLCommand: process.SQLCommand(), SQLCache: databases},
 			Server: server, ContentIDs: name == "",

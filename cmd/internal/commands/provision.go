@@ -112,7 +112,8 @@ func newProvisionCommand() *cobra.Command {
 	o.Connection.AddFlags(cmd.Flags())
 	o.Logging.AddFlags(cmd.Flags())
 	server.addFlags(cmd.Flags())
-	cmd.Flags().BoolVar(&o.Connection.OnDemand, "on-demand", false, "on a server without these streams, create only those that every call needs; workers create the others at their first use, if their user may")
+	cmd.Flags().BoolVar(&o.Connection.OnDemand, "on-demand", false, "on a server without these streams, create only those that every "+
+		"call needs; workers create the others at their first use, if their user may")
 	cmd.Flags().BoolVar(&update, "update", false, "change the settings that differ")
 	cli.MaxBytesFlag(cmd.Flags(), &o.Connection.Config, "")
 	process.AddResultsTTLFlag(cmd.Flags(), &o.Connection)
@@ -141,7 +142,8 @@ func checkSteps(ctx context.Context, b *bus.Bus, update bool, out io.Writer) err
 	for _, s := range steps {
 		switch {
 		case !s.Beside && update && len(workers) > 0:
-			return cli.Exit(cli.ExitFailed, "%s: workers of the version before cannot run beside this step; stop all workers, and repeat the command; workers that answer: %d", s, len(workers))
+			return cli.Exit(cli.ExitFailed, "%s: workers of the version before cannot run beside this step; stop all workers, and repeat the "+
+				"command; workers that answer: %d", s, len(workers))
 		case !update && s.Beside:
 			fmt.Fprintf(out, "%s; workers of the version before may go on\n", s)
 		case !update:

@@ -147,8 +147,9 @@ func (o *serverConfigOptions) merge(dir string) (serverconfig.Config, error) {
 	default:
 		cfg = stored
 		for name, copyFlag := range map[string]func(){
-			"server-listen": func() { cfg.Listen = o.cfg.Listen }, "server-store": func() { cfg.Store = o.cfg.Store }, "server-insecure": func() { cfg.Insecure = o.cfg.Insecure },
-			"server-cert": func() { cfg.Cert = o.cfg.Cert }, "server-key": func() { cfg.Key = o.cfg.Key }, "server-ca": func() { cfg.CA = o.cfg.CA },
+			"server-listen": func() { cfg.Listen = o.cfg.Listen }, "server-store": func() { cfg.Store = o.cfg.Store },
+			"server-insecure": func() { cfg.Insecure = o.cfg.Insecure },
+			"server-cert":     func() { cfg.Cert = o.cfg.Cert }, "server-key": func() { cfg.Key = o.cfg.Key }, "server-ca": func() { cfg.CA = o.cfg.CA },
 		} {
 			if o.flags.Changed(name) {
 				copyFlag()

@@ -65,7 +65,8 @@ func (o *serverConfigOptions) addToFleet(ctx context.Context, c *client.Options,
 		}
 		fmt.Fprintf(out, "%s (the tenant %s has its streams)\n", file, t.Name)
 	}
-	_, err = fmt.Fprintf(out, "A process that runs this serves them, at once or within 2 s:\n  stevedore serve --server %s --inbox-prefix _INBOX_worker --tenants %s\n", c.Connection.Server, cli.ShellWord(o.ServeFrom))
+	_, err = fmt.Fprintf(out, "A process that runs this serves them, at once or within 2 s:\n  stevedore serve --server %s "+
+		"--inbox-prefix _INBOX_worker --tenants %s\n", c.Connection.Server, cli.ShellWord(o.ServeFrom))
 	return err
 }
 
@@ -75,7 +76,8 @@ func (o *serverConfigOptions) reload(ctx context.Context, c bus.Config, tenants 
 	c.Name = "stevedore provision"
 	nc, err := bus.Dial(c)
 	if err != nil {
-		return cli.Exit(cli.ExitUnreachable, "reload the server: %w; start it with nats-server -c %s, and repeat the command", err, cli.ShellWord(filepath.Join(o.Dir, serverconfig.File)))
+		return cli.Exit(cli.ExitUnreachable, "reload the server: %w; start it with nats-server -c %s, and repeat the command", err,
+			cli.ShellWord(filepath.Join(o.Dir, serverconfig.File)))
 	}
 	defer nc.Close()
 	for range 2 { // the imports of accounts that a first reload adds work after the second one (nats-server 2.15)
@@ -98,7 +100,8 @@ func (o *serverConfigOptions) reload(ctx context.Context, c bus.Config, tenants 
 	for _, s := range servers {
 		for _, t := range tenants {
 			if !slices.Contains(s.Data.Accounts, t.Name) {
-				return cli.Exit(cli.ExitFailed, "the server %q does not have the tenant %q: copy %s to it, and repeat the command", s.Server.Name, t.Name, filepath.Join(o.Dir, serverconfig.File))
+				return cli.Exit(cli.ExitFailed, "the server %q does not have the tenant %q: copy %s to it, and repeat the command",
+					s.Server.Name, t.Name, filepath.Join(o.Dir, serverconfig.File))
 			}
 		}
 	}

@@ -90,12 +90,14 @@ func newShowSessionCommand(o *client.Options) *cobra.Command {
 
 func newRemoveSessionCommand(o *client.Options) *cobra.Command {
 	force := false
-	cmd := o.Command("rm SESSION", "Delete a conversation and those of its sub-agents", func(ctx context.Context, b *bus.Bus, _ *cobra.Command, args []string) error {
+	cmd := o.Command("rm SESSION", "Delete a conversation and those of its sub-agents", func(ctx context.Context, b *bus.Bus,
+		_ *cobra.Command, args []string) error {
 		switch err := agents.Remove(ctx, b, args[0], force); {
 		case errors.Is(err, agents.ErrNoConversation):
 			return cli.Exit(cli.ExitNotFound, "session %q has no conversation", args[0])
 		case errors.Is(err, agents.ErrRunning):
-			return cli.Exit(cli.ExitPending, "session %q has a run that has not ended; see stevedore tasks ls --session %s, or use --force", args[0], cli.ShellWord(args[0]))
+			return cli.Exit(cli.ExitPending, "session %q has a run that has not ended; see stevedore tasks ls --session %s, or use --force",
+				args[0], cli.ShellWord(args[0]))
 		default:
 			return err
 		}

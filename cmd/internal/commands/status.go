@@ -32,28 +32,29 @@ func newStatusCommand() *cobra.Command {
 	var check bool
 	var tenants tenantsSetting
 	o := new(client.Options)
-	cmd := o.Command("status", "Show the server, streams, queues, workers, channels and heartbeats, and what needs attention", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
-		s := client.ReadStatus(ctx, b)
-		var beats []agents.Heartbeat
-		var err error
-		if len(s.Errors) == 0 { // otherwise the server may not answer
-			if beats, err = agents.Heartbeats(ctx, b); err != nil && len(s.Problems) == 0 {
-				s.Errors = append(s.Errors, "heartbeats: "+err.Error())
+	cmd := o.Command("status", "Show the server, streams, queues, workers, channels and heartbeats, and what needs attention",
+		func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
+			s := client.ReadStatus(ctx, b)
+			var beats []agents.Heartbeat
+			var err error
+			if len(s.Errors) == 0 { // otherwise the server may not answer
+				if beats, err = agents.Heartbeats(ctx, b); err != nil && len(s.Problems) == 0 {
+					s.Errors = append(s.Errors, "heartbeats: "+err.Error())
+				}
 			}
-		}
-		if o.JSON {
-			err = cli.JSON(cmd.OutOrStdout(), struct {
-				status.Status
-				Heartbeats []agents.Heartbeat `json:"heartbeats"`
-			}{s, beats})
-		} else {
-			err = printStatus(cmd.OutOrStdout(), s, beats)
-		}
-		if n := len(s.Problems) + len(s.Errors); err == nil && check && n > 0 {
-			err = cli.Exit(cli.ExitFailed, "problems: %d", n)
-		}
-		return err
-	})
+			if o.JSON {
+				err = cli.JSON(cmd.OutOrStdout(), struct {
+					status.Status
+					Heartbeats []agents.Heartbeat `json:"heartbeats"`
+				}{s, beats})
+			} else {
+				err = printStatus(cmd.OutOrStdout(), s, beats)
+			}
+			if n := len(s.Problems) + len(s.Errors); err == nil && check && n > 0 {
+				err = cli.Exit(cli.ExitFailed, "problems: %d", n)
+			}
+			return err
+		})
 	one := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if tenants.Dir == "" {

@@ -111,5 +111,6 @@ func (s *tenantStatus) row() (cells []any, problem string) {
 	if len(v.Problems) > 0 {
 		problem = v.Problems[0].String()
 	}
-	return []any{s.Tenant, waiting, running, len(v.Workers), v.DeadLetters, fmt.Sprintf("%.0f %%", 100*fill)}, cmp.Or(s.Error, problem, strings.Join(v.Errors, "; "))
+	return []any{s.Tenant, waiting, running, len(v.Workers), v.DeadLetters, fmt.Sprintf("%.0f %%", 100*fill)},
+		cmp.Or(s.Error, problem, strings.Join(v.Errors, "; "))
 }

@@ -106,7 +106,8 @@ func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, ou
 // nextChange prints progress until the state of the task may have changed. An agent
 // reports each piece of its text, so a line like the last one, which is in shown, is not
 // repeated.
-func nextChange(ctx context.Context, o *client.Options, b *bus.Bus, progress string, events <-chan *nats.Msg, reconnected <-chan nats.Status, shown *string, out io.Writer) error {
+func nextChange(ctx context.Context, o *client.Options, b *bus.Bus, progress string, events <-chan *nats.Msg,
+	reconnected <-chan nats.Status, shown *string, out io.Writer) error {
 	for {
 		select {
 		case <-ctx.Done():

@@ -43,9 +43,10 @@ func newToolsCommand() *cobra.Command {
 			}
 			return printTools(o, cmd.OutOrStdout(), answer)
 		}),
-		client.RequestCommand(o, "show NAME", "Show the description, the arguments and the queues of a tool", rpc.ShowOffers, func(args []string) (tools.OfferQuery, error) {
-			return tools.OfferQuery{Queue: queue, Tool: args[0]}, nil
-		}),
+		client.RequestCommand(o, "show NAME", "Show the description, the arguments and the queues of a tool", rpc.ShowOffers,
+			func(args []string) (tools.OfferQuery, error) {
+				return tools.OfferQuery{Queue: queue, Tool: args[0]}, nil
+			}),
 	)
 	o.Complete(toolNames, cmd.Commands()...)
 	return cmd

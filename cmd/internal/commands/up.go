@@ -106,7 +106,8 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 	}
 	stdout = process.Console(stdout, log)
 	progress := cli.StartProgress(stderr, "Loading the messages in "+cli.ShellWord(o.Connection.Data), -1)
-	server, closeServer, err := process.Embed(embedded.Config{Dir: o.Connection.Data, Listen: o.server.Listen, Cert: o.server.Cert, Key: o.server.Key, NoSync: o.server.NoSync, Log: log})
+	server, closeServer, err := process.Embed(embedded.Config{Dir: o.Connection.Data, Listen: o.server.Listen, Cert: o.server.Cert,
+		Key: o.server.Key, NoSync: o.server.NoSync, Log: log})
 	progress.Stop()
 	if err != nil {
 		return err
@@ -153,7 +154,8 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 		if page != "" {
 			pageLine = "Open the page: " + page + "\n"
 		}
-		_, err = fmt.Fprintf(stdout, "Stevedore is up at %s\n%sData directory: %s\nWorkspace of the tools: %s\nTry in another terminal:\n  stevedore call list_dir path=.%s\n",
+		_, err = fmt.Fprintf(stdout, "Stevedore is up at %s\n%sData directory: %s\nWorkspace of the tools: %s\nTry in another terminal:\n "+
+			" stevedore call list_dir path=.%s\n",
 			server.URL(), pageLine, o.Connection.Data, workspace, dataFlag)
 		return withdraw, err
 	})
@@ -195,7 +197,8 @@ var ballast []byte
 // errOwnServer is the error of a command that starts a server, if the flags name another
 // one.
 func errOwnServer(command string) error {
-	return cli.Exit(cli.ExitUsage, "%s starts its own server; use \"stevedore serve\" with another server, or remove --server and --context (and NATS_URL and NATS_CONTEXT)", command)
+	return cli.Exit(cli.ExitUsage, "%s starts its own server; use \"stevedore serve\" with another server, or remove --server and "+
+		"--context (and NATS_URL and NATS_CONTEXT)", command)
 }
 
 // checkListen returns an error if the address is invalid, or if other hosts can reach it
@@ -209,7 +212,8 @@ func (o *upOptions) checkListen(log zerolog.Logger) error {
 		return cli.Exit(cli.ExitUsage, "--listen-cert and --listen-key belong together")
 	case local || o.server.Cert != "":
 	case !o.server.Insecure:
-		return cli.Exit(cli.ExitUsage, "--listen %s: other hosts can reach this address, and who sees the unencrypted credential can run tools; set --listen-cert and --listen-key, or --listen-insecure if the network itself is encrypted", o.server.Listen)
+		return cli.Exit(cli.ExitUsage, "--listen %s: other hosts can reach this address, and who sees the unencrypted credential can run "+
+			"tools; set --listen-cert and --listen-key, or --listen-insecure if the network itself is encrypted", o.server.Listen)
 	default:
 		log.Warn().Str("listen", o.server.Listen).Msg("other hosts can reach this server over an unencrypted connection; anyone with the credential can run tools")
 	}

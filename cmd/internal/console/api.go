@@ -105,7 +105,8 @@ func classify(err error) (status int, code, message string) {
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
 		return http.StatusServiceUnavailable, codeNoWorker, "no worker answers"
-	case errors.Is(err, bus.ErrUnreachable), errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed), errors.Is(err, nats.ErrConnectionReconnecting):
+	case errors.Is(err, bus.ErrUnreachable), errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed),
+		errors.Is(err, nats.ErrConnectionReconnecting):
 		return http.StatusServiceUnavailable, codeNoBus, "the bus is not reachable now; the page tries again"
 	case errors.Is(err, bus.ErrFull):
 		return http.StatusServiceUnavailable, rpc.CodeFull, err.Error()

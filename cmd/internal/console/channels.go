@@ -58,7 +58,8 @@ func (c *Console) testChannel(r *http.Request) (any, error) {
 			return c.testOutcome(r.Context(), ack.Sequence, time.Since(started))
 		}
 		if tools.Sleep(ctx, testPoll) != nil {
-			return map[string]any{"state": "waiting", "message": "The channel has not accepted the notification yet. It stays in the outbox and is retried; the log of the notifier has the reason."}, nil
+			return map[string]any{"state": "waiting", "message": "The channel has not accepted the notification yet. It stays in the outbox " +
+				"and is retried; the log of the notifier has the reason."}, nil
 		}
 	}
 }

@@ -53,7 +53,8 @@ func (c *Console) schedules(r *http.Request) (any, error) {
 			continue
 		}
 		e.Args = nil // may be large; the page shows what the job calls, not with what
-		lines = append(lines, scheduleLine{Kind: bus.Cron, Name: e.Name, When: e.When(), Enabled: !e.Disabled, Upcoming: append([]time.Time{}, e.Upcoming(upcomingRuns)...), Job: &e})
+		lines = append(lines, scheduleLine{Kind: bus.Cron, Name: e.Name, When: e.When(), Enabled: !e.Disabled,
+			Upcoming: append([]time.Time{}, e.Upcoming(upcomingRuns)...), Job: &e})
 	}
 	return map[string]any{"schedules": lines, "omitted": omitted}, nil
 }

@@ -114,7 +114,8 @@ func (s *scheduler) put(ctx context.Context, instructions string) error {
 		s.cfg.Log.Warn().Str("file", File).Msg("heartbeat is idle: its file contains instructions, but no tool is set")
 		return s.remove(ctx)
 	case s.cfg.Tool == "":
-		s.cfg.Log.Warn().Str("file", File).Msg("heartbeat is idle: its file contains instructions, but no tool is set; an existing schedule is unchanged (a disabled heartbeat removes it)")
+		s.cfg.Log.Warn().Str("file", File).Msg("heartbeat is idle: its file contains instructions, but no tool is set; an existing " +
+			"schedule is unchanged (a disabled heartbeat removes it)")
 		return nil
 	}
 	wanted, err := s.cfg.schedule(instructions)

@@ -116,7 +116,8 @@ func (c *client) await(ctx context.Context, r *mcp.CallToolRequest, call tools.C
 	if e, ok := errors.AsType[*tools.Error](err); ok {
 		return failed("%s", e.Message), nil
 	}
-	return failed("The call may not have been accepted: %v. Its id is %s; send it again with this id in _meta[%q], and it runs once.", err, call.ID, CallIDMeta), nil
+	return failed("The call may not have been accepted: %v. Its id is %s; send it again with this id in _meta[%q], and it runs once.",
+		err, call.ID, CallIDMeta), nil
 }
 
 // enqueue stores a call, unless it is stored.
@@ -129,11 +130,14 @@ func (c *client) enqueue(ctx context.Context, queue string, call tools.Call) err
 
 // pending is the result of a call that takes too long to wait for.
 func (c *client) pending(ctx context.Context, call tools.Call, queue string) *mcp.CallToolResult {
-	text := fmt.Sprintf("The call is still running. Its id is %s. Get its result later with %s(call_id=%q); do not call %s again for this.", call.ID, toolTaskResult, call.ID, call.Tool)
+	text := fmt.Sprintf("The call is still running. Its id is %s. Get its result later with %s(call_id=%q); do not call %s again for "+
+		"this.", call.ID, toolTaskResult, call.ID, call.Tool)
 	if approvals, err := task.ApprovalsFor(ctx, c.gateway.bus, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()}); err == nil && len(approvals) > 0 {
-		text = fmt.Sprintf("The call waits until a person approves the use of %s. Its id is %s. Get its result later with %s(call_id=%q); do not call %s again for this.", approvals[0].Tool, call.ID, toolTaskResult, call.ID, call.Tool)
+		text = fmt.Sprintf("The call waits until a person approves the use of %s. Its id is %s. Get its result later with %s(call_id=%q); "+
+			"do not call %s again for this.", approvals[0].Tool, call.ID, toolTaskResult, call.ID, call.Tool)
 	} else if ok, err := rpc.HasWorker(ctx, c.gateway.bus, queue, ""); err == nil && !ok {
-		text = fmt.Sprintf("The call waits, because no worker takes calls from the queue %q now. It runs when a worker starts. Its id is %s; get its result later with %s(call_id=%q).", queue, call.ID, toolTaskResult, call.ID)
+		text = fmt.Sprintf("The call waits, because no worker takes calls from the queue %q now. It runs when a worker starts. Its id is "+
+			"%s; get its result later with %s(call_id=%q).", queue, call.ID, toolTaskResult, call.ID)
 	}
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }
@@ -184,7 +188,8 @@ func traceCall(ctx context.Context, r *mcp.CallToolRequest, call tools.Call) (co
 		header = r.Extra.Header.Get(tracing.Header)
 	}
 	return tracing.Start(tracing.From(ctx, header), "tools/call "+call.Tool, trace.WithSpanKind(trace.SpanKindServer), trace.WithAttributes(
-		tracing.MCPMethod.String("tools/call"), tracing.ToolName.String(call.Tool), tracing.ToolCall.String(call.IDToken()), tracing.Conversation.String(call.Session)))
+		tracing.MCPMethod.String("tools/call"), tracing.ToolName.String(call.Tool), tracing.ToolCall.String(call.IDToken()),
+		tracing.Conversation.String(call.Session)))
 }
 
 // endCall ends the span of a request with its error, whose text may quote content.

@@ -121,7 +121,8 @@ func (g *Gateway) newServer(session string) (*server, error) {
 	caps.AddExtension(tasksExtension, map[string]any{})
 	s := mcp.NewServer(&mcp.Implementation{Name: "stevedore", Title: "Stevedore", Version: cmp.Or(g.cfg.Version, "0")}, &mcp.ServerOptions{
 		Capabilities: caps, PageSize: 1000,
-		Instructions: "A long tool result is stored as an artifact, and you see a reference with its id and a preview. Read what you need of it with grep_knowledge and get_knowledge_by_lines.",
+		Instructions: "A long tool result is stored as an artifact, and you see a reference with its id and a preview. Read what you need " +
+			"of it with grep_knowledge and get_knowledge_by_lines.",
 		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) {
 			c.CacheScope = "private"
 			c.TTLMs = int(g.cfg.Refresh.Milliseconds())

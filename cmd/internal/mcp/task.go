@@ -235,7 +235,8 @@ func (c *client) taskResult(ctx context.Context, r *mcp.CallToolRequest, id stri
 			return fields.result
 		}
 		if tools.Sleep(wait, pause) != nil {
-			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf("The call %s is still running (%s). Ask again later.", id, fields.StatusMessage)}}}
+			return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: fmt.Sprintf("The call %s is still running (%s). Ask "+
+				"again later.", id, fields.StatusMessage)}}}
 		}
 	}
 }

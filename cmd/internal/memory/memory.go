@@ -66,7 +66,8 @@ func (s *Store) Add(ctx context.Context, owner, session, seed, text string) (id 
 	case text == "":
 		return "", tools.Errorf(tools.CodeInvalidArguments, "the note is empty")
 	case len(text) > maxText:
-		return "", tools.Errorf(tools.CodeInvalidArguments, "the note has %d bytes; at most %d are allowed: put long texts into a file, and note its name", len(text), maxText)
+		return "", tools.Errorf(tools.CodeInvalidArguments, "the note has %d bytes; at most %d are allowed: put long texts into a file, "+
+			"and note its name", len(text), maxText)
 	}
 	digest := sha256.Sum256([]byte(owner + "\x00" + seed))
 	id = strings.ToLower(base32.HexEncoding.EncodeToString(digest[:5]))
@@ -78,7 +79,8 @@ func (s *Store) Add(ctx context.Context, owner, session, seed, text string) (id 
 		return id, nil
 	}
 	if len(notes) >= maxNotes {
-		return "", tools.Errorf(tools.CodeInvalidArguments, "there are %d notes already, which is the most; forget some that are no longer true, the oldest is %s", len(notes), notes[len(notes)-1].ID)
+		return "", tools.Errorf(tools.CodeInvalidArguments, "there are %d notes already, which is the most; forget some that are no "+
+			"longer true, the oldest is %s", len(notes), notes[len(notes)-1].ID)
 	}
 	body, err := json.Marshal(stored{Version: version, Text: strings.ToValidUTF8(text, "\uFFFD"), Session: session, At: time.Now().UTC()})
 	if err != nil {

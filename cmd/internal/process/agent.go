@@ -54,7 +54,8 @@ func (o *AgentOptions) queues() []string {
 
 // tools returns the tools that run agents, if there is a model. definitions lists
 // the tools that the agents may use.
-func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.Notifier, definitions func() []tools.Definition, workspace string, log zerolog.Logger) ([]tools.Tool, error) {
+func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.Notifier, definitions func() []tools.Definition,
+	workspace string, log zerolog.Logger) ([]tools.Tool, error) {
 	if !o.Enabled() {
 		return nil, nil
 	}
@@ -121,7 +122,8 @@ func (o *AgentOptions) check() error {
 			return err
 		}
 		if variable, wanted := keyVariables[providerOf(spec)]; wanted && cfg.APIKey == "" && cfg.BaseURL == "" {
-			return cli.Exit(cli.ExitUsage, "--model %s: there is no API key; set %s, or name a file with --api-key-file (or name a server that needs no key with --base-url)", spec, variable)
+			return cli.Exit(cli.ExitUsage, "--model %s: there is no API key; set %s, or name a file with --api-key-file (or name a server "+
+				"that needs no key with --base-url)", spec, variable)
 		}
 	}
 	return nil
@@ -215,7 +217,8 @@ func (o *AgentOptions) forProvider(flag string, values []string, provider string
 		case named && name == provider:
 			matching = append(matching, rest)
 		case !named && o.hasModelOf("anthropic") && o.hasModelOf("openai"):
-			return "", cli.Exit(cli.ExitUsage, "--%s %s: models of anthropic and of openai are used; name the provider: anthropic=%s or openai=%s", flag, value, value, value)
+			return "", cli.Exit(cli.ExitUsage, "--%s %s: models of anthropic and of openai are used; name the provider: anthropic=%s or "+
+				"openai=%s", flag, value, value, value)
 		case !named:
 			matching = append(matching, value)
 		}

@@ -123,7 +123,8 @@ func (o *ApprovalOptions) tools() []tools.Tool {
 		return nil
 	}
 	allow := func(context.Context, tools.Call, HostCall) *tools.Result { return tools.NewToolResult("allowed") }
-	return []tools.Tool{tools.MustTool(HostTool, "Ask a person whether a coding host may use one of its tools. The result says so.", allow).WithEffect(tools.Idempotent)}
+	return []tools.Tool{tools.MustTool(HostTool, "Ask a person whether a coding host may use one of its tools. The result says so.",
+		allow).WithEffect(tools.Idempotent)}
 }
 
 // maxShownArgs is how much of the arguments of a call a question to the user shows, in bytes.
@@ -135,9 +136,11 @@ func approvalAsker(notifier *notify.Notifier) func(context.Context, task.Approva
 	return func(ctx context.Context, a task.Approval) error {
 		args := ApprovalArgs(a)
 		if len(args) > maxShownArgs {
-			args = fmt.Sprintf("%s\n(This is only the start. The whole call: stevedore approvals ls --session %s)", tools.Excerpt(args, maxShownArgs), cli.ShellWord(a.Session))
+			args = fmt.Sprintf("%s\n(This is only the start. The whole call: stevedore approvals ls --session %s)", tools.Excerpt(args,
+				maxShownArgs), cli.ShellWord(a.Session))
 		}
-		text := fmt.Sprintf("May %s run?\n%s\n\nTo answer: yes or no in a chat that takes messages, or stevedore approvals yes %s --session %s (or \"no\"). Without an answer before %s, it does not run.",
+		text := fmt.Sprintf("May %s run?\n%s\n\nTo answer: yes or no in a chat that takes messages, or stevedore approvals yes %s "+
+			"--session %s (or \"no\"). Without an answer before %s, it does not run.",
 			a.Tool, args, cli.ShellWord(a.ID), cli.ShellWord(a.Session), a.Deadline.UTC().Format("2006-01-02 15:04 MST"))
 		_, err := notifier.Send(ctx, channel.Notification{
 			ID:      fmt.Sprintf("approval.%s.%s", a.Session, a.ID),

@@ -27,8 +27,9 @@ func CheckData(dir string) (marked bool, err error) {
 	}
 	if _, err := os.Lstat(filepath.Join(dir, "jetstream")); err == nil {
 		return false, &durable.FormatError{Dir: dir,
-			Problem: fmt.Sprintf("has streams but no format version: the file %s was lost, or an unreleased version of Stevedore wrote the directory", durable.FormatFile),
-			Advice:  "use another directory, or restore the file from a backup; " + dataFormat.Repair()}
+			Problem: fmt.Sprintf("has streams but no format version: the file %s was lost, or an unreleased version of Stevedore wrote the "+
+				"directory", durable.FormatFile),
+			Advice: "use another directory, or restore the file from a backup; " + dataFormat.Repair()}
 	}
 	return false, nil
 }

@@ -65,7 +65,8 @@ func (o *ExternalOptions) web() (builtin.WebConfig, error) {
 }
 
 // tools returns the tools that need the bus: message, cron, tasks, and the remote ones.
-func (o *ExternalOptions) tools(ctx context.Context, b *bus.Bus, reader *offload.Reader, notifier *notify.Notifier, prompts cron.ToolConfig, log zerolog.Logger) ([]tools.Tool, error) {
+func (o *ExternalOptions) tools(ctx context.Context, b *bus.Bus, reader *offload.Reader, notifier *notify.Notifier,
+	prompts cron.ToolConfig, log zerolog.Logger) ([]tools.Tool, error) {
 	all := []tools.Tool{builtin.NewMessage(agents.Sender{Notifier: notifier, Reader: reader}), cron.New(b).Tool(prompts), builtin.NewTasks(agents.Tasks{Bus: b})}
 	search, err := o.search()
 	if err != nil {

@@ -26,9 +26,13 @@ type ReceiveOptions struct {
 
 // AddFlags adds the flags of received messages.
 func (o *ReceiveOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&o.channels, "receive", nil, "`NAME`s of channels whose users may write to the agent: telegram, bridge (requests of a program on the bus, such as a bot of Slack or Discord), email (requests of a program that reads the mailbox), webhook (signed requests to --receive-listen), or nats-agent (prompts on the bus). Only the chats in the channel's settings chat and allow are accepted, or the addresses in to")
+	flags.StringSliceVar(&o.channels, "receive", nil, "`NAME`s of channels whose users may write to the agent: telegram, bridge "+
+		"(requests of a program on the bus, such as a bot of Slack or Discord), email (requests of a program that reads the mailbox), "+
+		"webhook (signed requests to --receive-listen), or nats-agent (prompts on the bus). Only the chats in the channel's settings "+
+		"chat and allow are accepted, or the addresses in to")
 	flags.StringVar(&o.listen, "receive-listen", "127.0.0.1:8788", "`HOST:PORT` of the HTTP endpoint /messages/NAME for the messages of webhook channels")
-	flags.StringVar(&o.transcribe, "transcribe", "", "`URL[,model=NAME]` of a server of OpenAI's audio/transcriptions, such as https://api.openai.com/v1, which makes texts of voice messages; default model whisper-1")
+	flags.StringVar(&o.transcribe, "transcribe", "", "`URL[,model=NAME]` of a server of OpenAI's audio/transcriptions, such as "+
+		"https://api.openai.com/v1, which makes texts of voice messages; default model whisper-1")
 	flags.StringVar(&o.key, "transcribe-key", "", "`KEY` for --transcribe, as env:VARIABLE or file:PATH")
 }
 

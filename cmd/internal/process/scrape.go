@@ -58,7 +58,8 @@ func (h *health) readProcess(g *metrics.Gauges) {
 	stats := h.worker.Stats().Queues
 	for _, queue := range slices.Sorted(maps.Keys(stats)) {
 		g.Set("stevedore_slots", "Calls of a queue that this process runs at once.", float64(h.slots), "queue", queue)
-		g.Set("stevedore_calls_running", "Calls of a queue that this process runs now, with async ones in the background.", float64(stats[queue].Running), "queue", queue)
+		g.Set("stevedore_calls_running", "Calls of a queue that this process runs now, with async ones in the background.",
+			float64(stats[queue].Running), "queue", queue)
 	}
 }
 
@@ -86,15 +87,19 @@ func (h *health) readQueues(ctx context.Context, g *metrics.Gauges) {
 		for _, name := range slices.Sorted(maps.Keys(queues)) {
 			info := queues[name]
 			g.Set("stevedore_queue_waiting", "Calls of a queue, on the bus, that were delivered to no worker.", float64(info.NumPending), "queue", name)
-			g.Set("stevedore_queue_taken", "Calls of a queue, on the bus, that a worker has and that are not settled.", float64(max(info.NumAckPending, 0)), "queue", name)
-			g.Set("stevedore_queue_pulls", "Requests of workers for calls of a queue. 0 means that no worker has a free slot for it.", float64(info.NumWaiting), "queue", name)
+			g.Set("stevedore_queue_taken", "Calls of a queue, on the bus, that a worker has and that are not settled.",
+				float64(max(info.NumAckPending, 0)), "queue", name)
+			g.Set("stevedore_queue_pulls", "Requests of workers for calls of a queue. 0 means that no worker has a free slot for it.",
+				float64(info.NumWaiting), "queue", name)
 		}
 	}
 	if channels, err := status.Consumers(ctx, h.bus, h.bus.ChannelConsumer("")); err == nil {
 		for _, name := range slices.Sorted(maps.Keys(channels)) {
 			info := channels[name]
-			g.Set("stevedore_notifications_waiting", "Notifications of a channel, on the bus, that were delivered to no notifier.", float64(info.NumPending), "channel", name)
-			g.Set("stevedore_notifications_sending", "Notifications of a channel that a notifier sends or will send again.", float64(max(info.NumAckPending, 0)), "channel", name)
+			g.Set("stevedore_notifications_waiting", "Notifications of a channel, on the bus, that were delivered to no notifier.",
+				float64(info.NumPending), "channel", name)
+			g.Set("stevedore_notifications_sending", "Notifications of a channel that a notifier sends or will send again.",
+				float64(max(info.NumAckPending, 0)), "channel", name)
 		}
 	}
 }

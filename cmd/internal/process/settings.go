@@ -61,7 +61,8 @@ func (o *Options) CheckJoined() error {
 		err = json.Unmarshal(data, &worker)
 	}
 	if err == nil && worker.Version != settingsVersion {
-		err = fmt.Errorf("%s has version %d of the format, and this program reads version %d; use the program that runs the worker", settingsFile, worker.Version, settingsVersion)
+		err = fmt.Errorf("%s has version %d of the format, and this program reads version %d; use the program that runs the worker",
+			settingsFile, worker.Version, settingsVersion)
 	}
 	if err != nil {
 		return fmt.Errorf("read the settings of the worker in the data directory: %w", err)
@@ -73,7 +74,8 @@ func (o *Options) CheckJoined() error {
 		}
 	}
 	if len(differ) > 0 {
-		return cli.Exit(cli.ExitUsage, "another process runs the worker of the data directory %q, and its %s differs from yours, which would have no effect; stop it, leave your setting out to use its tools, or name another directory with --data",
+		return cli.Exit(cli.ExitUsage, "another process runs the worker of the data directory %q, and its %s differs from yours, which "+
+			"would have no effect; stop it, leave your setting out to use its tools, or name another directory with --data",
 			o.Connection.Data, strings.Join(differ, ", "))
 	}
 	return nil

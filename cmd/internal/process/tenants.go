@@ -79,7 +79,8 @@ func (o *Options) RunTenants(ctx context.Context, flags *pflag.FlagSet, dir stri
 		return err
 	}
 	otlp.LogErrors(log)
-	f := &fleet{options: o, flags: flags, dir: dir, accounts: NewAccounts(), log: log, starting: make(chan struct{}, tenantsStarting), tenants: map[string]*tenant{}, pools: map[string]*bus.Pool{}}
+	f := &fleet{options: o, flags: flags, dir: dir, accounts: NewAccounts(), log: log, starting: make(chan struct{}, tenantsStarting),
+		tenants: map[string]*tenant{}, pools: map[string]*bus.Pool{}}
 	if o.Health != "" {
 		stop, err := listenHealth(o.Health, log, func() error { return nil }, f.ready, f.metrics)
 		if err != nil {
@@ -95,7 +96,8 @@ func (o *Options) checkFleet(flags *pflag.FlagSet, dir string) error {
 	c := &o.Connection
 	switch {
 	case c.Creds+c.NKey+c.User+c.Password+c.Token+c.Context != "" || strings.Contains(c.Server, "@"):
-		return cli.Exit(cli.ExitUsage, "--tenants: each tenant has its own credential in %q; remove that of the process (--creds, --nkey, --user, --password, --token, --context, or the one in --server)", dir)
+		return cli.Exit(cli.ExitUsage, "--tenants: each tenant has its own credential in %q; remove that of the process (--creds, --nkey, "+
+			"--user, --password, --token, --context, or the one in --server)", dir)
 	case c.Server == "":
 		return cli.Exit(cli.ExitUsage, "--tenants: name the NATS server with --server")
 	}
@@ -188,7 +190,8 @@ func (f *fleet) scan(ctx context.Context) error {
 
 func (f *fleet) start(ctx context.Context, name string, files tenantFiles) {
 	ctx, stop := context.WithCancel(ctx)
-	t := &tenant{fleet: f, name: name, files: files, log: f.log.With().Str("tenant", name).Logger(), stop: stop, tried: make(chan struct{}), ended: make(chan struct{})}
+	t := &tenant{fleet: f, name: name, files: files, log: f.log.With().Str("tenant", name).Logger(), stop: stop,
+		tried: make(chan struct{}), ended: make(chan struct{})}
 	f.mu.Lock()
 	f.tenants[name] = t
 	f.mu.Unlock()

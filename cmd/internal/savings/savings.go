@@ -126,7 +126,8 @@ func Read(data string, since time.Time) ([]Sum, error) {
 				continue
 			}
 			if l.Version != version {
-				return nil, fmt.Errorf("%s has lines of format %d, and this program reads format %d; use the program that wrote them, or remove the file", filepath.Join(dir, name), l.Version, version)
+				return nil, fmt.Errorf("%s has lines of format %d, and this program reads format %d; use the program that wrote them, or remove "+
+					"the file", filepath.Join(dir, name), l.Version, version)
 			}
 			limits, host := hosts.LimitsOf(l.Host), l.Host
 			if limits.Tool+limits.Shell > 0 {

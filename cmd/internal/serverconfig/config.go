@@ -160,7 +160,8 @@ func client(name, comment string, imports []grant) account {
 func (c Config) readOnly(tenant string) account {
 	s := c.Subjects
 	var imports []grant
-	for _, api := range []string{"INFO", "STREAM.INFO.*", "STREAM.LIST", "STREAM.NAMES", "STREAM.MSG.GET.*", "DIRECT.GET.>", "CONSUMER.INFO.*.*", "CONSUMER.LIST.*", "CONSUMER.NAMES.*"} {
+	for _, api := range []string{"INFO", "STREAM.INFO.*", "STREAM.LIST", "STREAM.NAMES", "STREAM.MSG.GET.*", "DIRECT.GET.>",
+		"CONSUMER.INFO.*.*", "CONSUMER.LIST.*", "CONSUMER.NAMES.*"} {
 		g := service("$JS.API." + api)
 		g.many = strings.HasPrefix(api, "DIRECT.GET.")
 		imports = append(imports, g)
@@ -168,7 +169,8 @@ func (c Config) readOnly(tenant string) account {
 	for _, function := range []string{"get", "read", "lines", "grep", "jq", "query", "info", "record"} {
 		imports = append(imports, service(s.RPC("artifact", "*", function)))
 	}
-	for _, tokens := range [][]string{{"task", "*", "get"}, {"task", "*", "list"}, {"tools", "*"}, {"cron", "*", "list"}, {"approval", "*", "list"}, {"approvals", "list"}, {"artifacts", "list"}} {
+	for _, tokens := range [][]string{{"task", "*", "get"}, {"task", "*", "list"}, {"tools", "*"}, {"cron", "*", "list"},
+		{"approval", "*", "list"}, {"approvals", "list"}, {"artifacts", "list"}} {
 		imports = append(imports, service(s.RPC(tokens...)))
 	}
 	// All workers answer these.
@@ -190,7 +192,8 @@ func (c Config) readOnly(tenant string) account {
 func (c Config) worker(tenant string) User {
 	s := c.Subjects
 	u := User{Name: tenant + "-worker", Inbox: "_INBOX_worker"}
-	u.publish = append([]string{s.Prefix() + ".>", "_INBOX.>", "_INBOX_worker.>", "_INBOX_console.>", "_R_.>", "$JS.ACK.>", "$JS.FC.>", "$JS._TC.>", "$SRV.>", "agents.hb.>"}, readAPI...)
+	u.publish = append([]string{s.Prefix() + ".>", "_INBOX.>", "_INBOX_worker.>", "_INBOX_console.>", "_R_.>", "$JS.ACK.>",
+		"$JS.FC.>", "$JS._TC.>", "$SRV.>", "agents.hb.>"}, readAPI...)
 	u.publish = append(u.publish, "$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DURABLE.CREATE.>", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*")
 	for _, name := range s.OnDemand() {
 		u.publish = append(u.publish, "$JS.API.STREAM.CREATE."+name)

@@ -16,7 +16,8 @@ func Log(size int) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	var b bytes.Buffer
 	for n := 0; b.Len() < size; n++ {
-		fmt.Fprintf(&b, "2025-01-02T03:04:05.%03dZ INFO request %d from 10.0.%d.%d took %d ms, user %x\n", n%1000, n, r.IntN(256), r.IntN(256), r.IntN(3000), r.Uint64())
+		fmt.Fprintf(&b, "2025-01-02T03:04:05.%03dZ INFO request %d from 10.0.%d.%d took %d ms, user %x\n", n%1000, n, r.IntN(256),
+			r.IntN(256), r.IntN(3000), r.Uint64())
 	}
 	return b.Bytes()[:size]
 }

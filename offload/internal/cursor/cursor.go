@@ -24,7 +24,8 @@ func Parse(text string, size int64) (p Place, err error) {
 		return Place{}, nil
 	}
 	if _, err := fmt.Sscanf(text, "at%d+%d", &p.Byte, &p.More); err != nil || p.String() != text || p.Byte < 0 || p.Byte > size || p.More < 0 {
-		return Place{}, tools.Errorf(tools.CodeInvalidArguments, "the cursor %.80q is not one that an answer about this artifact gave; omit it to begin at the start", text)
+		return Place{}, tools.Errorf(tools.CodeInvalidArguments, "the cursor %.80q is not one that an answer about this artifact gave; "+
+			"omit it to begin at the start", text)
 	}
 	return p, nil
 }

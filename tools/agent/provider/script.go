@@ -180,7 +180,8 @@ func explainDecodeError(err error) error {
 		return errors.New("not JSON: the object does not end; write each object on one line")
 	}
 	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return fmt.Errorf("unknown field %s; known are for, text, tools (with id, name, input), expect, capture, delay, usage (with input_tokens, output_tokens), stop", name)
+		return fmt.Errorf("unknown field %s; known are for, text, tools (with id, name, input), expect, capture, delay, usage (with "+
+			"input_tokens, output_tokens), stop", name)
 	}
 	return err
 }

@@ -24,7 +24,8 @@ const uriTemplate = Scheme + "://{session}/artifacts/{artifact_id}{?offset,limit
 // Template explains the URIs to models.
 var Template = &mcp.ResourceTemplate{
 	URITemplate: uriTemplate, Name: "artifact",
-	Description: "An offloaded tool result, in pages: offset is the first character (of binary content, the first byte) and limit the length, at most 15,000. The last content of a page says which page is next.",
+	Description: "An offloaded tool result, in pages: offset is the first character (of binary content, the first byte) and limit the " +
+		"length, at most 15,000. The last content of a page says which page is next.",
 }
 
 // URI returns the URI of an artifact.

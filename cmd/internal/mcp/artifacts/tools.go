@@ -48,7 +48,8 @@ func (t *Tools) Names() []string {
 // List returns the definitions under the names that rename returns.
 func (t *Tools) List(rename func(string) string) (list []*mcp.Tool) {
 	if !t.family {
-		return []*mcp.Tool{{Name: rename(ReadResult), Description: "Read a stored result by lines (10-40, -20), grep, jq, offset, or sql (SELECT ... FROM \"ID\" JOIN \"ID2\")", InputSchema: readSchema}}
+		return []*mcp.Tool{{Name: rename(ReadResult), Description: "Read a stored result by lines (10-40, -20), grep, jq, offset, or sql " +
+			"(SELECT ... FROM \"ID\" JOIN \"ID2\")", InputSchema: readSchema}}
 	}
 	for _, def := range t.registry.Definitions() {
 		list = append(list, &mcp.Tool{
@@ -61,7 +62,8 @@ func (t *Tools) List(rename func(string) string) (list []*mcp.Tool) {
 
 // readSchema is the schema of ReadResult.
 var readSchema = &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{
-	"id": {Type: "string"}, "lines": {Type: "string"}, "grep": {Type: "string"}, "jq": {Type: "string"}, "sql": {Type: "string"}, "offset": {Type: "integer"}, "cursor": {Type: "string"},
+	"id": {Type: "string"}, "lines": {Type: "string"}, "grep": {Type: "string"}, "jq": {Type: "string"}, "sql": {Type: "string"},
+	"offset": {Type: "integer"}, "cursor": {Type: "string"},
 }, PropertyOrder: []string{"id", "lines", "grep", "jq", "sql", "offset", "cursor"}}
 
 // Call runs a tool for a session.
@@ -89,7 +91,8 @@ func (t *Tools) ofFamily(args json.RawMessage) (tool string, _ json.RawMessage, 
 		}
 	}
 	var ways []string
-	for _, way := range []struct{ argument, tool string }{{"jq", offload.ToolJQ}, {"sql", offload.ToolSQL}, {"grep", offload.ToolGrep}, {"lines", offload.ToolLines}} {
+	for _, way := range []struct{ argument, tool string }{{"jq", offload.ToolJQ}, {"sql", offload.ToolSQL},
+		{"grep", offload.ToolGrep}, {"lines", offload.ToolLines}} {
 		if in[way.argument] != nil {
 			ways, tool = append(ways, way.argument), way.tool
 		}
@@ -169,7 +172,8 @@ var (
 const callForm = `(?:get_knowledge_by_id|get_knowledge_by_lines|grep_knowledge|jq_knowledge|sql_knowledge)\((?:artifact_id|artifacts)(?:, \w+)*\)`
 
 // readArgument is the argument of ReadResult that does what a tool of the family does.
-var readArgument = map[string]string{offload.ToolGet: "offset", offload.ToolLines: "lines", offload.ToolGrep: "grep", offload.ToolJQ: "jq", offload.ToolSQL: "sql"}
+var readArgument = map[string]string{offload.ToolGet: "offset", offload.ToolLines: "lines", offload.ToolGrep: "grep",
+	offload.ToolJQ: "jq", offload.ToolSQL: "sql"}
 
 // Media returns the images and sounds of a result of a reading tool as content blocks.
 func Media(res *tools.Result) (blocks []any) {

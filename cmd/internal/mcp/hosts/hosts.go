@@ -174,8 +174,9 @@ var All = []*Host{
 		},
 	},
 	{
-		Name: "qwen-code", Title: "Qwen Code", format: jsonFormat, command: "command", keys: []string{"mcpServers"}, project: []string{".qwen/settings.json", ".qwen/settings.local.json"},
-		user: func(m Machine) []string { return []string{filepath.Join(m.Home, ".qwen", "settings.json")} },
+		Name: "qwen-code", Title: "Qwen Code", format: jsonFormat, command: "command", keys: []string{"mcpServers"},
+		project: []string{".qwen/settings.json", ".qwen/settings.local.json"},
+		user:    func(m Machine) []string { return []string{filepath.Join(m.Home, ".qwen", "settings.json")} },
 	},
 	{
 		// opencode 1 has the servers in mcp, opencode 2 in mcp.servers.

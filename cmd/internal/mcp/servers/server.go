@@ -232,7 +232,8 @@ func (s *Server) open(ctx context.Context, link wrap.Link) (*mcp.ClientSession, 
 	if err != nil {
 		return nil, err
 	}
-	if r := session.InitializeResult(); r != nil && r.ProtocolVersion >= subscribes && r.Capabilities != nil && r.Capabilities.Tools != nil && r.Capabilities.Tools.ListChanged {
+	if r := session.InitializeResult(); r != nil && r.ProtocolVersion >= subscribes && r.Capabilities != nil &&
+		r.Capabilities.Tools != nil && r.Capabilities.Tools.ListChanged {
 		select { // the server may never say it
 		case <-subscribed:
 		case <-time.After(subscriptionTimeout):

@@ -95,7 +95,8 @@ func (t *tool) Execute(ctx context.Context, call tools.Call) *tools.Result {
 		return tools.Failure(ctx.Err())
 	}
 	if e, ok := answered(err); ok {
-		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the MCP server %s refused the call: %v", s.cfg.Name, s.redact(errors.New(tools.Excerpt(e.Message, 2000)))))
+		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the MCP server %s refused the call: %v", s.cfg.Name,
+			s.redact(errors.New(tools.Excerpt(e.Message, 2000)))))
 	}
 	return tools.Failure(tools.Errorf(tools.CodeToolFailed, "the MCP server %s is not running: %v; %s may have acted", s.cfg.Name, s.redact(err), call.Tool))
 }

@@ -20,7 +20,8 @@ func (p *proxy) receive(ctx context.Context, c *connection) error {
 	for {
 		m, err := c.Receive()
 		if syntax, ok := errors.AsType[*wire.SyntaxError](err); ok {
-			p.cfg.Log.Warn().Str("server", p.cfg.Name).Str("line", tools.EscapeLine(tools.Excerpt(syntax.Text, 100))).Msg("MCP server wrote a line that is not a message; it is dropped")
+			p.cfg.Log.Warn().Str("server", p.cfg.Name).Str("line", tools.EscapeLine(tools.Excerpt(syntax.Text, 100))).Msg("MCP server wrote " +
+				"a line that is not a message; it is dropped")
 			p.notAMessage(syntax)
 			continue
 		}
@@ -54,7 +55,8 @@ func (p *proxy) notAMessage(e *wire.SyntaxError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r := p.pending[e.ID]; r != nil && !r.answered && !strings.Contains(e.Text, `"method"`) {
-		p.failLocked(r, fmt.Sprintf("The MCP server %s answered %s with a message that is not valid JSON or is nested too deeply.%s", p.cfg.Name, r.name(), r.warning()))
+		p.failLocked(r, fmt.Sprintf("The MCP server %s answered %s with a message that is not valid JSON or is nested too deeply.%s",
+			p.cfg.Name, r.name(), r.warning()))
 	}
 }
 
@@ -63,7 +65,8 @@ func (p *proxy) tooLarge(e *wire.SizeError) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r := p.pending[e.ID]; r != nil && !r.answered {
-		p.failLocked(r, fmt.Sprintf("The MCP server %s answered %s with %d bytes, more than the %d MiB that a message may have. The answer is lost; ask for less.%s", p.cfg.Name, r.name(), e.Size, wire.MaxMessage>>20, r.warning()))
+		p.failLocked(r, fmt.Sprintf("The MCP server %s answered %s with %d bytes, more than the %d MiB that a message may have. The "+
+			"answer is lost; ask for less.%s", p.cfg.Name, r.name(), e.Size, wire.MaxMessage>>20, r.warning()))
 		return
 	}
 	p.cfg.Log.Warn().Str("server", p.cfg.Name).Int64("bytes", e.Size).Msg("a message of the MCP server is too large; it is dropped")

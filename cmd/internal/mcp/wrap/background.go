@@ -54,7 +54,8 @@ func (p *proxy) toBackground(ctx context.Context, r *request) {
 	p.startLocked(func() {
 		p.offerReading(ctx)
 		m := wire.Response(r.ID, r.toolResult(tools.NewToolResult(p.text(fmt.Sprintf(
-			"%s has run for %s and goes on. Its result will be the artifact '%s': get_knowledge_by_id(artifact_id) waits for it. With the argument cancel=true, it ends the call.", r.name(), p.cfg.BackgroundAfter, j.id)))))
+			"%s has run for %s and goes on. Its result will be the artifact '%s': get_knowledge_by_id(artifact_id) waits for it. With the "+
+				"argument cancel=true, it ends the call.", r.name(), p.cfg.BackgroundAfter, j.id)))))
 		p.toClient(m)
 		p.count(r, nil, m.Result)
 	})

@@ -76,7 +76,8 @@ func (c *callShrinker) show(s stored) []json.RawMessage {
 func (c *callShrinker) failed() json.RawMessage {
 	whole := c.texts[0].stored
 	if whole.artifact != nil {
-		whole.reference = "The tool succeeded. Its structured result is too large to be shown, and its schema allows no shorter one, so this answer is marked as an error for programs.\n" + whole.reference
+		whole.reference = "The tool succeeded. Its structured result is too large to be shown, and its schema allows no shorter one, so " +
+			"this answer is marked as an error for programs.\n" + whole.reference
 	}
 	return wire.JSON(c.r.result(fields{"content": c.show(whole), "isError": true}))
 }
@@ -138,7 +139,8 @@ func (c *callShrinker) shrinkContent(ctx context.Context, content []json.RawMess
 func (c *callShrinker) scalePictures(ctx context.Context, content []json.RawMessage) (out []json.RawMessage, scaled bool) {
 	left := offload.MaxPixels
 	for i, raw := range content {
-		img, text, err := c.offloader.ScalePicture(ctx, tools.Call{ID: artifacts.NewID(c.r.tool), Session: c.cfg.Session, Tool: c.r.tool, AgentID: c.client}, i, raw, &left)
+		img, text, err := c.offloader.ScalePicture(ctx, tools.Call{ID: artifacts.NewID(c.r.tool), Session: c.cfg.Session, Tool: c.r.tool,
+			AgentID: c.client}, i, raw, &left)
 		switch {
 		case err != nil:
 			c.cfg.Log.Error().Str("tool", tools.Excerpt(c.r.tool, 64)).Err(err).Msg("cannot store a picture")
@@ -181,7 +183,9 @@ func (c *callShrinker) shrinkStructured(ctx context.Context, structured, schema 
 	if got.artifact == nil {
 		return nil, "", nil
 	}
-	notice = c.proxy.text(fmt.Sprintf("[Shortened: the whole structured result has %d characters and is the artifact '%s'. Read what you need of it with jq_knowledge(artifact_id, query), grep_knowledge(artifact_id, pattern) or get_knowledge_by_id(artifact_id, offset).]", got.artifact.Chars, got.artifact.ID))
+	notice = c.proxy.text(fmt.Sprintf("[Shortened: the whole structured result has %d characters and is the artifact '%s'. Read what "+
+		"you need of it with jq_knowledge(artifact_id, query), grep_knowledge(artifact_id, pattern) or get_knowledge_by_id(artifact_id, "+
+		"offset).]", got.artifact.Chars, got.artifact.ID))
 	return shorten(structured, notice, accepts), notice, nil
 }
 

@@ -24,7 +24,8 @@ func NewEcho() Link {
 func echo(m *wire.Message) *wire.Message {
 	switch arguments := wire.Get(m.Params, "arguments"); {
 	case m.Method == "initialize":
-		return wire.Response(m.ID, fields{"protocolVersion": wire.Get(m.Params, "protocolVersion"), "capabilities": fields{"tools": fields{}}, "serverInfo": fields{"name": "stevedore", "version": "1"}})
+		return wire.Response(m.ID, fields{"protocolVersion": wire.Get(m.Params, "protocolVersion"),
+			"capabilities": fields{"tools": fields{}}, "serverInfo": fields{"name": "stevedore", "version": "1"}})
 	case m.Method == "ping":
 		return wire.Response(m.ID, fields{})
 	case m.Method == "tools/list":

@@ -116,7 +116,8 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, identity string) 
 	}
 	messages, err := body.Messages()
 	if size, ok := errors.AsType[*wire.SizeError](err); ok {
-		sendError(w, http.StatusRequestEntityTooLarge, size.ID, wire.CodeInvalidRequest, fmt.Sprintf("the request is too large: it has more than %d MiB", wire.MaxMessage>>20))
+		sendError(w, http.StatusRequestEntityTooLarge, size.ID, wire.CodeInvalidRequest,
+			fmt.Sprintf("the request is too large: it has more than %d MiB", wire.MaxMessage>>20))
 		return
 	}
 	if err != nil || len(messages) != 1 { // no batches, as in the revisions from 2025-06-18 on

@@ -52,7 +52,8 @@ type received struct {
 func NewHTTP(url string, header http.Header, setting string) *HTTP {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	return &HTTP{
-		url: url, header: header, setting: setting, ctx: ctx, cancel: cancel, in: make(chan received, 16), cancels: map[string]context.CancelFunc{}, params: map[string][]paramHeader{},
+		url: url, header: header, setting: setting, ctx: ctx, cancel: cancel, in: make(chan received, 16),
+		cancels: map[string]context.CancelFunc{}, params: map[string][]paramHeader{},
 		client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}
 }
@@ -149,7 +150,8 @@ func (h *HTTP) cancelRequest(m *wire.Message) bool {
 
 // insist sends a request again that the server did not accept now, for about 6 seconds.
 func (h *HTTP) insist(ctx context.Context, m *wire.Message) error {
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMultiplier(2), backoff.WithMaxElapsedTime(6*time.Second))
+	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMultiplier(2),
+		backoff.WithMaxElapsedTime(6*time.Second))
 	return backoff.Retry(func() error {
 		err := h.post(ctx, m)
 		if err != nil && deliveryOf(err) != Unsent {

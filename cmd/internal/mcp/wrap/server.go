@@ -55,7 +55,8 @@ func (c *connection) send(m *wire.Message) bool {
 // queueLocked queues a request, or answers it if the queue is full.
 func (p *proxy) queueLocked(r *request) {
 	if r.queued = p.server.send(r.Message); !r.queued {
-		p.failLocked(r, fmt.Sprintf("The MCP server %s does not read its input, and %d MiB of requests wait for it. This one was not sent; try again later.", p.cfg.Name, maxQueue>>20))
+		p.failLocked(r, fmt.Sprintf("The MCP server %s does not read its input, and %d MiB of requests wait for it. This one was not "+
+			"sent; try again later.", p.cfg.Name, maxQueue>>20))
 	}
 }
 

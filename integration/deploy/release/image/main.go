@@ -111,8 +111,10 @@ func configOf(version, arch string, image v1.Image) *v1.ConfigFile {
 		WorkingDir:   "/workspace",
 		Volumes:      map[string]struct{}{"/data": {}, "/workspace": {}},
 		ExposedPorts: map[string]struct{}{"8222/tcp": {}},
-		Healthcheck:  &v1.HealthConfig{Test: []string{"CMD", "/usr/local/bin/stevedore", "health"}, Interval: 10 * time.Second, Timeout: 5 * time.Second, StartPeriod: 30 * time.Second},
-		Labels:       map[string]string{"org.opencontainers.image.version": version, "org.opencontainers.image.source": "https://github.com/stevedore-bus/stevedore", "org.opencontainers.image.licenses": "MIT"},
+		Healthcheck: &v1.HealthConfig{Test: []string{"CMD", "/usr/local/bin/stevedore", "health"}, Interval: 10 * time.Second,
+			Timeout: 5 * time.Second, StartPeriod: 30 * time.Second},
+		Labels: map[string]string{"org.opencontainers.image.version": version,
+			"org.opencontainers.image.source": "https://github.com/stevedore-bus/stevedore", "org.opencontainers.image.licenses": "MIT"},
 	}
 	return file
 }

@@ -89,7 +89,8 @@ func run(version, out string, dirs []string) error {
 	manifest := manifestOf(npmName, version)
 	manifest["bin"], manifest["mcpName"] = map[string]string{"stevedore": "launcher.cjs"}, registryName
 	manifest["optionalDependencies"] = optional
-	return errors.Join(writeNPM(out, manifest, []file{{"launcher.cjs", launcher, true}, {"README.md", readme, false}}), clientPackage(version, out), registryEntry(version, out))
+	return errors.Join(writeNPM(out, manifest, []file{{"launcher.cjs", launcher, true}, {"README.md", readme, false}}),
+		clientPackage(version, out), registryEntry(version, out))
 }
 
 // registryEntry writes OUT/server.json, which mcp-publisher sends to the MCP registry
@@ -236,7 +237,8 @@ func writeWheel(out, version, tag string, files []file) error {
 	for each := range strings.SplitSeq(tag, ".") {
 		tags.WriteString("Tag: py3-none-" + each + "\n")
 	}
-	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: %s\nHome-page: %s\nLicense: MIT\nRequires-Python: >=3.9\n\nThe programs stevedore and stevedore-heartbeat, and their client for Python: import stevedore_bus. See %s\n", wheelName, version, about, home, home)
+	metadata := fmt.Sprintf("Metadata-Version: 2.1\nName: %s\nVersion: %s\nSummary: %s\nHome-page: %s\nLicense: MIT\nRequires-Python: "+
+		">=3.9\n\nThe programs stevedore and stevedore-heartbeat, and their client for Python: import stevedore_bus. See %s\n", wheelName, version, about, home, home)
 	files = append(files,
 		file{wheelName + "/__init__.py", []byte(local), false}, file{wheelName + "/tinynats.py", client, false}, file{wheelName + "/frameworks.py", adapters, false},
 		file{info + "METADATA", []byte(metadata), false},
