@@ -40,7 +40,7 @@ func (l *Logging) Logger(stderr io.Writer) (zerolog.Logger, error) {
 	default:
 		return zerolog.Nop(), Exit(ExitUsage, "--log-format %q: want text, json or auto", l.Format)
 	}
-	logger := zerolog.New(out).Level(level).With().Timestamp().Logger()
+	logger := zerolog.New(zerolog.SyncWriter(out)).Level(level).With().Timestamp().Logger()
 	log.SetFlags(0)
 	log.SetOutput(standardLog{logger})
 	return logger, nil
