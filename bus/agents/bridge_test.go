@@ -130,12 +130,12 @@ func TestBridgeDelivers(t *testing.T) {
 		t.Fatal(stored, err)
 	}
 	s.want(`{"prepare":`+string(stored.Body)+`}`, `{"chat_id":"C2","parts":["**hi** [x](<https://evil.example>) (evil.example)"],"markup":true}`)
-	s.want(`{"prepare":{"text":"a *b*"}}`, `{"chat_id":"C1","parts":["a \\*b\\*"],"markup":false}`)
+	s.want(`{"prepare":{"text":"a *b*"}}`, `{"chat_id":"C1","parts":["a \\*b\\*"]}`)
 	s.want(`{"prepare":{"text":"x","chat_id":"C9"}}`, "refused_chat")
 	s.want(`{"prepare":{"text":""}}`, bus.CodeUndecodable)
-	s.want(`{"prepare":{"text":"x","artifact":{"artifact_id":"a","digest":"wrong"}}}`, `{"chat_id":"C1","parts":["x\n(the file a cannot be sent: not found)"],"markup":false}`)
+	s.want(`{"prepare":{"text":"x","artifact":{"artifact_id":"a","digest":"wrong"}}}`, `{"chat_id":"C1","parts":["x\n(the file a cannot be sent: not found)"]}`)
 	with := `{"text":"x","artifact":{"artifact_id":"a","digest":"right"}}`
-	s.want(`{"prepare":`+with+`}`, `{"chat_id":"C1","parts":["x"],"markup":false,"file":{"name":"report.csv","size":600000,"command":"get it"}}`)
+	s.want(`{"prepare":`+with+`}`, `{"chat_id":"C1","parts":["x"],"file":{"name":"report.csv","size":600000,"command":"get it"}}`)
 	var got []byte
 	for len(got) < len(content) {
 		var piece channel.BridgeFile
