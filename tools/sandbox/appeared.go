@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,20 +28,26 @@ type before struct {
 // markers is the directory of these files, in the state.
 const markers = "running"
 
+// marker is the content of the file.
+type marker struct {
+	Found    []string `json:"found"`
+	Closed   []string `json:"closed,omitempty"`
+	Approved bool     `json:"approved"`
+}
+
 // note stores what was there before a command.
-func (s *Sandbox) note(found scan, approved bool) (*before, error) {
+func (s *Sandbox) note(ctx context.Context, found scan, approved bool) (*before, error) {
 	b := &before{found: found.found, closed: found.closed, approved: approved}
 	dir := filepath.Join(s.cfg.State, markers)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
 		b.file, err = os.CreateTemp(dir, "")
 	}
-	if err != nil {
-		return nil, fmt.Errorf("sandbox: note what is there before a command: %w", err)
-	}
-	_, err = durable.TryLock(b.file)
 	if err == nil {
-		err = json.NewEncoder(b.file).Encode(marker{b.found, b.closed, b.approved})
+		err = durable.Lock(ctx, b.file) // another process that starts may look at it now
+	}
+	if err == nil {
+		err = b.store()
 	}
 	if err != nil {
 		b.forget()
@@ -49,11 +56,16 @@ func (s *Sandbox) note(found scan, approved bool) (*before, error) {
 	return b, nil
 }
 
-// marker is the content of the file. A file that is not complete is of a command that did not start.
-type marker struct {
-	Found    []string `json:"found"`
-	Closed   []string `json:"closed,omitempty"`
-	Approved bool     `json:"approved"`
+// store writes the file anew.
+func (b *before) store() error {
+	data, err := json.Marshal(marker{b.found, b.closed, b.approved})
+	if err == nil {
+		err = b.file.Truncate(0)
+	}
+	if err == nil {
+		_, err = b.file.WriteAt(data, 0)
+	}
+	return err
 }
 
 func (b *before) forget() {
@@ -78,12 +90,17 @@ func (s *Sandbox) recover() {
 			continue
 		}
 		var m marker
-		if json.NewDecoder(file).Decode(&m) == nil {
+		info, err := file.Stat()
+		switch decodeErr := json.NewDecoder(file).Decode(&m); {
+		case decodeErr == nil:
 			b.found, b.closed, b.approved = m.Found, m.Closed, m.Approved
 			end := s.setAside(b)
 			s.left = append(s.left, append(end.SetAside, end.Unsafe...)...)
+		case err != nil || time.Since(info.ModTime()) < time.Minute: // its worker makes it now
+			_ = file.Close()
+			continue
 		}
-		b.forget()
+		b.forget() // an old file that is not complete is of a command that did not start
 	}
 }
 
@@ -106,7 +123,10 @@ func (s *Sandbox) setAside(b *before) (end Ended) {
 			end.SetAside = append(end.SetAside, s.shown(name))
 			s.befores.Range(func(_, running any) bool { // the rename ended its mount, so another command can make it again
 				other := running.(*before)
-				other.found = slices.DeleteFunc(other.found, func(found string) bool { return found == path })
+				if i := slices.Index(other.found, path); i >= 0 {
+					other.found = slices.Delete(other.found, i, i+1)
+					_ = other.store() // only a worker that dies needs it
+				}
 				return true
 			})
 		}

@@ -150,7 +150,23 @@ func TestWorkerDiesDuringACommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.write(path+"-dead", string(text))
+	// A file that is not complete may be one that another worker makes now.
+	for name, age := range map[string]time.Duration{"-now": 0, "-old": time.Hour} {
+		f.write(path+name, `{"found":[`)
+		at := time.Now().Add(-age)
+		if err := os.Chtimes(path+name, at, at); err != nil {
+			t.Fatal(err)
+		}
+	}
 	left := strings.Join(open().Left(), " ")
+	for name, want := range map[string]bool{"": true, "-dead": false, "-now": true, "-old": false} {
+		if _, err := os.Stat(path + name); (err == nil) != want {
+			t.Errorf("the file %s: %v, want it to be there: %v", name, err, want)
+		}
+	}
+	if err := os.Remove(path + "-now"); err != nil {
+		t.Fatal(err)
+	}
 	if !strings.Contains(left, "new/.git.refused-") || !strings.Contains(left, "AGENTS.md.refused-") || strings.Contains(left, "old") {
 		t.Errorf("set aside %q", left)
 	}
@@ -185,6 +201,13 @@ func TestMadeAgainByAnotherCommand(t *testing.T) {
 	f.write(filepath.Join(f.workspace, "go1"), "")
 	if end := <-first; len(end.SetAside) != 1 {
 		t.Errorf("the first command: %q", end.SetAside)
+	}
+	markers, err := filepath.Glob(filepath.Join(f.data, "shell", "running", "*"))
+	if err != nil || len(markers) != 1 {
+		t.Fatal(markers, err)
+	}
+	if text, err := os.ReadFile(markers[0]); err != nil || strings.Contains(string(text), ".vscode") {
+		t.Errorf("if the worker dies now, the next one takes what comes for old: %s, %v", text, err)
 	}
 	f.write(filepath.Join(f.workspace, "go2"), "")
 	if end := <-second; len(end.SetAside) != 1 || !strings.HasPrefix(end.SetAside[0], ".vscode.refused-") {

@@ -242,7 +242,7 @@ func (s *Sandbox) Command(ctx context.Context, run Run, argv ...string) (*exec.C
 	cmd, err := s.platform.command(ctx, s, run, found.all(), tmp, argv)
 	if err == nil && run.Contained && s.cfg.Mode != Off && !run.probe {
 		var b *before
-		if b, err = s.note(found, run.Approved); err == nil {
+		if b, err = s.note(ctx, found, run.Approved); err == nil {
 			s.befores.Store(cmd, b)
 		}
 	}
