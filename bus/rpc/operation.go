@@ -124,7 +124,7 @@ func (op *Op[In, Out]) Do(ctx context.Context, b *bus.Bus, session string, in In
 // Here runs the operation in this process, for programs that may read and write the streams: it
 // works without a worker.
 func (op *Op[In, Out]) Here(ctx context.Context, b *bus.Bus, session string, in In) (Out, error) {
-	return op.run(ctx, Env{Bus: b, Tokens: strings.Split(strings.Replace(op.Subject, "SESSION", session, 1), ".")}, in)
+	return op.run(ctx, Env{Bus: b, Tokens: strings.Split(strings.Replace(op.Subject, "SESSION", tools.TokenOf(session), 1), ".")}, in)
 }
 
 // CodeUnknown is the error code if a worker does not know an operation, because it is older than
