@@ -160,6 +160,10 @@ func (w *Worker) runEnded(ctx context.Context, r schedule.Run) (ended, lost bool
 	if err != nil || len(stored) > 0 {
 		return task.Ended(stored), false, err
 	}
-	lost, err = task.IsLost(ctx, w.bus, k)
-	return false, lost, err
+	if lost, err = task.IsLost(ctx, w.bus, k); err != nil || !lost {
+		return false, false, err
+	}
+	since, err := w.drops.CompleteSince(ctx, w.bus) // its result may have expired
+	ended = r.Due.Before(since)
+	return ended, !ended, err
 }

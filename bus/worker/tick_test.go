@@ -147,7 +147,8 @@ func TestTickAfterLostCall(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
 	const lost = "cron-job-20010101T000000Z"
-	submit(t, b, "stevedore.run.cron.job", `{"call":"`+lost+`","session":"cron-job","slot":"2001-01-01T00:00:00Z","deadline":"2099-01-01T00:00:00Z","tick":1}`)
+	submit(t, b, "stevedore.run.cron.job",
+		`{"call":"`+lost+`","session":"cron-job","slot":"`+time.Now().UTC().Format(time.RFC3339Nano)+`","deadline":"2099-01-01T00:00:00Z","tick":1}`)
 	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
 	start(t, b, worker.Config{Ticks: true, Slots: 1}, echo(t, "echo", tools.Idempotent, &runs, nil))
@@ -161,6 +162,29 @@ func TestTickAfterLostCall(t *testing.T) {
 	}
 	if n := runs.Load(); n != 2 {
 		t.Errorf("%d runs", n)
+	}
+}
+
+// A run whose result has left the stream has ended; its call does not run again.
+func TestTickAfterResultThatExpired(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	const old = "cron-job-20010101T000000Z"
+	submit(t, b, "stevedore.result.cron-job."+old, `{}`)
+	stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Results))
+	if err == nil {
+		err = stream.Purge(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	submit(t, b, "stevedore.run.cron.job", `{"call":"`+old+`","session":"cron-job","slot":"2001-01-01T00:00:00Z","deadline":"2099-01-01T00:00:00Z","tick":1}`)
+	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
+	call, _ := callOf(t, b, "job")
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	start(t, b, worker.Config{Ticks: true, Slots: 1}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != call {
+		t.Errorf("result of %s, want of %s", got.ID, call)
 	}
 }
 
