@@ -193,6 +193,26 @@ func TestBridgeDecides(t *testing.T) {
 	s.want(decide("C1"), `{"text":"This question has been answered, or its time has passed."}`)
 }
 
+// A question of another channel is answered there, unless nothing delivers to that channel: then its
+// question comes to the default one.
+func TestBridgeDecidesNothingOfOtherChannels(t *testing.T) {
+	t.Parallel()
+	s := newBridgeStage(t, newBridge(t, "", "C1", "slack"), nil)
+	park := func(id, channelName string) string {
+		t.Helper()
+		call := tools.Call{ID: id, Session: "s", Tool: "shell", Channel: channelName, Args: []byte("{}")}
+		p := task.Parked{Call: call, Queue: bus.DefaultQueue, State: task.InputRequired, Since: time.Now(), Until: time.Now().Add(time.Hour)}
+		if _, err := task.Park(t.Context(), s.bus, p); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprintf(`{"chat_id":"C1","decide":{"key":%q,"approve":true}}`, channel.ApprovalKey("s", id))
+	}
+	bustest.Consumers(t, s.bus, s.bus.ChannelConsumer("served"))
+	s.want(park("a", "served"), `{"text":"This question has been answered, or its time has passed."}`)
+	s.want(park("b", "gone"), `{"text":"✅ Approved: shell runs."}`)
+	s.want(park("c", tools.LastChannel), `{"text":"✅ Approved: shell runs."}`)
+}
+
 // A program that reads a mailbox hands in mails of the addresses of the channel, and the notifier
 // delivers the answers.
 func TestMailsAreHandedIn(t *testing.T) {

@@ -205,6 +205,7 @@ func (in *Inbox) answer(ctx context.Context, session string, m channel.Incoming)
 	return true, in.reply(ctx, session, m, text)
 }
 
+// Decide implements channel.Inbox: it answers a question that was shown in a chat of this channel.
 func (in *Inbox) Decide(ctx context.Context, d channel.Decision) (string, error) {
 	waiting, err := task.ListApprovals(ctx, in.bus, "*")
 	if err != nil {
@@ -216,6 +217,14 @@ func (in *Inbox) Decide(ctx context.Context, d channel.Decision) (string, error)
 		}
 		if a.Channel == in.channel && a.ChatID != "" && a.ChatID != d.ChatID {
 			break // the question was for another chat
+		}
+		if a.Channel != "" && a.Channel != in.channel {
+			// The question is shown here only if nothing delivers to its own channel.
+			if elsewhere, err := in.notifier.IsServed(ctx, a.Channel); err != nil {
+				return "", temporary(err)
+			} else if elsewhere {
+				break
+			}
 		}
 		_, err := task.AnswerApproval(ctx, in.bus, tools.CallKey{Session: a.Session, ID: a.ID}, task.Answer{Approve: d.Approve, By: d.By, Reason: d.Reason})
 		switch {

@@ -127,15 +127,15 @@ func (n *Notifier) Run(ctx context.Context) error {
 
 // checkDefault makes sure that every notification has a destination.
 func (n *Notifier) checkDefault(ctx context.Context) error {
-	ok, err := n.isServed(ctx, n.cfg.Default)
+	ok, err := n.IsServed(ctx, n.cfg.Default)
 	if err == nil && !ok {
 		err = fmt.Errorf("default channel %q: it has no consumer in this or another process; add the channel or choose another default", n.cfg.Default)
 	}
 	return err
 }
 
-// isServed reports whether a channel has a consumer, in this or another process.
-func (n *Notifier) isServed(ctx context.Context, name string) (bool, error) {
+// IsServed reports whether a channel has a consumer, in this or another process.
+func (n *Notifier) IsServed(ctx context.Context, name string) (bool, error) {
 	if n.cfg.Channels[name] != nil {
 		return true, nil
 	}

@@ -171,7 +171,7 @@ func (n *Notifier) setChannel(ctx context.Context, session string, e tools.Resul
 		return false, nil
 	}
 	channel := tools.Token(name)
-	ok, err := n.isServed(ctx, channel)
+	ok, err := n.IsServed(ctx, channel)
 	if err != nil {
 		return false, err
 	}

@@ -53,7 +53,7 @@ func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, 
 		name := tokens[1]
 		// An invalid token cannot have a consumer.
 		if _, known := served[name]; !known && bus.CheckSubject(n.bus.NotifyAny(name)) == nil {
-			if served[name], err = n.isServed(ctx, name); err != nil {
+			if served[name], err = n.IsServed(ctx, name); err != nil {
 				return moved, err
 			}
 		}
