@@ -48,10 +48,10 @@ func (s *bridgeService) answer(ctx context.Context, body []byte) (answer channel
 	}
 	switch {
 	case r.Prepare != nil:
-		prepared, err := s.in.notifier.Prepare(ctx, s.in.channel, bridge, r.Prepare)
+		prepared, err := s.in.notifier.Prepare(ctx, s.in.channel, bridge, r.Subject, r.Prepare)
 		return channel.BridgeAnswer{Prepared: &prepared}, err
 	case r.File != nil:
-		answer.Data, err = s.in.notifier.FilePiece(ctx, s.in.channel, bridge, r.File, r.Offset)
+		answer.Data, err = s.in.notifier.FilePiece(ctx, s.in.channel, bridge, r.Subject, r.File, r.Offset)
 		return answer, err
 	case r.Reject != nil:
 		return answer, s.in.notifier.Reject(ctx, s.in.channel, *r.Reject)

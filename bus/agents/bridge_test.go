@@ -132,6 +132,12 @@ func TestBridgeDelivers(t *testing.T) {
 	s.want(`{"prepare":`+string(stored.Body)+`}`, `{"chat_id":"C2","parts":["**hi** [x](<https://evil.example>) (evil.example)"],"markup":true}`)
 	s.want(`{"prepare":{"text":"a *b*"}}`, `{"chat_id":"C1","parts":["a \\*b\\*"]}`)
 	s.want(`{"prepare":{"text":"x","chat_id":"C9"}}`, "refused_chat")
+	// The permissions of who published it are about the subject.
+	s.want(`{"subject":"stevedore.notify.team.C2","prepare":{"text":"x"}}`, `{"chat_id":"C2","parts":["x"]}`)
+	s.want(`{"subject":"stevedore.notify.team.-","prepare":{"text":"x"}}`, `{"chat_id":"C1","parts":["x"]}`)
+	s.want(`{"subject":"stevedore.notify.team","prepare":{"text":"x","chat_id":"C2"}}`, `{"chat_id":"C2","parts":["x"]}`)
+	s.want(`{"subject":"stevedore.notify.team.C1","prepare":{"text":"x","chat_id":"C2"}}`, bus.CodeUndecodable)
+	s.want(`{"subject":"stevedore.notify.other.C1","prepare":{"text":"x","chat_id":"C1"}}`, bus.CodeUndecodable)
 	s.want(`{"prepare":{"text":""}}`, bus.CodeUndecodable)
 	s.want(`{"prepare":{"text":"x","artifact":{"artifact_id":"a","digest":"wrong"}}}`, `{"chat_id":"C1","parts":["x\n(the file a cannot be sent: not found)"]}`)
 	with := `{"text":"x","artifact":{"artifact_id":"a","digest":"right"}}`

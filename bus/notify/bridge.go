@@ -14,9 +14,9 @@ import (
 )
 
 // Prepare returns what a bridge shows of a notification in the outbox. A *tools.Error means that
-// the notification can never be delivered.
-func (n *Notifier) Prepare(ctx context.Context, name string, bridge *channel.Bridge, body []byte) (channel.Prepared, error) {
-	sent, err := n.withBridgeFile(ctx, name, bridge, body)
+// the notification can never be delivered. subject is that of the notification, if it is known.
+func (n *Notifier) Prepare(ctx context.Context, name string, bridge *channel.Bridge, subject string, body []byte) (channel.Prepared, error) {
+	sent, err := n.withBridgeFile(ctx, name, bridge, subject, body)
 	if err != nil {
 		return channel.Prepared{}, err
 	}
@@ -34,8 +34,10 @@ func (n *Notifier) Prepare(ctx context.Context, name string, bridge *channel.Bri
 const filePiece = 256 << 10
 
 // FilePiece returns a piece of the file of a notification, at most 256 KiB.
-func (n *Notifier) FilePiece(ctx context.Context, name string, bridge *channel.Bridge, body []byte, offset int64) ([]byte, error) {
-	sent, err := n.withBridgeFile(ctx, name, bridge, body)
+func (n *Notifier) FilePiece(
+	ctx context.Context, name string, bridge *channel.Bridge, subject string, body []byte, offset int64,
+) ([]byte, error) {
+	sent, err := n.withBridgeFile(ctx, name, bridge, subject, body)
 	if err != nil {
 		return nil, err
 	}
@@ -51,12 +53,19 @@ func (n *Notifier) FilePiece(ctx context.Context, name string, bridge *channel.B
 }
 
 // withBridgeFile decodes a notification, and opens its file.
-func (n *Notifier) withBridgeFile(ctx context.Context, name string, bridge *channel.Bridge, body []byte) (channel.Notification, error) {
+func (n *Notifier) withBridgeFile(
+	ctx context.Context, name string, bridge *channel.Bridge, subject string, body []byte,
+) (channel.Notification, error) {
 	var sent channel.Notification
 	if err := json.Unmarshal(body, &sent); err != nil || sent.Text == "" {
 		return sent, tools.Errorf(bus.CodeUndecodable, "it is no notification")
 	}
 	sent.Channel = name
+	if subject != "" && subject != n.bus.NotifyAny(name) {
+		if err := n.checkChat(&sent, subject); err != nil {
+			return sent, tools.Errorf(bus.CodeUndecodable, "%v", err)
+		}
+	}
 	return n.withFile(ctx, bridge, sent)
 }
 

@@ -153,7 +153,9 @@ type BridgeRequest struct {
 	// Decide answers an approval.
 	Decide *BridgeDecision `json:"decide,omitempty"`
 	// Prepare is a notification of the outbox; the answer is a Prepared. File asks for a piece of
-	// its file from Offset on.
+	// its file from Offset on. Subject is that of the notification; it says which chat a body may
+	// name, and which one is meant by a body without a chat.
+	Subject string          `json:"subject,omitempty"`
 	Prepare json.RawMessage `json:"prepare,omitempty"`
 	File    json.RawMessage `json:"file,omitempty"`
 	Offset  int64           `json:"offset,omitempty"`

@@ -66,9 +66,20 @@ export async function connect() {
     }
   }
 
+  // fit takes the largest files from a message until the server takes it.
+  function fit(message) {
+    while (Buffer.byteLength(JSON.stringify(message)) > nc.info.max_payload - 1024) {
+      const [largest] = [...(message.files ?? []), message.voice].filter((f) => f?.data).sort((a, b) => b.data.length - a.data.length);
+      if (!largest) throw new Permanent("too_large", "the message is larger than the server takes");
+      delete largest.data;
+      largest.problem = "there is no room for it beside the other files; send it alone";
+    }
+  }
+
   // accept hands in a message of a user, and reports whether it is stored. Strangers get no answer.
   async function accept(message) {
     try {
+      fit(message);
       await ask(message);
       return true;
     } catch (err) {
@@ -100,10 +111,10 @@ export async function connect() {
   }
 
   // content yields the pieces of the file of a notification.
-  async function content(notification, size) {
+  async function content(msg, notification, size) {
     const pieces = [];
     for (let offset = 0; offset < size;) {
-      const piece = Buffer.from((await ask({ file: notification, offset })).data ?? "", "base64");
+      const piece = Buffer.from((await ask({ file: notification, subject: msg.subject, offset })).data ?? "", "base64");
       if (piece.length === 0) throw new Error("the file has ended early");
       pieces.push(piece);
       offset += piece.length;
@@ -149,7 +160,7 @@ export async function connect() {
 
     // once sends the rest of a notification. state says what the network has of it.
     async function once(msg, notification, state) {
-      state.shown ??= await ask({ prepare: notification });
+      state.shown ??= await ask({ prepare: notification, subject: msg.subject });
       const { chat_id: chat, parts = [], markup, approval, file } = state.shown;
       if (!state.began) {
         const isAnswer = notification.kind === "result" && notification.call;
@@ -174,7 +185,7 @@ export async function connect() {
       }
       if (file) {
         try {
-          await network.sendFile(chat, file.name, await content(notification, file.size), `${msg.seq} file`);
+          await network.sendFile(chat, file.name, await content(msg, notification, file.size), `${msg.seq} file`);
         } catch (err) {
           if (!(err instanceof Permanent)) throw err;
           await network.send(chat, `the file ${file.name} cannot be sent: ${err.code}; ${file.command}`, { key: `${msg.seq} refused` });
@@ -205,6 +216,11 @@ export async function connect() {
       callback: (err, msg) => { if (!err) { const draft = msg.json(); inTurn(draft.chat_id, () => showDraft(draft)); } },
     });
     const { chat: home } = await ask({});
+    // chatOf returns the chat of a notification whose body names none.
+    const chatOf = (subject) => {
+      const [token] = subject.slice(`${prefix}.notify.${channel}.`.length).split(".");
+      return token === "" || token === "-" ? home : token;
+    };
     const stream = `${prefix.toUpperCase().replaceAll(".", "_")}_OUTBOX`;
     const consumer = await jetstream(nc).consumers.get(stream, `notify-${channel}`);
     const messages = await consumer.consume({ max_messages: 100 });
@@ -213,8 +229,8 @@ export async function connect() {
     const leases = setInterval(() => held.forEach(({ msg }) => msg.working()), 1500);
     for await (const msg of messages) {
       if (held.has(msg.seq)) continue; // its lease ended before a report arrived
-      let chat = home;
-      try { chat = msg.json().chat_id || home; } catch { /* it is rejected */ }
+      let chat = chatOf(msg.subject);
+      try { chat = msg.json().chat_id || chat; } catch { /* it is rejected */ }
       held.set(msg.seq, { msg, work: inTurn(chat, () => handle(msg)).then(() => held.delete(msg.seq)) });
     }
     await Promise.allSettled([...held.values()].map(({ work }) => work));
