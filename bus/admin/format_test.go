@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -145,7 +146,15 @@ func TestMove(t *testing.T) {
 		t.Fatalf("the copy is %s, %v", first, err)
 	}
 	formerOutbox(t, b) // as if the version was not stored
+	added := config(t, b, name)
+	added.Subjects = append(added.Subjects, "mine.>")
+	if _, err := b.JetStream().UpdateStream(t.Context(), added); err != nil {
+		t.Fatal(err)
+	}
 	move()
+	if got := config(t, b, name); !slices.Contains(got.Subjects, "mine.>") {
+		t.Errorf("the subject of an operator is lost: %v", got.Subjects)
+	}
 	if second, err := os.ReadFile(filepath.Join(copied, "backup.json")); err != nil || string(second) != string(first) {
 		t.Errorf("the copy became %s, %v", second, err)
 	}

@@ -134,7 +134,7 @@ func saveBefore(ctx context.Context, b *bus.Bus, s Step, dir string) error {
 	return err
 }
 
-// apply runs the step and stores its version.
+// apply runs the step and stores its version. Subjects that an operator added stay.
 func (s Step) apply(ctx context.Context, b *bus.Bus) error {
 	stream, err := b.JetStream().Stream(ctx, s.Stream)
 	if err != nil {
@@ -155,9 +155,6 @@ func (s Step) apply(ctx context.Context, b *bus.Bus) error {
 		if err := s.run(ctx, b); err != nil {
 			return err
 		}
-	}
-	if s.To == b.Wants(s.Stream) {
-		config.Subjects = want.Subjects
 	}
 	config.Metadata = s.To.Mark(config.Metadata)
 	return updateStream(ctx, b, config)
