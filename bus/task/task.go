@@ -97,8 +97,8 @@ func Get(ctx context.Context, b *bus.Bus, session, id string) (t Task, err error
 	return t, notFound(session, id) // its result is gone, and its record is not yet
 }
 
-// IsLost reports whether nothing is stored of a call that has no final result: it was never
-// published, or what was stored is gone. It does not ask the workers.
+// IsLost reports whether a call without a final result is in no stream and no bucket: nobody
+// published it, or somebody removed it. IsLost asks the server and not the workers.
 func IsLost(ctx context.Context, b *bus.Bus, k tools.CallKey) (bool, error) {
 	for range 3 { // a call that moves between the places while they are read is in one of them then
 		queued, err := unsettled(ctx, b, k.Session, k.ID)

@@ -27,7 +27,7 @@ import (
 
 const (
 	processes = 2
-	// patience is how long a client repeats a request. It is longer than any outage.
+	// A client repeats a request for this long. No simulated outage is longer.
 	patience = 30 * time.Minute
 	// jobInterval is that of the simulated jobs. A job that did not run for jobPause has stopped:
 	// the pause is longer than any outage with the waits after it.
@@ -171,7 +171,7 @@ func (s *simulation) insist(request func(context.Context) error) {
 				return
 			}
 		}
-		s.t.Errorf("%s a request was not answered in %v: %v", clock(), patience, err)
+		s.t.Errorf("%s a client got no answer within %v: %v", clock(), patience, err)
 	})
 }
 
@@ -270,13 +270,13 @@ func (s *simulation) breakSomething() {
 	s.faults++
 	i := s.rnd.IntN(len(s.running))
 	p := s.running[i]
-	for_ := time.Duration(s.rnd.IntN(100)) * time.Second
+	outage := time.Duration(s.rnd.IntN(100)) * time.Second
 	switch fault := s.rnd.IntN(9); fault {
 	case 0, 1, 2, 3:
 		state := []linkState{down, silent, deaf, mute}[fault]
-		s.note("link of process %d: state %d for %v", i, state, for_)
+		s.note("link of process %d: state %d for %v", i, state, outage)
 		p.link.set(state)
-		s.healing.Go(func() { time.Sleep(for_); p.link.set(whole) })
+		s.healing.Go(func() { time.Sleep(outage); p.link.set(whole) })
 	case 4, 5: // at once, or between two steps of what it does
 		writes := s.rnd.IntN(30)
 		s.note("process %d dies after %d writes", i, writes)
@@ -286,17 +286,17 @@ func (s *simulation) breakSomething() {
 			p.link.dieAfter(writes)
 		}
 		s.dead = append(s.dead, p)
-		s.healing.Go(func() { time.Sleep(for_); p.link.set(finished); p.stop() })
+		s.healing.Go(func() { time.Sleep(outage); p.link.set(finished); p.stop() })
 		s.running[i] = startProcess(s.t, s)
 	case 6:
-		s.note("server restarts after %v", for_/2)
+		s.note("server restarts after %v", outage/2)
 		s.unplug().Close()
-		time.Sleep(for_ / 2)
+		time.Sleep(outage / 2)
 		s.startServer()
 	default:
-		s.note("server is killed, and starts after %v", for_/2)
+		s.note("server is killed, and starts after %v", outage/2)
 		s.killServer()
-		time.Sleep(for_ / 2)
+		time.Sleep(outage / 2)
 		s.startServer()
 	}
 }

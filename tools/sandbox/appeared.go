@@ -159,8 +159,9 @@ func (s *Sandbox) look(dir string) scan {
 	return p.scan([]string{dir})
 }
 
-// disarm renames what programs execute, and what is in it that they would then execute. It returns
-// the new name, or none if git executes nothing there.
+// disarm renames a path whose content programs execute. A renamed directory may contain such paths
+// too, so disarm renames those as well. It returns the new name of path, or none if path is a
+// repository in which git executes nothing.
 func (s *Sandbox) disarm(path string) (name string, err error) {
 	for work := []string{path}; len(work) > 0; work = work[1:] {
 		from := work[0]
@@ -204,8 +205,9 @@ func (s *Sandbox) renameAside(path string) (to string, err error) {
 	return filepath.Join(filepath.Dir(path), aside), err
 }
 
-// openBelow opens a directory in a writable one, and makes those on the way readable. It follows no
-// links, also if another command makes them meanwhile: what is renamed is in the workspace.
+// openBelow opens a directory below a writable one, and makes the directories on the way readable. It
+// follows no links, not even those that another command makes at the same time, so it never opens a
+// directory outside of the workspace.
 func (s *Sandbox) openBelow(path string) (*os.Root, error) {
 	roots := s.writable()
 	i := slices.IndexFunc(roots, func(root string) bool { return within(path, root) })
