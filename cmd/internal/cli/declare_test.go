@@ -50,9 +50,11 @@ func TestAddSettings(t *testing.T) {
 	}
 	// A refused value changes nothing, wherever it comes from.
 	for _, c := range []struct{ name, value, want string }{
-		{"slots", "0", "want 1 or more"}, {"slots", "many", "invalid syntax"}, {"wait", "10ms", "want 1s or more"}, {"mode", "maybe", "want on, off or auto"}, {"mode", "", "want on, off or auto"},
+		{"slots", "0", "want 1 or more"}, {"slots", "many", "want a whole number"}, {"slots", "99999999999999999999", "want a whole number"},
+		{"wait", "soon", "want a duration such as 90s"}, {"wait", "20", "want a duration such as 90s"}, {"wait", "10ms", "want 1s or more"},
+		{"mode", "maybe", "want on, off or auto"}, {"mode", "", "want on, off or auto"},
 	} {
-		if err := flags.Set(c.name, c.value); err == nil || !strings.Contains(err.Error(), c.want) {
+		if err := flags.Set(c.name, c.value); err == nil || !strings.Contains(reason(err).Error(), c.want) {
 			t.Errorf("--%s %s: %v, want %q", c.name, c.value, err, c.want)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -132,13 +133,24 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 	return &Error{Code: ExitUsage, Err: errors.Join(errs...)}
 }
 
+// wants says what the values of a type of flags look like. The libraries say it in terms of Go.
+var wants = map[string]string{
+	"int": "want a whole number", "int64": "want a whole number", "bool": "want true or false",
+	"duration": "want a duration such as 90s, 30m or 1h30m",
+}
+
 // reason returns why a flag refuses a value, without the name of the flag.
 func reason(err error) error {
 	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
 		return err
 	}
-	return fmt.Errorf("%q: %w", invalid.GetValue(), invalid.Unwrap())
+	cause := invalid.Unwrap()
+	_, isNumber := errors.AsType[*strconv.NumError](cause)
+	if want := wants[invalid.GetFlag().Value.Type()]; want != "" && (isNumber || strings.HasPrefix(cause.Error(), "time: ")) {
+		cause = errors.New(want)
+	}
+	return fmt.Errorf("%q: %w", invalid.GetValue(), cause)
 }
 
 // EnvName returns the environment variable of a setting.
