@@ -66,9 +66,6 @@ type endpoint interface {
 	Receiver(inbox channel.Inbox, log zerolog.Logger) (http.Handler, error)
 }
 
-// chatReceiver takes messages by requests on the bus.
-type chatReceiver = channel.Receiving
-
 // openReceivers opens the channels that receive messages. They start in run.
 func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, notifier *notify.Notifier, channels map[string]channel.Channel) error {
 	if len(p.Receive.channels) == 0 {
@@ -83,36 +80,36 @@ func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, no
 	}
 	mux, endpoints := http.NewServeMux(), false
 	for i, name := range p.Receive.channels {
-		channel := channels[name]
-		if channel == nil || slices.Contains(p.Receive.channels[:i], name) {
+		to := channels[name]
+		if to == nil || slices.Contains(p.Receive.channels[:i], name) {
 			return cli.Exit(cli.ExitUsage, "--receive %s: name a --channel of this process, once", name)
 		}
 		log := p.log.With().Str("channel", name).Logger()
-		inbox := agents.NewInbox(p.bus, notifier, artifacts.Store, name, channel, p.log)
+		inbox := agents.NewInbox(p.bus, notifier, artifacts.Store, name, to, p.log)
 		inbox.Transcriber = transcriber
-		switch channel := channel.(type) {
+		switch to := to.(type) {
 		case receiver:
-			if limited, ok := channel.(interface{ CheckReceive() error }); ok {
+			if limited, ok := to.(interface{ CheckReceive() error }); ok {
 				if err := limited.CheckReceive(); err != nil {
 					return cli.Exit(cli.ExitUsage, "--receive %s: %w", name, err)
 				}
 			}
 			p.beside(func(ctx context.Context) error {
 				defer inbox.Close()
-				return channel.Receive(ctx, inbox, log)
+				return to.Receive(ctx, inbox, log)
 			})
 		case endpoint:
-			handler, err := channel.Receiver(inbox, log)
+			handler, err := to.Receiver(inbox, log)
 			if err != nil {
 				return cli.Exit(cli.ExitUsage, "--receive %s: %w", name, err)
 			}
 			endpoints = true
 			mux.Handle("/messages/"+name, handler)
 			p.atEnd(func() error { inbox.Close(); return nil })
-		case chatReceiver:
-			p.running = append(p.running, func(ctx context.Context) error {
+		case channel.Receiving: // by requests on the bus
+			p.beside(func(ctx context.Context) error {
 				defer inbox.Close()
-				return inbox.ServeBridge(ctx, channel)
+				return inbox.ServeBridge(ctx, to)
 			})
 		default:
 			return cli.Exit(cli.ExitUsage, "--receive %s: only channels of the kinds telegram, bridge, email, webhook and nats-agent receive messages", name)
