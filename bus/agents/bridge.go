@@ -31,8 +31,8 @@ type bridgeService struct {
 	strangers zerolog.Logger // anybody can write to a bot
 }
 
-// CodeNotAllowed is the error code of a message of a chat that is not allowed.
-const CodeNotAllowed = "not_allowed"
+// codeNotAllowed is the error code of a message of a chat that is not allowed.
+const codeNotAllowed = "not_allowed"
 
 // maxMessageID is the longest accepted id of a message or a chat, in bytes.
 const maxMessageID = 1000
@@ -65,7 +65,7 @@ func (s *bridgeService) answer(ctx context.Context, body []byte) (answer channel
 	case !allowed:
 		s.strangers.Warn().Str("channel", s.in.channel).Str("chat", tools.Excerpt(r.ChatID, 80)).Msg("ignored a message of a chat that is " +
 			"not allowed; to accept it, add the chat to the settings of the channel")
-		return answer, tools.Errorf(CodeNotAllowed, "the chat is not allowed")
+		return answer, tools.Errorf(codeNotAllowed, "the chat is not allowed")
 	}
 	r.ChatID = chat
 	return s.handle(ctx, r)

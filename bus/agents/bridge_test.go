@@ -98,7 +98,7 @@ func TestBridgeHandsInMessages(t *testing.T) {
 	s.want(`{"chat_id":"C1","position":"3"}`, `{}`)
 	s.want(`{}`, `{"chat":"C1","chats":{"C1":"3","C2":"7"}}`)
 	for _, refused := range []string{`{"id":"m3","chat_id":"C3","text":"hi","position":"1"}`, `{"id":"m3","chat_id":"*","text":"hi"}`, `{"id":"m3","text":"hi"}`, `{"id":"m3","chat_id":"C3/C1","text":"hi"}`, `{"chat_id":"C3","position":"1"}`} {
-		s.want(refused, CodeNotAllowed)
+		s.want(refused, codeNotAllowed)
 	}
 	for _, wrong := range []string{`{"id":"m4","chat_id":"C1"}`, `[]`, `{"id":"` + strings.Repeat("x", 2000) + `","chat_id":"C1","text":"x"}`} {
 		s.want(wrong, tools.CodeInvalidArguments)
@@ -193,7 +193,7 @@ func TestBridgeDecides(t *testing.T) {
 	decide := func(chat string) string {
 		return fmt.Sprintf(`{"chat_id":%q,"user":"U1","decide":{"key":%q,"approve":true}}`, chat, prepared.Approval)
 	}
-	s.want(decide("C3"), CodeNotAllowed)
+	s.want(decide("C3"), codeNotAllowed)
 	s.want(decide("C2"), `{"text":"This question has been answered, or its time has passed."}`)
 	s.want(decide("C1"), `{"text":"✅ Approved: shell runs."}`)
 	s.want(decide("C1"), `{"text":"This question has been answered, or its time has passed."}`)
@@ -230,7 +230,7 @@ func TestMailsAreHandedIn(t *testing.T) {
 	s := newBridgeStage(t, mail, nil)
 	s.want(`{}`, `{"chats":{"ann@example.com":""}}`)
 	s.want(`{"id":"<m1@x>","chat_id":"Ann@Example.com","text":"hi"}`, `{"id":"message-<m1@x>","session":"team-ann@example.com"}`)
-	s.want(`{"id":"<m2@x>","chat_id":"eve@example.com","text":"hi"}`, CodeNotAllowed)
+	s.want(`{"id":"<m2@x>","chat_id":"eve@example.com","text":"hi"}`, codeNotAllowed)
 	s.want(`{"prepare":{"text":"x"}}`, tools.CodeInvalidArguments)
 }
 

@@ -25,9 +25,9 @@ const (
 	ByModel   = "model"
 	BySession = "session"
 	// ByTool shares what a turn used among the results that are new to it, by their length.
-	// NoTool is what the turns used that read no result, but a prompt.
+	// noTool is what the turns used that read no result, but a prompt.
 	ByTool = "tool"
-	NoTool = "(prompt)"
+	noTool = "(prompt)"
 )
 
 // ReadUsage sums what the turns since a time used, in groups ordered by Of. Conversations that
@@ -77,7 +77,7 @@ func lengthsOf(results []agent.CallResult) map[string]int64 {
 // share adds the parts of a turn's usage that belong to the results that it read, by their lengths.
 func share(lengths map[string]int64, u agent.Usage, add func(tool string, u agent.Usage)) {
 	if len(lengths) == 0 {
-		lengths = map[string]int64{NoTool: 1}
+		lengths = map[string]int64{noTool: 1}
 	}
 	all := int64(0)
 	for _, length := range lengths {

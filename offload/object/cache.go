@@ -11,7 +11,7 @@ const maxCachedIndex = 32 << 10
 // outdated; then content looks up the object again. The cache does not decide who may read a blob:
 // readers get the record from the server each time.
 //
-// The cache holds at most blocks.CacheSize*(blocks.CacheSize*index.BlockSize + 1 MiB) = 16 MiB.
+// The cache holds at most cacheSize*(cacheSize*index.BlockSize + 1 MiB) = 16 MiB.
 type cachedBlob struct {
 	digest string
 	*blob

@@ -38,11 +38,11 @@ type Compaction struct {
 	// Prompt replaces the message of the run that the cut is in, if it is too long.
 	Prompt string `json:"prompt,omitempty"`
 	// Parts are the artifacts with the text of the replaced entries, oldest first.
-	Parts []CompactedPart `json:"parts,omitempty"`
+	Parts []compactedPart `json:"parts,omitempty"`
 }
 
-// CompactedPart is an artifact with the text of some entries.
-type CompactedPart struct {
+// compactedPart is an artifact with the text of some entries.
+type compactedPart struct {
 	Artifact string `json:"artifact"`
 	Size     int64  `json:"size"`
 	// From is the first entry in it, and To is the entry behind the last one.
@@ -184,9 +184,9 @@ func countTurns(messages []Message) (n int) {
 
 // storePart stores the text of the entries before the cut and returns all parts. If
 // the store is full or there is none, the model gets only the summary.
-func (r *run) storePart(ctx context.Context, cut int) ([]CompactedPart, error) {
-	c, next := r.conv, CompactedPart{To: cut - r.conv.first}
-	var parts []CompactedPart
+func (r *run) storePart(ctx context.Context, cut int) ([]compactedPart, error) {
+	c, next := r.conv, compactedPart{To: cut - r.conv.first}
+	var parts []compactedPart
 	if c.compaction != nil {
 		parts = slices.Clone(c.compaction.Parts)
 	}

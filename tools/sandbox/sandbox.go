@@ -25,8 +25,8 @@ const (
 	Off        Mode = "off"        // commands run with all rights of the worker
 )
 
-// Modes lists the modes for help texts and checks.
-var Modes = []Mode{Required, BestEffort, Off}
+// modes lists the modes for help texts and checks.
+var modes = []Mode{Required, BestEffort, Off}
 
 // Config says what commands may use. Only Workspace is required.
 type Config struct {

@@ -41,7 +41,7 @@ const (
 
 // Other attributes: those of the general conventions, and our own.
 const (
-	ErrorType     = attribute.Key("error.type")
+	errorType     = attribute.Key("error.type")
 	System        = attribute.Key("messaging.system") // "nats"
 	Destination   = attribute.Key("messaging.destination.name")
 	MessagingType = attribute.Key("messaging.operation.type")
@@ -76,7 +76,7 @@ func Start(ctx context.Context, name string, options ...trace.SpanStartOption) (
 func End(span trace.Span, code string) {
 	if code != "" {
 		span.SetStatus(codes.Error, code)
-		span.SetAttributes(ErrorType.String(code))
+		span.SetAttributes(errorType.String(code))
 	}
 	span.End()
 }
@@ -110,8 +110,8 @@ func From(ctx context.Context, header string) context.Context {
 	return propagator.Extract(ctx, propagation.MapCarrier{Header: header})
 }
 
-// HeaderOf returns the header with the trace of ctx, or "" if ctx has none.
-func HeaderOf(ctx context.Context) string {
+// headerOf returns the header with the trace of ctx, or "" if ctx has none.
+func headerOf(ctx context.Context) string {
 	if !trace.SpanContextFromContext(ctx).IsValid() {
 		return ""
 	}
@@ -122,7 +122,7 @@ func HeaderOf(ctx context.Context) string {
 
 // Add adds the trace of ctx to the headers of a message.
 func Add(ctx context.Context, header map[string][]string) {
-	if value := HeaderOf(ctx); value != "" {
+	if value := headerOf(ctx); value != "" {
 		header[Header] = []string{value}
 	}
 }

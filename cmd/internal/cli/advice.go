@@ -19,7 +19,7 @@ func Advice(err error) string {
 		return StreamAdvice(full.Stream)
 	}
 	if _, ok := errors.AsType[*bus.MissingError](err); ok {
-		return MissingAdvice
+		return missingAdvice
 	}
 	if _, ok := errors.AsType[*admin.SpaceError](err); ok {
 		return "Free space on the server's disk, or choose a smaller size with --max-bytes."
@@ -36,7 +36,7 @@ func Advice(err error) string {
 	case errors.Is(err, bus.ErrNoCredential):
 		return "The URL that \"stevedore up\" prints contains one."
 	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
-		return MissingAdvice
+		return missingAdvice
 	}
 	return ""
 }
@@ -67,8 +67,8 @@ func formatAdvice(err *jsapi.FormatError) string {
 	return advice
 }
 
-// MissingAdvice says what to do about a stream or bucket that does not exist.
-const MissingAdvice = "\"stevedore provision\" creates it; its contents are lost, unless you restore a backup."
+// missingAdvice says what to do about a stream or bucket that does not exist.
+const missingAdvice = "\"stevedore provision\" creates it; its contents are lost, unless you restore a backup."
 
 // LeaderAdvice says what to do about a cluster, or a stream of it, without a leader.
 const LeaderAdvice = "Start the servers that are down. Clients repeat their publishes, and workers wait and then go on."

@@ -51,7 +51,7 @@ type connectionSettings struct {
 // AddFlags adds the flags of the connection.
 func (c *Connection) AddFlags(flags *pflag.FlagSet) {
 	c.Data, c.Prefix = DefaultDataDir(), bus.DefaultPrefix
-	AddSettingsOf(flags, c, connectionSettings{}, TopicConnection)
+	AddSettingsOf(flags, c, connectionSettings{}, topicConnection)
 }
 
 // AddDataFlag adds only the flag of the data directory.

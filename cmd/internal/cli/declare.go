@@ -21,7 +21,7 @@ const (
 // AddSettings adds a flag for each setting of a process: a field of the struct that settings
 // points to, with these tags.
 //
-//	flag     its name on the command line and in the settings file; EnvName is its variable
+//	flag     its name on the command line and in the settings file; envName is its variable
 //	short    one letter for the command line
 //	env      a variable of another program that also sets it
 //	unit     the word of the help that stands for the value, or a word to put before the help

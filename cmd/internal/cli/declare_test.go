@@ -31,7 +31,7 @@ func TestAddSettings(t *testing.T) {
 	if s.Slots != 64 || s.Wait != time.Minute || strings.Join(s.Names, " ") != "a b" {
 		t.Errorf("defaults: %+v", s)
 	}
-	for name, want := range map[string]string{"slots": "", "name": TopicModels, "level": TopicShell} {
+	for name, want := range map[string]string{"slots": "", "name": topicModels, "level": topicShell} {
 		if f := flags.Lookup(name); f == nil || !isSetting(f) || topicOf(f) != want {
 			t.Errorf("--%s: %+v, want the topic %q", name, f, want)
 		}
@@ -71,8 +71,8 @@ func TestAddSettingsOf(t *testing.T) {
 		Wait  time.Duration
 	}
 	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	AddSettingsOf(flags, &config, testLimits{}, TopicModels)
-	if err := flags.Parse([]string{"--slots=3"}); err != nil || config.Slots != 3 || topicOf(flags.Lookup("wait")) != TopicModels {
+	AddSettingsOf(flags, &config, testLimits{}, topicModels)
+	if err := flags.Parse([]string{"--slots=3"}); err != nil || config.Slots != 3 || topicOf(flags.Lookup("wait")) != topicModels {
 		t.Errorf("%+v, %v", config, err)
 	}
 }

@@ -16,26 +16,26 @@ type topic struct{ name, short, long string }
 
 // Topics of the flags of several commands.
 const (
-	TopicConnection = "connection"
-	TopicSettings   = "settings"
-	TopicModels     = "models"
+	topicConnection = "connection"
+	topicSettings   = "settings"
+	topicModels     = "models"
 	TopicOffloading = "offloading"
-	TopicShell      = "shell"
+	topicShell      = "shell"
 	TopicHeartbeat  = "heartbeat"
 )
 
 var topics = []topic{
-	{TopicConnection, "how to reach the bus: --server, --context, --data, --creds, ...", `Without --server and --context, a command connects to the server that "stevedore up"
+	{topicConnection, "how to reach the bus: --server, --context, --data, --creds, ...", `Without --server and --context, a command connects to the server that "stevedore up"
 runs in the data directory --data. The flags, and the variables in parentheses, are
 those of the nats CLI; a context is one of its contexts. If both a server and a
 context are set, a flag wins over the environment, and the environment over the
 settings file.`},
-	{TopicSettings, "settings file, environment, log: --config, --log-level, ...", `Each flag is a setting. The command line wins over the environment, the environment
+	{topicSettings, "settings file, environment, log: --config, --log-level, ...", `Each flag is a setting. The command line wins over the environment, the environment
 over the settings file, and the file over the default. The file is YAML and its keys
 are the names of the flags; all commands can use the same file. The name of an
 environment variable is STEVEDORE_ and the name of the flag in upper case, with _
 instead of -: STEVEDORE_LOG_LEVEL.`},
-	{TopicModels, "models and agents: --model, --system, --max-turns, ...", `A worker with a model runs agents. Their calls are stored on the queue "agent", and
+	{topicModels, "models and agents: --model, --system, --max-turns, ...", `A worker with a model runs agents. Their calls are stored on the queue "agent", and
 any free worker runs the tools that they call. Calls of sub-agents are on the queues
 agent-1, agent-2, ..., one for each depth.
 
@@ -53,7 +53,7 @@ or script:FILE, a model for tests without an account: each line of FILE is a tur
   {"expect":["needle"],"text":"Found it."}`},
 	{TopicOffloading, "offloading of results, and their store: --store, --offload-threshold, ...", `A large result is stored as an artifact, and a reference replaces it in the prompt.
 An artifact expires when it was not read for --artifact-ttl.`},
-	{TopicShell, "the sandbox of the shell tool: --shell-sandbox, --shell-network, ...", `Commands of the shell tool run in a sandbox. They can read the system (/usr and some files
+	{topicShell, "the sandbox of the shell tool: --shell-sandbox, --shell-network, ...", `Commands of the shell tool run in a sandbox. They can read the system (/usr and some files
 of /etc), and write the workspace, a private HOME and a private TMPDIR. They never see
 the real home, the data directory, other processes or the worker's environment, and they
 have no network. With --shell-sandbox required, shell refuses commands if the system cannot

@@ -18,7 +18,7 @@ type Logging struct {
 }
 
 // AddFlags adds the flags.
-func (l *Logging) AddFlags(flags *pflag.FlagSet) { AddSettingsOf(flags, l, *l, TopicSettings) }
+func (l *Logging) AddFlags(flags *pflag.FlagSet) { AddSettingsOf(flags, l, *l, topicSettings) }
 
 // Logger returns a logger that writes to stderr. It also receives the events of the
 // standard library's logger, at the level debug.

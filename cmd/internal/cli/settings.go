@@ -40,7 +40,7 @@ func AddConfigFlag(cmd *cobra.Command) {
 		Config string `flag:"config" unit:"FILE" topic:"settings" help:"settings FILE (YAML); its keys are the names of the settings"`
 	}{})
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		known := NamesOf(cmd.Root())
+		known := namesOf(cmd.Root())
 		warn := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: %s\n", cmd.Root().Name(), text) }
 		known.checkEnvironment(cmd.Flags(), warn)
 		return resolve(cmd.Flags(), known, warn)
@@ -52,9 +52,9 @@ type Names struct {
 	Settings, Options []string
 }
 
-// NamesOf returns the names of the flags of cmd and of its subcommands. A setting may have the
+// namesOf returns the names of the flags of cmd and of its subcommands. A setting may have the
 // name of an option of another command.
-func NamesOf(cmd *cobra.Command) (n Names) {
+func namesOf(cmd *cobra.Command) (n Names) {
 	visitFlags(cmd, func(f *pflag.Flag) {
 		switch {
 		case f.Name == "help" || f.Name == configFlag:
@@ -86,7 +86,7 @@ func (n Names) checkEnvironment(flags *pflag.FlagSet, warn func(string)) {
 			warn(fmt.Sprintf("%s has no effect: --%s is an option of one action, which only the command line sets", name, flag))
 		default:
 			if meant := similar(flag, n.Settings); meant != "" {
-				warn(fmt.Sprintf("unknown environment variable %s; did you mean %s?", name, EnvName(meant)))
+				warn(fmt.Sprintf("unknown environment variable %s; did you mean %s?", name, envName(meant)))
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func resolve(flags *pflag.FlagSet, known Names, warn func(string)) error {
 func fromEnvironment(flags *pflag.FlagSet) error {
 	var errs []error
 	for _, nameOf := range []func(*pflag.Flag) string{
-		func(f *pflag.Flag) string { return EnvName(f.Name) },
+		func(f *pflag.Flag) string { return envName(f.Name) },
 		func(f *pflag.Flag) string { return strings.Join(f.Annotations[envAnnotation], "") },
 	} {
 		given := map[*pflag.Flag]string{} // set after the loop, because a set flag hides its alternative
@@ -153,8 +153,8 @@ func reason(err error) error {
 	return fmt.Errorf("%q: %w", invalid.GetValue(), cause)
 }
 
-// EnvName returns the environment variable of a setting.
-func EnvName(flag string) string {
+// envName returns the environment variable of a setting.
+func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 

@@ -147,9 +147,9 @@ func (s *Store) Visible(ctx context.Context, owner string) ([]Note, error) {
 	return append(own, shared...), err
 }
 
-// Search returns the notes with any of the words of query, those with the most of them first, and
+// search returns the notes with any of the words of query, those with the most of them first, and
 // those that cannot be read. Without words, it returns all notes.
-func Search(notes []Note, query string) []Note {
+func search(notes []Note, query string) []Note {
 	words := strings.Fields(strings.ToLower(query))
 	if len(words) == 0 {
 		return notes

@@ -52,7 +52,7 @@ func (s *Store) Tools(ownerOf func(session string) string) []tools.Tool {
 				if err != nil {
 					return failure(err)
 				}
-				return tools.SilentResult(recalled(Search(notes, in.Query), len(notes)))
+				return tools.SilentResult(recalled(search(notes, in.Query), len(notes)))
 			}).WithEffect(tools.Idempotent).WithoutOffload(),
 		tools.MustTool(ToolForget, "Remove a note that is wrong or that the user wants removed.",
 			func(ctx context.Context, call tools.Call, in forgetArgs) *tools.Result {

@@ -19,8 +19,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// ApprovalOptions say which calls need a person's approval.
-type ApprovalOptions struct {
+// approvalOptions say which calls need a person's approval.
+type approvalOptions struct {
 	Rules   []string      `flag:"ask" unit:"TOOL" help:"TOOLs, or one TOOL:PATTERN, whose calls need a person's approval; see stevedore approvals"`
 	Timeout time.Duration `flag:"ask-timeout" default:"24h" min:"1ms" unit:"TIME" help:"TIME after which an approval that nobody answered counts as denied"`
 }
@@ -31,7 +31,7 @@ type approvalRule struct {
 	pattern *regexp.Regexp // nil: all calls of the tool
 }
 
-func (o *ApprovalOptions) parse() ([]approvalRule, error) {
+func (o *approvalOptions) parse() ([]approvalRule, error) {
 	var rules []approvalRule
 	for _, given := range o.values() {
 		tool, pattern, hasPattern := strings.Cut(given, ":")
@@ -52,7 +52,7 @@ func (o *ApprovalOptions) parse() ([]approvalRule, error) {
 
 // values splits lists of tools. A pattern may contain commas, so a value with a pattern is
 // one rule.
-func (o *ApprovalOptions) values() (values []string) {
+func (o *approvalOptions) values() (values []string) {
 	for _, given := range o.Rules {
 		if strings.Contains(given, ":") {
 			values = append(values, given)
@@ -64,7 +64,7 @@ func (o *ApprovalOptions) values() (values []string) {
 }
 
 // approvals returns the configuration of the worker.
-func (o *ApprovalOptions) approvals(notifier *notify.Notifier) (worker.Approvals, error) {
+func (o *approvalOptions) approvals(notifier *notify.Notifier) (worker.Approvals, error) {
 	rules, err := o.parse()
 	if err != nil || len(rules) == 0 {
 		return worker.Approvals{}, err
@@ -118,7 +118,7 @@ type HostCall struct {
 }
 
 // tools returns HostTool if a rule names it.
-func (o *ApprovalOptions) tools() []tools.Tool {
+func (o *approvalOptions) tools() []tools.Tool {
 	if !slices.Contains(o.values(), HostTool) {
 		return nil
 	}

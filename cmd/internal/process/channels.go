@@ -103,7 +103,7 @@ func (p *process) openNotifier(a artifactStore, channels map[string]channel.Chan
 }
 
 // defaultChats returns the default chats of the channels that receive messages, by channel.
-func (o *ReceiveOptions) defaultChats(channels map[string]channel.Channel) map[string]string {
+func (o *receiveOptions) defaultChats(channels map[string]channel.Channel) map[string]string {
 	chats := map[string]string{}
 	for _, name := range o.channels {
 		chats[name] = ""

@@ -20,15 +20,15 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 )
 
-// ExternalOptions configure the tools that use more than the workspace.
-type ExternalOptions struct {
+// externalOptions configure the tools that use more than the workspace.
+type externalOptions struct {
 	Remotes   []string `flag:"remote-tool" unit:"NAME=SUBJECT" help:"NAME=SUBJECT of a tool, in any language, that answers requests on a NATS subject"`
 	WebAllow  []string `flag:"web-allow" split:"," unit:"NETWORK" help:"NETWORKs that web_fetch may reach in addition, such as 192.168.1.0/24"`
 	WebSearch string   `flag:"web-search" unit:"SERVICE" help:"SERVICE of web_search: searxng=URL, brave=env:VARIABLE or tavily=env:VARIABLE"`
 }
 
 // search returns the tool web_search, if a service is configured.
-func (o *ExternalOptions) search() ([]tools.Tool, error) {
+func (o *externalOptions) search() ([]tools.Tool, error) {
 	if o.WebSearch == "" {
 		return nil, nil
 	}
@@ -52,7 +52,7 @@ func (o *ExternalOptions) search() ([]tools.Tool, error) {
 }
 
 // web returns the configuration of web_fetch.
-func (o *ExternalOptions) web() (builtin.WebConfig, error) {
+func (o *externalOptions) web() (builtin.WebConfig, error) {
 	cfg := builtin.WebConfig{Markdown: limitedCommand(markdownProcess)}
 	for _, given := range o.WebAllow {
 		prefix, err := netip.ParsePrefix(given)
@@ -65,7 +65,7 @@ func (o *ExternalOptions) web() (builtin.WebConfig, error) {
 }
 
 // tools returns the tools that need the bus: message, cron, tasks, and the remote ones.
-func (o *ExternalOptions) tools(ctx context.Context, b *bus.Bus, reader *offload.Reader, notifier *notify.Notifier,
+func (o *externalOptions) tools(ctx context.Context, b *bus.Bus, reader *offload.Reader, notifier *notify.Notifier,
 	prompts cron.ToolConfig, log zerolog.Logger) ([]tools.Tool, error) {
 	all := []tools.Tool{builtin.NewMessage(agents.Sender{Notifier: notifier, Reader: reader}), cron.New(b).Tool(prompts), builtin.NewTasks(agents.Tasks{Bus: b})}
 	search, err := o.search()

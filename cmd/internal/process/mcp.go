@@ -13,15 +13,15 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// MCPOptions are the other MCP servers whose tools a worker offers.
-type MCPOptions struct {
+// mcpOptions are the other MCP servers whose tools a worker offers.
+type mcpOptions struct {
 	Servers []string `flag:"mcp" unit:"NAME=COMMAND" help:"NAME=COMMAND or NAME=URL of an MCP server; the worker offers its tools as NAME_tool"`
 	Env     []string `flag:"mcp-env" unit:"NAME.VARIABLE=VALUE" help:"NAME.VARIABLE=VALUE for its command; a secret is env:VARIABLE or file:PATH"`
 	Headers []string `flag:"mcp-header" unit:"NAME.HEADER=VALUE" help:"NAME.HEADER=VALUE for its URL; a secret is env:VARIABLE or file:PATH"`
 }
 
 // configs returns the servers.
-func (o *MCPOptions) configs() ([]servers.Config, error) {
+func (o *mcpOptions) configs() ([]servers.Config, error) {
 	var configs []servers.Config
 	for _, given := range o.Servers {
 		name, target, ok := strings.Cut(given, "=")

@@ -30,13 +30,13 @@ type Options struct {
 	Offload    offload.Config
 
 	Agents    AgentOptions    `topic:"models"`
-	External  ExternalOptions `topic:""`
-	MCP       MCPOptions      `topic:""`
-	Shell     ShellOptions    `topic:"shell"`
-	Approvals ApprovalOptions `topic:""`
+	External  externalOptions `topic:""`
+	MCP       mcpOptions      `topic:""`
+	Shell     shellOptions    `topic:"shell"`
+	Approvals approvalOptions `topic:""`
 	Store     StoreOptions    `topic:"offloading"`
 	Channels  ChannelOptions  `topic:""`
-	Receive   ReceiveOptions
+	Receive   receiveOptions
 
 	Workspace   string        `flag:"workspace" default:"." unit:"DIR" help:"DIR that the tools can read and write, and nothing outside it"`
 	Tools       []string      `flag:"tools" split:"," unit:"TOOL" help:"TOOLs to offer, and no others; give such a worker its own --queue"`

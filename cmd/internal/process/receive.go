@@ -16,8 +16,8 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
 )
 
-// ReceiveOptions say which channels take messages of users.
-type ReceiveOptions struct {
+// receiveOptions say which channels take messages of users.
+type receiveOptions struct {
 	channels   []string
 	listen     string
 	transcribe string
@@ -25,7 +25,7 @@ type ReceiveOptions struct {
 }
 
 // AddFlags adds the flags of received messages.
-func (o *ReceiveOptions) AddFlags(flags *pflag.FlagSet) {
+func (o *receiveOptions) AddFlags(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.channels, "receive", nil, "`NAME`s of channels whose users may write to the agent: telegram, bridge "+
 		"(requests of a program on the bus, such as a bot of Slack or Discord), email (requests of a program that reads the mailbox), "+
 		"webhook (signed requests to --receive-listen), or nats-agent (prompts on the bus). Only the chats in the channel's settings "+
@@ -37,7 +37,7 @@ func (o *ReceiveOptions) AddFlags(flags *pflag.FlagSet) {
 }
 
 // transcriber returns what makes texts of voice messages, or nil.
-func (o *ReceiveOptions) transcriber() (*channel.Transcriber, error) {
+func (o *receiveOptions) transcriber() (*channel.Transcriber, error) {
 	if o.transcribe == "" {
 		return nil, nil
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
-// ShellOptions configure the sandbox of the shell tool.
-type ShellOptions struct {
+// shellOptions configure the sandbox of the shell tool.
+type shellOptions struct {
 	Mode      string   `flag:"shell-sandbox" oneof:"required,besteffort,off" unit:"MODE" help:"MODE of the sandbox: required, besteffort or off"`
 	Network   bool     `flag:"shell-network" help:"let commands use the network"`
 	MCP       bool     `flag:"mcp-sandbox" help:"run the commands of --mcp in this sandbox, too; --shell-network gives them the network"`
@@ -26,7 +26,7 @@ type ShellOptions struct {
 	Unlimited bool     `flag:"shell-unlimited" help:"no limits of the processes, open files, file sizes and CPU time of a command"`
 }
 
-func (o *ShellOptions) check() error {
+func (o *shellOptions) check() error {
 	if o.MCP && o.Off() {
 		return cli.Exit(cli.ExitUsage, "--mcp-sandbox needs a sandbox; remove --shell-sandbox off")
 	}
@@ -34,7 +34,7 @@ func (o *ShellOptions) check() error {
 }
 
 // config returns the configuration of the sandbox. Relative paths are below the workspace.
-func (o *ShellOptions) config(workspace, data string, hide ...string) (sandbox.Config, error) {
+func (o *shellOptions) config(workspace, data string, hide ...string) (sandbox.Config, error) {
 	workspace, err := filepath.Abs(workspace)
 	if err != nil {
 		return sandbox.Config{}, err
@@ -77,7 +77,7 @@ func (o *ShellOptions) config(workspace, data string, hide ...string) (sandbox.C
 
 // Examine returns how a worker with these options confines commands, without changing
 // anything. refused is the reason for which the shell tool would refuse all commands.
-func (o *ShellOptions) Examine(workspace, data string) (p sandbox.Protection, refused, err error) {
+func (o *shellOptions) Examine(workspace, data string) (p sandbox.Protection, refused, err error) {
 	if err := o.check(); err != nil {
 		return p, nil, err
 	}
@@ -117,7 +117,7 @@ var shellAdvice = map[sandbox.Refusal]string{
 }
 
 // Off reports whether commands run without a sandbox.
-func (o *ShellOptions) Off() bool { return o.Mode == string(sandbox.Off) }
+func (o *shellOptions) Off() bool { return o.Mode == string(sandbox.Off) }
 
 // shellState returns the directory of the private home of commands in the workspace, or
 // nothing if the data directory cannot be used: the sandbox then makes a temporary one.

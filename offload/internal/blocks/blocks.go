@@ -13,17 +13,17 @@ import (
 // loads whole blocks. It is safe for concurrent use.
 type Reader struct {
 	index *index.Index
-	load  LoadFunc
+	load  loadFunc
 	cache *Cache[int, []byte]
 }
 
-// LoadFunc returns the bytes of block i. It may use buf, which is nil or has the
+// loadFunc returns the bytes of block i. It may use buf, which is nil or has the
 // length of the block. Reader calls it concurrently.
-type LoadFunc func(i int, buf []byte) ([]byte, error)
+type loadFunc func(i int, buf []byte) ([]byte, error)
 
 // NewReader returns a Reader of the content that x describes. Readers of the same
 // content may share a cache.
-func NewReader(x *index.Index, cache *Cache[int, []byte], load LoadFunc) *Reader {
+func NewReader(x *index.Index, cache *Cache[int, []byte], load loadFunc) *Reader {
 	return &Reader{index: x, load: load, cache: cache}
 }
 

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// CacheSize is how many values a Cache holds.
-const CacheSize = 8
+// cacheSize is how many values a Cache holds.
+const cacheSize = 8
 
 // Cache holds the values that were used last, such as the blocks of a content by their numbers.
 type Cache[K comparable, V any] struct {
@@ -37,7 +37,7 @@ func (c *Cache[K, V]) Add(key K, value V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.list = slices.DeleteFunc(c.list, func(e cached[K, V]) bool { return e.key == key })
-	if len(c.list) == CacheSize {
+	if len(c.list) == cacheSize {
 		c.list = slices.Delete(c.list, 0, 1)
 	}
 	c.list = append(c.list, cached[K, V]{key, value})

@@ -5,7 +5,7 @@ import "testing"
 // The cache holds the values that were used last.
 func TestCacheIsBounded(t *testing.T) {
 	var c Cache[int, string]
-	const added = CacheSize + 3
+	const added = cacheSize + 3
 	for i := range added {
 		c.Add(i, "old")
 		c.Add(i, "new")
@@ -14,7 +14,7 @@ func TestCacheIsBounded(t *testing.T) {
 		}
 	}
 	for i := range added {
-		want := i == 0 || i > added-CacheSize
+		want := i == 0 || i > added-cacheSize
 		if v, ok := c.Get(i); ok != want || ok && v != "new" {
 			t.Errorf("value %d is %q, remembered: %v, want %v", i, v, ok, want)
 		}

@@ -45,7 +45,7 @@ func Open(spec string, cfg Config) (agent.Provider, error) {
 	case kind == "openai":
 		model, err = NewOpenAI(name, cfg)
 	case kind == "script":
-		model, err = LoadScript(name)
+		model, err = loadScript(name)
 	}
 	switch {
 	case err != nil:

@@ -81,8 +81,8 @@ type scriptTool struct {
 // summaryRequest is the first text of a request for a summary.
 const summaryRequest = "[summary]"
 
-// LoadScript reads a script from a file.
-func LoadScript(name string) (*Script, error) {
+// loadScript reads a script from a file.
+func loadScript(name string) (*Script, error) {
 	data, err := os.ReadFile(name)
 	if err != nil {
 		return nil, fmt.Errorf("load script: %w", err)

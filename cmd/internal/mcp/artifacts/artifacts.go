@@ -15,11 +15,11 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Scheme is the scheme of the resources.
-const Scheme = "stevedore"
+// scheme is the scheme of the resources.
+const scheme = "stevedore"
 
 // uriTemplate is the URI template of artifacts (RFC 6570).
-const uriTemplate = Scheme + "://{session}/artifacts/{artifact_id}{?offset,limit}"
+const uriTemplate = scheme + "://{session}/artifacts/{artifact_id}{?offset,limit}"
 
 // Template explains the URIs to models.
 var Template = &mcp.ResourceTemplate{
@@ -30,7 +30,7 @@ var Template = &mcp.ResourceTemplate{
 
 // URI returns the URI of an artifact.
 func URI(session, id string) string {
-	return (&url.URL{Scheme: Scheme, Host: session, Path: "/artifacts/" + id}).String()
+	return (&url.URL{Scheme: scheme, Host: session, Path: "/artifacts/" + id}).String()
 }
 
 // Address is a parsed URI: a page of an artifact.
@@ -41,14 +41,14 @@ type Address struct {
 
 // IsURI reports whether a URI has our scheme.
 func IsURI(uri string) bool {
-	return len(uri) > len(Scheme) && strings.EqualFold(uri[:len(Scheme)+1], Scheme+":")
+	return len(uri) > len(scheme) && strings.EqualFold(uri[:len(scheme)+1], scheme+":")
 }
 
 // ParseURI parses the URI of an artifact or of one of its pages.
 func ParseURI(uri string) (Address, error) {
 	wrong := tools.Errorf(tools.CodeInvalidArguments, "want a URI like %s", uriTemplate)
 	u, err := url.Parse(uri)
-	if err != nil || !strings.EqualFold(u.Scheme, Scheme) {
+	if err != nil || !strings.EqualFold(u.Scheme, scheme) {
 		return Address{}, wrong
 	}
 	id, ok := strings.CutPrefix(u.Path, "/artifacts/")
@@ -110,8 +110,8 @@ func (a Address) page(offset int64) string {
 	return URI(a.Session, a.ID) + "?" + query.Encode()
 }
 
-// MediaType returns the media type of an artifact.
-func MediaType(a tools.Artifact) string {
+// mediaType returns the media type of an artifact.
+func mediaType(a tools.Artifact) string {
 	switch {
 	case a.MediaType != "":
 		return a.MediaType
@@ -126,7 +126,7 @@ func MediaType(a tools.Artifact) string {
 // LinkTo returns the content block that links to an artifact.
 func LinkTo(session string, a tools.Artifact) *mcp.ResourceLink {
 	return &mcp.ResourceLink{
-		URI: URI(session, a.ID), Name: a.ID, MIMEType: MediaType(a), Size: &a.Size,
+		URI: URI(session, a.ID), Name: a.ID, MIMEType: mediaType(a), Size: &a.Size,
 		Description: "The whole result; resources/read returns it in pages.",
 	}
 }
@@ -134,13 +134,13 @@ func LinkTo(session string, a tools.Artifact) *mcp.ResourceLink {
 // ResourceOf returns an artifact as an entry of a list of resources.
 func ResourceOf(rec offload.Record) *mcp.Resource {
 	return &mcp.Resource{
-		URI: URI(rec.Session, rec.ID), Name: rec.ID, MIMEType: MediaType(rec.Artifact), Size: rec.Size,
-		Description: fmt.Sprintf("A result of %s: %s", tools.Excerpt(rec.Metadata["tool_name"], 64), Size(rec.Artifact)),
+		URI: URI(rec.Session, rec.ID), Name: rec.ID, MIMEType: mediaType(rec.Artifact), Size: rec.Size,
+		Description: fmt.Sprintf("A result of %s: %s", tools.Excerpt(rec.Metadata["tool_name"], 64), size(rec.Artifact)),
 	}
 }
 
-// Size describes the size of an artifact.
-func Size(a tools.Artifact) string {
+// size describes the size of an artifact.
+func size(a tools.Artifact) string {
 	if a.Type == offload.TypeBinary {
 		return fmt.Sprintf("%d bytes", a.Size)
 	}

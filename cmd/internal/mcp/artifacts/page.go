@@ -35,7 +35,7 @@ func Read(ctx context.Context, r *offload.Reader, session string, a Address) ([]
 
 // Text returns the contents of a page of text.
 func Text(a Address, artifact tools.Artifact, page *offload.Page) []*mcp.ResourceContents {
-	first := &mcp.ResourceContents{URI: a.page(a.Offset), MIMEType: MediaType(artifact), Text: page.Content}
+	first := &mcp.ResourceContents{URI: a.page(a.Offset), MIMEType: mediaType(artifact), Text: page.Content}
 	if a.Offset == 0 && a.Limit == 0 {
 		first.URI = URI(a.Session, a.ID)
 	}
@@ -74,6 +74,6 @@ func readBinary(ctx context.Context, r *offload.Reader, rec offload.Record, a Ad
 	if err := errors.Join(err, content.Close()); err != nil {
 		return nil, err
 	}
-	first := &mcp.ResourceContents{URI: a.page(a.Offset), MIMEType: MediaType(rec.Artifact), Blob: data[:n]}
+	first := &mcp.ResourceContents{URI: a.page(a.Offset), MIMEType: mediaType(rec.Artifact), Blob: data[:n]}
 	return withNext(a, first, a.Offset+int64(n), rec.Size, "bytes"), nil
 }

@@ -15,11 +15,11 @@ import (
 
 // init runs the command of a re-executed process. It does nothing in other processes.
 func init() {
-	encoded, ok := os.LookupEnv(Variable)
+	encoded, ok := os.LookupEnv(variable)
 	if !ok {
 		return
 	}
-	_ = os.Unsetenv(Variable)
+	_ = os.Unsetenv(variable)
 	for n := 1; ; n++ {
 		more, ok := os.LookupEnv(part(n))
 		if !ok {
@@ -29,7 +29,7 @@ func init() {
 		_ = os.Unsetenv(part(n))
 	}
 	s := new(Spec)
-	must("read "+Variable, json.Unmarshal([]byte(encoded), s))
+	must("read "+variable, json.Unmarshal([]byte(encoded), s))
 	confine(s)
 	argv := os.Args[1:]
 	if len(argv) == 0 { // a test of the kernel; os.Exit sleeps for a second under the race detector
@@ -60,7 +60,7 @@ func failed(program string, err error) {
 func must(step string, err error) {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "sandbox: failed to %s: %v\n", step, err)
-		syscall.Exit(ExitFailed)
+		syscall.Exit(exitFailed)
 	}
 }
 

@@ -8,14 +8,14 @@ import (
 	"fmt"
 )
 
-// ReapFD is a file descriptor of a process with Spec.Reap: the first one in exec.Cmd.ExtraFiles.
-const ReapFD = 3
+// reapFD is a file descriptor of a process with Spec.Reap: the first one in exec.Cmd.ExtraFiles.
+const reapFD = 3
 
-// Variable is the environment variable that holds the Spec, as JSON.
-const Variable = "STEVEDORE_SANDBOX_SPEC"
+// variable is the environment variable that holds the Spec, as JSON.
+const variable = "STEVEDORE_SANDBOX_SPEC"
 
 // part is the variable of a later part of the Spec.
-func part(n int) string { return fmt.Sprintf("%s_%d", Variable, n) }
+func part(n int) string { return fmt.Sprintf("%s_%d", variable, n) }
 
 // maxPart is below the longest variable that Linux passes to a program, 128 KiB.
 const maxPart = 100 << 10
@@ -23,8 +23,8 @@ const maxPart = 100 << 10
 // Environment returns the variables of a Spec.
 func (s *Spec) Environment() (env []string, err error) {
 	encoded, err := json.Marshal(s)
-	name := Variable
-	for err == nil && (len(encoded) > 0 || name == Variable) {
+	name := variable
+	for err == nil && (len(encoded) > 0 || name == variable) {
 		n := min(len(encoded), maxPart)
 		env = append(env, name+"="+string(encoded[:n]))
 		encoded, name = encoded[n:], part(len(env))
@@ -32,9 +32,9 @@ func (s *Spec) Environment() (env []string, err error) {
 	return env, err
 }
 
-// ExitFailed is the exit code if the sandbox cannot be set up, as env and timeout have
+// exitFailed is the exit code if the sandbox cannot be set up, as env and timeout have
 // it for their own failures. The error is on standard error.
-const ExitFailed = 125
+const exitFailed = 125
 
 // Spec is what the process does before it executes its arguments.
 type Spec struct {

@@ -17,7 +17,7 @@ import (
 func supervise(program string, argv []string, reap bool) {
 	if reap {
 		must("become a subreaper", prctl(unix.PR_SET_CHILD_SUBREAPER, 1))
-		syscall.CloseOnExec(ReapFD)
+		syscall.CloseOnExec(reapFD)
 	}
 	command, err := syscall.ForkExec(program, argv, &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL},
@@ -41,7 +41,7 @@ func supervise(program string, argv []string, reap bool) {
 		}
 	}
 	if err != nil {
-		syscall.Exit(ExitFailed) // nobody knows how the command ended
+		syscall.Exit(exitFailed) // nobody knows how the command ended
 	}
 	if end.Signaled() {
 		syscall.Exit(128 + int(end.Signal()))
@@ -65,7 +65,7 @@ func waitFor(child int) (end syscall.WaitStatus, err error) {
 func killWithWorker() {
 	var b [1]byte
 	for {
-		n, err := syscall.Read(ReapFD, b[:])
+		n, err := syscall.Read(reapFD, b[:])
 		if n <= 0 && err != syscall.EINTR {
 			break
 		}
