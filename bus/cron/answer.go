@@ -29,13 +29,16 @@ func (a Answer) Text() string {
 	var b strings.Builder
 	switch {
 	case a.Action == ActionList:
-		several := slices.ContainsFunc(a.Jobs, func(e Entry) bool { return e.Session != a.Jobs[0].Session })
+		several := slices.ContainsFunc(a.Jobs, func(e Entry) bool { return e.Kind == "" && e.Session != a.Jobs[0].Session })
 		for _, e := range a.Jobs {
-			session := ""
-			if several {
-				session = " (session " + tools.EscapeLine(e.Session) + ")"
+			note := ""
+			switch {
+			case e.Kind != "":
+				note = " (" + e.Kind + ")"
+			case several:
+				note = " (session " + tools.EscapeLine(e.Session) + ")"
 			}
-			fmt.Fprintf(&b, "%s%s: %s\n", e.Name, session, e.line())
+			fmt.Fprintf(&b, "%s%s: %s\n", e.Name, note, e.line())
 		}
 		if len(a.Jobs) == 0 {
 			return "There are no cron jobs."
@@ -128,7 +131,7 @@ func (e Entry) lastRun() string {
 func (e Entry) details(b *strings.Builder) {
 	fmt.Fprintf(b, "%s: %s\n", e.Name, e.line())
 	for _, field := range []struct{ name, text string }{
-		{"Session", e.Session}, {"Arguments", string(e.Args)}, {"Queue", e.Queue}, {"Channel", e.Channel}, {"Chat", e.ChatID},
+		{"Kind", e.Kind}, {"Session", e.Session}, {"Arguments", string(e.Args)}, {"Queue", e.Queue}, {"Channel", e.Channel}, {"Chat", e.ChatID},
 		{"Timeout", duration(e.Timeout)},
 	} {
 		if field.text != "" {

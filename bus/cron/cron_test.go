@@ -83,7 +83,7 @@ func TestJobs(t *testing.T) {
 
 func count(t *testing.T, jobs *cron.Jobs, by cron.Caller) (n int) {
 	t.Helper()
-	for _, err := range jobs.List(t.Context(), by, "") {
+	for _, err := range jobs.List(t.Context(), by, "", "") {
 		if err != nil {
 			t.Fatal(err)
 		}

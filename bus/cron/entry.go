@@ -25,6 +25,15 @@ type Entry struct {
 	revision uint64
 }
 
+// position is where the entry is in lists; List continues after it. That of a job is the name of
+// its schedule.
+func (e Entry) position() string {
+	if e.Kind == "" {
+		return e.stored
+	}
+	return e.Kind + "." + e.stored
+}
+
 // Upcoming returns the next n due times; none if the job is disabled.
 func (e Entry) Upcoming(n int) []time.Time {
 	if e.Disabled || e.Next.IsZero() || n <= 0 {
@@ -60,10 +69,13 @@ type EntryJSON struct {
 
 type entryFields Entry // without MarshalJSON
 
-// MarshalJSON writes an EntryJSON.
-func (e Entry) MarshalJSON() ([]byte, error) {
-	return json.Marshal(EntryJSON{entryFields(e), e.stored, e.When(), duration(e.Every), duration(e.Timeout), !e.Disabled})
+// Fields returns the form of e in JSON, to which other fields can be added.
+func (e Entry) Fields() EntryJSON {
+	return EntryJSON{entryFields(e), e.stored, e.When(), duration(e.Every), duration(e.Timeout), !e.Disabled}
 }
+
+// MarshalJSON writes an EntryJSON.
+func (e Entry) MarshalJSON() ([]byte, error) { return json.Marshal(e.Fields()) }
 
 func duration(d time.Duration) string {
 	if d == 0 {

@@ -15,6 +15,9 @@ import (
 
 // Job is a call and its times. Exactly one of Every, Cron and At is set.
 type Job struct {
+	// Kind is bus.Heartbeat for a heartbeat, which a program keeps (Jobs.Put) and which has a
+	// name that is unique in the installation. It is empty for the jobs of users and models.
+	Kind string `json:"kind,omitempty"`
 	// Name is a token, unique in its session.
 	Name string `json:"name"`
 	// Every is an interval of whole seconds. It restarts when the job is changed.
@@ -56,6 +59,9 @@ type Job struct {
 // sessionMark separates a session and the name of its job in the name of a schedule.
 const sessionMark = "--"
 
+// kind returns the kind of j's schedule.
+func (j Job) kind() string { return cmp.Or(j.Kind, bus.Cron) }
+
 // storedName returns the name of a job's schedule, which is unique in the installation.
 // Those of the default session are the names of the jobs. The session is a token.
 func storedName(session, name string) string {
@@ -91,6 +97,9 @@ func (j Job) schedule() (schedule.Schedule, error) {
 	if !tools.IsToken(j.Name) {
 		return schedule.Schedule{}, tools.Errorf(tools.CodeInvalidArguments, "the name %q is not of the form %s", tools.Excerpt(j.Name, 80), tools.TokenForm)
 	}
+	if j.stored == "" && j.Kind != "" {
+		j.stored = j.Name
+	}
 	if j.stored == "" {
 		j.stored = storedName(tools.Call{Session: j.Session}.SessionToken(), j.Name)
 	}
@@ -98,7 +107,7 @@ func (j Job) schedule() (schedule.Schedule, error) {
 	if j.stored != j.Name {
 		name = j.Name
 	}
-	s := schedule.Schedule{Kind: bus.Cron, Name: j.stored, Every: j.Every, Cron: j.Cron, TimeZone: j.TimeZone, At: j.At, Disabled: j.Disabled}
+	s := schedule.Schedule{Kind: j.kind(), Name: j.stored, Every: j.Every, Cron: j.Cron, TimeZone: j.TimeZone, At: j.At, Disabled: j.Disabled}
 	err := j.check(args)
 	if err == nil {
 		err = s.Validate()
@@ -110,7 +119,7 @@ func (j Job) schedule() (schedule.Schedule, error) {
 		Tick: tools.Tick{
 			Call: tools.Call{
 				Session: j.Session, Tool: j.Tool, Args: args,
-				Channel: j.Channel, ChatID: j.ChatID, Action: bus.Cron,
+				Channel: j.Channel, ChatID: j.ChatID, Action: j.kind(),
 			},
 			Queue: j.Queue, TimeoutS: int64(j.Timeout / time.Second),
 			Overlap: j.Overlap || !j.At.IsZero(), // a one-shot that is skipped would never run
@@ -119,6 +128,12 @@ func (j Job) schedule() (schedule.Schedule, error) {
 		extra: extra{j.CreatedAt, j.Key},
 	})
 	return s, err
+}
+
+// Validate returns an error if j is not valid.
+func (j Job) Validate() error {
+	_, err := j.schedule()
+	return err
 }
 
 func (j Job) check(args json.RawMessage) error {
@@ -144,6 +159,14 @@ func (j Job) check(args json.RawMessage) error {
 	return nil
 }
 
+// kindOf returns the Kind of the job of a schedule.
+func kindOf(s schedule.Status) string {
+	if s.Kind == bus.Cron {
+		return ""
+	}
+	return s.Kind
+}
+
 // decodeJob reads the job of a schedule.
 func decodeJob(s schedule.Status) (Job, error) {
 	tick, err := tools.DecodeTick(s.Body)
@@ -154,8 +177,8 @@ func decodeJob(s schedule.Status) (Job, error) {
 	_ = json.Unmarshal(s.Body, &more) // another program may have written the schedule
 	expression, _ := strings.CutPrefix(s.Cron, "0 ")
 	return Job{
-		Name: cmp.Or(tick.Name, s.Name), stored: s.Name, Every: s.Every, Cron: expression, TimeZone: s.TimeZone, At: s.At, Disabled: s.Disabled,
-		Session: cmp.Or(tick.Session, bus.Cron+"-"+s.Name), // the default of the worker
+		Kind: kindOf(s), Name: cmp.Or(tick.Name, s.Name), stored: s.Name, Every: s.Every, Cron: expression, TimeZone: s.TimeZone, At: s.At, Disabled: s.Disabled,
+		Session: cmp.Or(tick.Session, s.Kind+"-"+s.Name), // the default of the worker
 		Tool:    tick.Tool, Args: tick.Args, Queue: tick.Queue,
 		Channel: tick.Channel, ChatID: tick.ChatID,
 		Timeout: time.Duration(tick.TimeoutS) * time.Second, Overlap: tick.Overlap && s.At.IsZero(),

@@ -23,6 +23,9 @@ var (
 	ErrChanged = tools.Errorf("conflict", "the job was changed by another caller; try again")
 	// ErrTooMany: the session has MaxJobs jobs.
 	ErrTooMany = tools.Errorf(tools.CodeInvalidArguments, "there are %d jobs; remove one first", MaxJobs)
+	// ErrKept: a program keeps the heartbeat as its settings and HEARTBEAT.md say.
+	ErrKept = tools.Errorf(tools.CodeInvalidArguments, "it is a heartbeat, which the program that watches HEARTBEAT.md keeps: "+
+		"change that file or the settings of the program; stevedore-heartbeat --enabled=false removes the heartbeat")
 )
 
 // MaxJobs is the maximum number of jobs of a session, so that a model in a loop
@@ -60,13 +63,14 @@ func (c Caller) session() (string, error) {
 }
 
 // mayOwn reports whether the job of a schedule may belong to the caller, by the name of the
-// schedule. Another program may store a job under a name without a session.
-func (c Caller) mayOwn(stored string) bool {
+// schedule. Another program may store a job under a name without a session. That of a heartbeat
+// has none.
+func (c Caller) mayOwn(kind, stored string) bool {
 	session, _, marked := strings.Cut(stored, sessionMark)
-	return c.Operator || !marked || session == c.token()
+	return c.Operator || kind != bus.Cron || !marked || session == c.token()
 }
 
-// Jobs are the jobs of a bus. It is safe for concurrent use. Changes are durable
+// Jobs are the jobs and heartbeats of a bus. It is safe for concurrent use. Changes are durable
 // when a method returns.
 type Jobs struct{ bus *bus.Bus }
 
@@ -125,6 +129,27 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 	return js.get(ctx, owner, j.Name)
 }
 
+// Put stores a heartbeat, if it does not exist or may be replaced, and reports whether that changed
+// anything. It does not write an unchanged one, because that restarts the interval. So any number
+// of processes may put the same one.
+func (js *Jobs) Put(ctx context.Context, heartbeat Job, replace bool) (changed bool, err error) {
+	s, err := heartbeat.schedule()
+	if err != nil {
+		return false, err
+	}
+	if !replace {
+		if _, ok, err := schedule.New(js.bus).Get(ctx, bus.Heartbeat, s.Name); ok || err != nil {
+			return false, err
+		}
+	}
+	return schedule.New(js.bus).Put(ctx, s)
+}
+
+// Delete removes a heartbeat and its waiting tick, and reports whether it existed.
+func (js *Jobs) Delete(ctx context.Context, heartbeat string) (existed bool, err error) {
+	return schedule.New(js.bus).Delete(ctx, bus.Heartbeat, heartbeat)
+}
+
 // full reports whether a session has MaxJobs jobs, by the names of their schedules. Sessions
 // whose names are hashed share their number with the default session. Concurrent calls may
 // exceed the limit, which does no harm.
@@ -138,7 +163,7 @@ func (js *Jobs) full(ctx context.Context, session string) (bool, error) {
 	}
 	n := 0
 	prefix, own, _ := strings.Cut(storedName(session, "x"), sessionMark)
-	mine := func(stored string) bool {
+	mine := func(_, stored string) bool {
 		owner, _, marked := strings.Cut(stored, sessionMark)
 		if marked == (own != "") && (!marked || owner == prefix) {
 			n++
@@ -163,10 +188,14 @@ func (js *Jobs) Get(ctx context.Context, by Caller, name string) (Entry, error) 
 	return e, nil
 }
 
-// List lists the caller's jobs after a name, by name. An empty one means all.
-func (js *Jobs) List(ctx context.Context, by Caller, name string) iter.Seq2[Entry, error] {
+// List lists the caller's jobs by name and then the heartbeats, or those of a kind of schedule
+// that is not empty, after the Answer.Next of a list before.
+func (js *Jobs) List(ctx context.Context, by Caller, kind, after string) iter.Seq2[Entry, error] {
+	if after != "" && !strings.Contains(after, ".") {
+		after = bus.Cron + "." + after
+	}
 	return func(yield func(Entry, error) bool) {
-		for s, err := range schedule.New(js.bus).ListAfter(ctx, bus.Cron, name, by.mayOwn) {
+		for s, err := range schedule.New(js.bus).ListAfter(ctx, kind, after, by.mayOwn) {
 			if err != nil {
 				yield(Entry{}, fmt.Errorf("list jobs: %w", err))
 				return
@@ -197,6 +226,9 @@ func (js *Jobs) Update(ctx context.Context, by Caller, name string, change func(
 		e, err := js.get(ctx, by, name)
 		if err != nil {
 			return err
+		}
+		if e.Kind != "" {
+			return ErrKept
 		}
 		before = e
 		j := e.Job
@@ -231,6 +263,9 @@ func (js *Jobs) Remove(ctx context.Context, by Caller, name string) error {
 		if err != nil {
 			return err
 		}
+		if e.Kind != "" {
+			return ErrKept
+		}
 		return schedule.New(js.bus).DeleteRevision(ctx, bus.Cron, e.stored, e.revision)
 	})
 	if err != nil {
@@ -255,14 +290,15 @@ func (js *Jobs) get(ctx context.Context, by Caller, name string) (Entry, error) 
 	if !tools.IsToken(name) {
 		return Entry{}, ErrNotFound
 	}
-	names := []string{name}
+	type key struct{ kind, stored string }
+	keys := []key{{bus.Cron, name}}
 	if !by.Operator { // another program may have stored a job under its own name
-		names = []string{storedName(by.token(), name), name}
+		keys = slices.Compact([]key{{bus.Cron, storedName(by.token(), name)}, {bus.Cron, name}, {bus.Heartbeat, name}})
 	}
-	for _, stored := range slices.Compact(names) {
-		s, ok, err := schedule.New(js.bus).Get(ctx, bus.Cron, stored)
+	for _, k := range keys {
+		s, ok, err := schedule.New(js.bus).Get(ctx, k.kind, k.stored)
 		if err == nil && !ok {
-			s, ok, err = schedule.New(js.bus).GetEnded(ctx, bus.Cron, stored)
+			s, ok, err = schedule.New(js.bus).GetEnded(ctx, k.kind, k.stored)
 		}
 		if err != nil {
 			return Entry{}, err
@@ -277,9 +313,9 @@ func (js *Jobs) get(ctx context.Context, by Caller, name string) (Entry, error) 
 	return js.findByName(ctx, by, name)
 }
 
-// findByName returns the only job of any session with a name.
+// findByName returns the only job or heartbeat of any session with a name.
 func (js *Jobs) findByName(ctx context.Context, by Caller, name string) (found Entry, err error) {
-	for s, err := range schedule.New(js.bus).List(ctx, bus.Cron) {
+	for s, err := range schedule.New(js.bus).List(ctx, "") {
 		if err != nil {
 			return Entry{}, err
 		}
@@ -331,7 +367,7 @@ func entry(s schedule.Status, by Caller) (Entry, bool) {
 	case !by.Operator && (err != nil || tools.Call{Session: j.Session}.SessionToken() != by.token()):
 		return Entry{}, false
 	case err != nil:
-		j = Job{Name: s.Name, stored: s.Name, Every: s.Every, Cron: s.Cron, TimeZone: s.TimeZone, At: s.At, Disabled: s.Disabled}
+		j = Job{Kind: kindOf(s), Name: s.Name, stored: s.Name, Every: s.Every, Cron: s.Cron, TimeZone: s.TimeZone, At: s.At, Disabled: s.Disabled}
 	}
 	return Entry{Job: j, ChangedAt: s.Since.UTC(), Next: s.Next, Ended: s.Revision == 0, revision: s.Revision}, true
 }

@@ -27,28 +27,20 @@ type Run struct {
 
 // lastRun returns the newest run of a job, or nil.
 func (js *Jobs) lastRun(ctx context.Context, j Job) (*Run, error) {
-	run, session, err := LastRun(ctx, js.bus, bus.Cron, j.stored)
-	if session != j.Session {
-		return nil, err // not a job's, or of an earlier job with this name
-	}
-	return run, err
-}
-
-// LastRun returns the newest run of a schedule and the session of its call, or nil.
-func LastRun(ctx context.Context, b *bus.Bus, kind, name string) (run *Run, session string, err error) {
-	last, err := b.Last(ctx, bus.Ticks, b.RunOf(kind, name))
+	b := js.bus
+	last, err := b.Last(ctx, bus.Ticks, b.RunOf(j.kind(), j.stored))
 	if err != nil || last.Sequence == 0 {
-		return nil, "", err
+		return nil, err
 	}
 	var record schedule.Run
-	if json.Unmarshal(last.Body, &record) != nil || record.Call == "" {
-		return nil, "", nil
+	if json.Unmarshal(last.Body, &record) != nil || record.Call == "" || record.Session != j.Session {
+		return nil, nil // not a job's, or of an earlier job with this name
 	}
-	run = &Run{Call: record.Call, Due: record.Due}
+	run := &Run{Call: record.Call, Due: record.Due}
 	call := tools.Call{ID: record.Call, Session: record.Session}
 	stored, err := task.ReadResults(ctx, b, call.SessionToken(), call.IDToken())
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	for _, event := range stored {
 		run.apply(event.ResultEvent)
@@ -60,13 +52,13 @@ func LastRun(ctx context.Context, b *bus.Bus, kind, name string) (run *Run, sess
 	case len(stored) == 0:
 		lost, err := task.IsLost(ctx, b, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()})
 		if err != nil {
-			return nil, "", err
+			return nil, err
 		}
 		if lost {
 			run.Message = "no stream has its call; the next tick starts it"
 		}
 	}
-	return run, record.Session, nil
+	return run, nil
 }
 
 func (run *Run) apply(e tools.ResultEvent) {

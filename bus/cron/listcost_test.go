@@ -25,7 +25,7 @@ func TestListReadsOnlyTheSession(t *testing.T) {
 	}
 	for session, want := range map[string]struct{ jobs, requests int }{"mine": {3, 150}, "other7": {1, 150}, "other-": {60, 500}} {
 		before, n := b.Conn().Stats().OutMsgs, 0
-		for e, err := range jobs.List(t.Context(), cron.Caller{Session: session}, "") {
+		for e, err := range jobs.List(t.Context(), cron.Caller{Session: session}, "", "") {
 			if err != nil || e.Session != session {
 				t.Fatal(e, err)
 			}

@@ -55,6 +55,9 @@ type Request struct {
 	Limit int    `json:"limit,omitempty"`
 	After string `json:"after,omitempty"`
 
+	// Kind lists one kind of schedule: bus.Cron or bus.Heartbeat. Only programs in Go can set it.
+	Kind string `json:"-"`
+
 	maxChars int // of a list for a model, without the last line; 0 means all
 }
 
@@ -110,13 +113,13 @@ func (js *Jobs) list(ctx context.Context, by Caller, r Request) (Answer, error) 
 		return Answer{}, tools.Errorf(tools.CodeInvalidArguments, "limit %d: want a positive number", r.Limit)
 	}
 	a, chars := Answer{Action: ActionList, Jobs: []Entry{}}, 0
-	for e, err := range js.List(ctx, by, r.After) {
+	for e, err := range js.List(ctx, by, r.Kind, r.After) {
 		if err != nil {
 			return Answer{}, err
 		}
 		chars += utf8.RuneCountInString(e.Name+e.line()) + len(": \n")
 		if n := len(a.Jobs); n > 0 && (n == r.Limit || r.maxChars > 0 && chars > r.maxChars) {
-			a.Next = a.Jobs[n-1].stored
+			a.Next = a.Jobs[n-1].position()
 			break
 		}
 		a.Jobs = append(a.Jobs, e)
@@ -127,7 +130,7 @@ func (js *Jobs) list(ctx context.Context, by Caller, r Request) (Answer, error) 
 // addNames adds the names of existing jobs to an error.
 func (js *Jobs) addNames(ctx context.Context, by Caller, err error) error {
 	var names []string
-	for s, listErr := range schedule.New(js.bus).ListAfter(ctx, bus.Cron, "", by.mayOwn) {
+	for s, listErr := range schedule.New(js.bus).ListAfter(ctx, "", "", by.mayOwn) {
 		if listErr != nil || len(names) == 20 {
 			break
 		}

@@ -109,9 +109,9 @@ func (st *Store) List(ctx context.Context, kind string) iter.Seq2[Status, error]
 	return st.ListAfter(ctx, kind, "", nil)
 }
 
-// ListAfter is List without the schedules up to a name; each kind is sorted by name. If
-// wanted is not nil, only schedules with the names that it selects are read.
-func (st *Store) ListAfter(ctx context.Context, kind, name string, wanted func(name string) bool) iter.Seq2[Status, error] {
+// ListAfter is List without the schedules up to a position, "<kind>.<name>", by which they are
+// sorted. If wanted is not nil, only the schedules that it selects are read.
+func (st *Store) ListAfter(ctx context.Context, kind, position string, wanted func(kind, name string) bool) iter.Seq2[Status, error] {
 	return func(yield func(Status, error) bool) {
 		filter := kind
 		if kind == "" {
@@ -135,7 +135,7 @@ func (st *Store) ListAfter(ctx context.Context, kind, name string, wanted func(n
 			if len(tokens) != 3 || bus.CheckSubject(subject) != nil {
 				continue // not written by this package
 			}
-			if tokens[2] <= name || wanted != nil && !wanted(tokens[2]) {
+			if tokens[1]+"."+tokens[2] <= position || wanted != nil && !wanted(tokens[1], tokens[2]) {
 				continue
 			}
 			s, ok, err := st.Get(ctx, tokens[1], tokens[2])

@@ -66,7 +66,7 @@ func TestListShowsOnlyHeartbeats(t *testing.T) {
 	}
 	var stdout, stderr strings.Builder
 	code := run(t.Context(), []string{"list", "--server", s.URL()}, nil, &stdout, &stderr)
-	if code != 0 || !strings.HasPrefix(stdout.String(), "heartbeat main: every 1h") || strings.Contains(stdout.String(), "cron") {
+	if code != 0 || !strings.HasPrefix(stdout.String(), "main (heartbeat): every 1h") || strings.Contains(stdout.String(), "cron") {
 		t.Errorf("exit %d: %s%s", code, &stdout, &stderr)
 	}
 }

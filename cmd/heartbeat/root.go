@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/spf13/cobra"
@@ -11,7 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
 )
@@ -147,40 +146,18 @@ func newListCommand(o *options) *cobra.Command {
 }
 
 func list(cmd *cobra.Command, b *bus.Bus, asJSON bool) error {
-	out := cmd.OutOrStdout()
-	count := 0
-	for s, err := range schedule.New(b).List(cmd.Context(), bus.Heartbeat) {
-		if err != nil {
-			return err
-		}
-		count++
-		if asJSON {
-			if err := cli.JSON(out, s); err != nil {
-				return err
-			}
-			continue
-		}
-		if _, err := fmt.Fprintf(out, "%s %s: %s; %s\n", s.Kind, s.Name, s.When(), due(s)); err != nil {
-			return err
-		}
-	}
-	if count == 0 && !asJSON {
-		_, err := fmt.Fprintln(out, "Nothing is scheduled.")
+	answer, err := cron.New(b).Do(cmd.Context(), cron.Caller{Operator: true}, "", cron.Request{Action: cron.ActionList, Kind: bus.Heartbeat})
+	switch {
+	case err != nil:
 		return err
+	case asJSON:
+		return cli.JSONLines(cmd.OutOrStdout(), answer.Jobs)
+	case len(answer.Jobs) == 0:
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), "Nothing is scheduled.")
+	default:
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), cli.Printable(cmd.OutOrStdout(), answer.Text()))
 	}
-	return nil
-}
-
-func due(s schedule.Status) string {
-	const layout = "2006-01-02 15:04:05 MST"
-	parts := []string{"no further run"}
-	if !s.Next.IsZero() {
-		parts[0] = "next " + s.Next.Local().Format(layout)
-	}
-	if !s.Last.IsZero() {
-		parts = append(parts, "last "+s.Last.Local().Format(layout))
-	}
-	return strings.Join(parts, ", ")
+	return err
 }
 
 func newInitCommand(o *options) *cobra.Command {

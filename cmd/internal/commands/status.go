@@ -35,17 +35,21 @@ func newStatusCommand() *cobra.Command {
 	cmd := o.Command("status", "Show the server, streams, queues, workers, channels and heartbeats, and what needs attention",
 		func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
 			s := client.ReadStatus(ctx, b)
-			var beats []agents.Heartbeat
-			var err error
+			beats := []agents.Schedule{}
 			if len(s.Errors) == 0 { // otherwise the server may not answer
-				if beats, err = agents.Heartbeats(ctx, b); err != nil && len(s.Problems) == 0 {
-					s.Errors = append(s.Errors, "heartbeats: "+err.Error())
+				for beat, err := range agents.Schedules(ctx, b, bus.Heartbeat) {
+					if err == nil {
+						beats = append(beats, beat)
+					} else if len(s.Problems) == 0 {
+						s.Errors = append(s.Errors, "heartbeats: "+err.Error())
+					}
 				}
 			}
+			var err error
 			if o.JSON {
 				err = cli.JSON(cmd.OutOrStdout(), struct {
 					status.Status
-					Heartbeats []agents.Heartbeat `json:"heartbeats"`
+					Heartbeats []agents.Schedule `json:"heartbeats"`
 				}{s, beats})
 			} else {
 				err = printStatus(cmd.OutOrStdout(), s, beats)
@@ -73,7 +77,7 @@ func newStatusCommand() *cobra.Command {
 	return cmd
 }
 
-func printStatus(out io.Writer, s status.Status, beats []agents.Heartbeat) error {
+func printStatus(out io.Writer, s status.Status, beats []agents.Schedule) error {
 	cluster := ""
 	if s.Server.Cluster != "" {
 		cluster = ", cluster " + s.Server.Cluster

@@ -27,13 +27,13 @@ func (d *demo) heartbeat(ctx context.Context, dir string) error {
 		Tool: agent.AgentTool, Queue: bus.AgentQueue, PromptArg: "prompt", Args: json.RawMessage(`{"max_turns":4}`),
 	})
 	for err == nil {
-		var beats []agents.Heartbeat
-		if beats, err = agents.Heartbeats(ctx, d.bus); err == nil && len(beats) == 1 && beats[0].LastRun != nil && beats[0].LastRun.Outcome != "" {
-			h := beats[0]
-			d.print("   | %s, %s: last run %s, %s, turns: %d, tokens: %s, cost: %.4f", h.Name, h.When,
-				h.LastRun.Due.Format(time.TimeOnly), h.LastRun.Outcome, h.Used.Turns, thousands(h.Used.Usage.Total()), h.Used.Cost)
-			d.print("   stevedore status and the page show this of each heartbeat.")
-			return nil
+		for s, listErr := range agents.Schedules(ctx, d.bus, bus.Heartbeat) {
+			if err = listErr; err == nil && s.LastRun != nil && s.LastRun.Outcome != "" {
+				d.print("   | %s, %s: last run %s, %s, turns: %d, tokens: %s, cost: %.4f", s.Name, s.When,
+					s.LastRun.Due.Format(time.TimeOnly), s.LastRun.Outcome, s.Used.Turns, thousands(s.Used.Usage.Total()), s.Used.Cost)
+				d.print("   stevedore status and the page show this of each heartbeat.")
+				return nil
+			}
 		}
 		if err == nil {
 			err = tools.Sleep(ctx, 50*time.Millisecond)

@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -64,49 +64,44 @@ func (c Config) Validate() error {
 func (c Config) withDefaults() (Config, error) {
 	c.Channel = cmp.Or(c.Channel, tools.LastChannel)
 	c.Every = cmp.Or(c.Every, DefaultEvery)
-	c.Timeout = cmp.Or(max(c.Timeout, 0), DefaultTimeout)
+	c.Timeout = cmp.Or(max(c.Timeout, 0).Truncate(time.Second), DefaultTimeout)
 	c.Poll = cmp.Or(max(c.Poll, 0), 5*time.Second)
-	if len(c.Args) == 0 {
-		c.Args = json.RawMessage("{}")
-	}
-	var args map[string]json.RawMessage
-	switch err := json.Unmarshal(c.Args, &args); {
-	case c.Disabled:
+	if c.Disabled {
 		return c, nil
-	case c.Workspace == "":
+	}
+	if c.Workspace == "" {
 		return c, errors.New("the heartbeat has no workspace")
-	case c.Tool != "" && !tools.IsToken(c.Tool):
-		return c, fmt.Errorf("the tool %q of the heartbeat is not of the form %s", tools.Excerpt(c.Tool, 80), tools.TokenForm)
-	case err != nil || args == nil:
-		return c, errors.New("the arguments of the heartbeat are not a JSON object")
+	}
+	j, err := c.job("")
+	if j.Tool = cmp.Or(j.Tool, "none"); err == nil { // without a tool, the job is never stored
+		err = j.Validate()
+	}
+	if err != nil {
+		return c, fmt.Errorf("heartbeat: %w", err)
 	}
 	return c, nil
 }
 
-// schedule returns the schedule for a prompt.
-func (c Config) schedule(prompt string) (schedule.Schedule, error) {
-	args := c.Args
-	if c.PromptArg != "" {
-		var fields map[string]json.RawMessage
-		if err := json.Unmarshal(args, &fields); err != nil {
-			return schedule.Schedule{}, err
-		}
-		text, err := bus.Encode(prompt)
-		if err != nil {
-			return schedule.Schedule{}, err
-		}
-		fields[c.PromptArg] = text
-		if args, err = bus.Encode(fields); err != nil {
-			return schedule.Schedule{}, err
+// job returns the job for a prompt.
+func (c Config) job(prompt string) (cron.Job, error) {
+	j := cron.Job{
+		Kind: bus.Heartbeat, Name: name, Session: session, Every: c.Every,
+		Tool: c.Tool, Args: c.Args, Queue: c.Queue, Channel: c.Channel, Timeout: c.Timeout,
+	}
+	if c.PromptArg == "" {
+		return j, nil
+	}
+	fields := map[string]json.RawMessage{}
+	if len(c.Args) > 0 {
+		if err := json.Unmarshal(c.Args, &fields); err != nil || fields == nil {
+			return j, errors.New("the arguments are not a JSON object")
 		}
 	}
-	body, err := bus.Encode(tools.Tick{
-		Call:     tools.Call{Session: session, Tool: c.Tool, Args: args, Channel: c.Channel, Action: bus.Heartbeat},
-		Queue:    c.Queue,
-		TimeoutS: max(1, int64(c.Timeout/time.Second)),
-	})
+	text, err := bus.Encode(prompt)
 	if err != nil {
-		return schedule.Schedule{}, err
+		return j, err
 	}
-	return schedule.Schedule{Kind: bus.Heartbeat, Name: name, Every: c.Every, Body: body}, nil
+	fields[c.PromptArg] = text
+	j.Args, err = bus.Encode(fields)
+	return j, err
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -29,7 +29,7 @@ func run(ctx context.Context, b *bus.Bus, cfg Config, once bool) error {
 	if err != nil {
 		return err
 	}
-	s := &scheduler{bus: b, schedules: schedule.New(b), cfg: cfg}
+	s := &scheduler{bus: b, jobs: cron.New(b), cfg: cfg}
 	if cfg.Disabled {
 		cfg.Log.Info().Msg("heartbeat is disabled")
 		return s.remove(ctx)
@@ -56,7 +56,7 @@ func run(ctx context.Context, b *bus.Bus, cfg Config, once bool) error {
 // scheduler updates one schedule.
 type scheduler struct {
 	bus       *bus.Bus
-	schedules *schedule.Store
+	jobs      *cron.Jobs
 	cfg       Config
 	workspace *os.Root
 
@@ -87,50 +87,50 @@ func (s *scheduler) reconcile(ctx context.Context) error {
 	if err != nil {
 		return err // keep the schedule; the file may be incomplete
 	}
-	if s.written && instructions == s.instructions {
-		if instructions == "" || s.cfg.Tool == "" {
-			return nil
-		}
-		if _, ok, err := s.schedules.Get(ctx, bus.Heartbeat, name); ok || err != nil {
-			return err
-		}
-	}
-	if err := s.put(ctx, instructions); err != nil {
+	changed := !s.written || instructions != s.instructions
+	if err := s.put(ctx, instructions, changed); err != nil {
 		return err
 	}
 	s.written, s.instructions = true, instructions
 	return nil
 }
 
-func (s *scheduler) put(ctx context.Context, instructions string) error {
-	switch {
-	case instructions == "":
-		s.cfg.Log.Info().Str("file", File).Msg("heartbeat is idle: its file is missing or contains no instructions")
-		if s.cfg.Tool != "" || s.cfg.Only {
-			return s.remove(ctx)
+// put stores the heartbeat, or if the file has not changed, stores it if it is missing.
+func (s *scheduler) put(ctx context.Context, instructions string, fileChanged bool) error {
+	log := s.cfg.Log
+	if instructions == "" || s.cfg.Tool == "" {
+		switch {
+		case !fileChanged:
+			return nil
+		case instructions == "":
+			log.Info().Str("file", File).Msg("heartbeat is idle: its file is missing or contains no instructions")
+		case s.cfg.Only:
+			log.Warn().Str("file", File).Msg("heartbeat is idle: its file contains instructions, but no tool is set")
+		default:
+			log.Warn().Str("file", File).Msg("heartbeat is idle: its file contains instructions, but no tool is set; an existing " +
+				"schedule is unchanged (a disabled heartbeat removes it)")
 		}
-		return nil // the schedule may be that of another process
-	case s.cfg.Tool == "" && s.cfg.Only:
-		s.cfg.Log.Warn().Str("file", File).Msg("heartbeat is idle: its file contains instructions, but no tool is set")
+		if s.cfg.Tool == "" && !s.cfg.Only {
+			return nil // the schedule may be that of another process
+		}
 		return s.remove(ctx)
-	case s.cfg.Tool == "":
-		s.cfg.Log.Warn().Str("file", File).Msg("heartbeat is idle: its file contains instructions, but no tool is set; an existing " +
-			"schedule is unchanged (a disabled heartbeat removes it)")
-		return nil
 	}
-	wanted, err := s.cfg.schedule(instructions)
+	job, err := s.cfg.job(instructions)
+	changed := false
+	if err == nil {
+		changed, err = s.jobs.Put(ctx, job, fileChanged)
+	}
 	if err != nil {
 		return fmt.Errorf("heartbeat: %w", err)
 	}
-	changed, err := s.schedules.Put(ctx, wanted)
-	if err == nil {
-		s.cfg.Log.Info().Str("schedule", name).Stringer("every", s.cfg.Every).Str("tool", s.cfg.Tool).Bool("changed", changed).Msg("heartbeat scheduled")
+	if fileChanged || changed {
+		log.Info().Str("schedule", name).Stringer("every", s.cfg.Every).Str("tool", s.cfg.Tool).Bool("changed", changed).Msg("heartbeat scheduled")
 	}
-	return err
+	return nil
 }
 
 func (s *scheduler) remove(ctx context.Context) error {
-	existed, err := s.schedules.Delete(ctx, bus.Heartbeat, name)
+	existed, err := s.jobs.Delete(ctx, name)
 	if existed {
 		s.cfg.Log.Info().Str("schedule", name).Msg("heartbeat's schedule removed")
 	}

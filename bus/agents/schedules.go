@@ -2,51 +2,44 @@ package agents
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"iter"
 	"slices"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/cron"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// Heartbeat is the schedule of a heartbeat with its last run.
-type Heartbeat struct {
-	schedule.Status `json:"-"`
-	Name            string    `json:"name"`
-	When            string    `json:"when"`
-	Tool            string    `json:"tool"`
-	Session         string    `json:"session"`
-	Next            time.Time `json:"next,omitzero"`
-	// LastRun is nil before the first run. Used is what it used, with its sub-agents.
-	LastRun *cron.Run   `json:"last_run,omitempty"`
-	Used    agent.Total `json:"used"`
+// Schedule is a job or a heartbeat as programs show it, without its arguments, which may be large.
+type Schedule struct {
+	cron.EntryJSON
+	Upcoming []time.Time `json:"upcoming"`
+	// Used is what the last run of a heartbeat used, with its sub-agents.
+	Used *agent.Total `json:"used,omitempty"`
 }
 
-// Heartbeats returns the heartbeats that have a schedule, by name. One without instructions
-// has none.
-func Heartbeats(ctx context.Context, b *bus.Bus) ([]Heartbeat, error) {
-	beats := []Heartbeat{}
-	for s, err := range schedule.New(b).List(ctx, bus.Heartbeat) {
-		if err != nil {
-			return nil, err
+const upcomingRuns = 5
+
+// Schedules lists the schedules of a kind, bus.Cron or bus.Heartbeat, by name. A heartbeat without
+// instructions has none.
+func Schedules(ctx context.Context, b *bus.Bus, kind string) iter.Seq2[Schedule, error] {
+	return func(yield func(Schedule, error) bool) {
+		for e, err := range cron.New(b).List(ctx, cron.Caller{Operator: true}, kind, "") {
+			e.Args = nil
+			s := Schedule{EntryJSON: e.Fields(), Upcoming: append([]time.Time{}, e.Upcoming(upcomingRuns)...)}
+			if kind == bus.Heartbeat && err == nil {
+				s.Used = new(agent.Total)
+				if e.LastRun != nil {
+					*s.Used, err = runTotal(ctx, b, tools.Call{ID: e.LastRun.Call, Session: e.Session})
+				}
+			}
+			if !yield(s, err) || err != nil {
+				return
+			}
 		}
-		var tick tools.Tick
-		_ = json.Unmarshal(s.Body, &tick) // of another program; then it has no tool
-		h := Heartbeat{Status: s, Name: s.Name, When: s.When(), Tool: tick.Tool, Session: tick.SessionToken(), Next: s.Next}
-		if h.LastRun, _, err = cron.LastRun(ctx, b, bus.Heartbeat, s.Name); err == nil && h.LastRun != nil {
-			h.Used, err = runTotal(ctx, b, tools.Call{ID: h.LastRun.Call, Session: tick.Session})
-		}
-		if err != nil {
-			return nil, fmt.Errorf("heartbeat %s: %w", s.Name, err)
-		}
-		beats = append(beats, h)
 	}
-	return beats, nil
 }
 
 // runTotal returns what the run of a call used, with its sub-agents. The conversation of a call
