@@ -185,7 +185,8 @@ func (r *Registry) Run(ctx context.Context, call Call, callback AsyncCallback) *
 func (r *Registry) unknownTool(name string) error {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return Errorf(CodeUnknownTool, "unknown tool %q; known are %s", name, r.names())
+	known := slices.Sorted(maps.Keys(r.tools))
+	return Errorf(CodeUnknownTool, "unknown tool %q%s; known are %s", name, DidYouMean(name, known), strings.Join(known, ", "))
 }
 
 // validate checks the arguments against the schema. Its errors tell the model how to

@@ -77,9 +77,9 @@ func TestTasksTool(t *testing.T) {
 	close(job.finish)
 	bustest.WaitUntil(t, "the end of the job", func() bool {
 		got, err := task.Get(t.Context(), b, "s", "j2")
-		return err == nil && got.State == task.Succeeded
+		return err == nil && got.State == task.Completed
 	})
-	if text := do("s", `{"action":"get","id":"j2"}`).ForLLM; !strings.Contains(text, "succeeded") || !strings.HasSuffix(text, "Result:\nthe job's result") {
+	if text := do("s", `{"action":"get","id":"j2"}`).ForLLM; !strings.Contains(text, "completed") || !strings.HasSuffix(text, "Result:\nthe job's result") {
 		t.Errorf("got: %s", text)
 	}
 	for args, code := range map[string]string{

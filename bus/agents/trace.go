@@ -145,7 +145,7 @@ func approvalStep(r task.Record) *agent.TraceStep {
 	s.EndedAt, s.Name, s.Text, s.State = a.At, a.By, a.Reason, "denied"
 	switch {
 	case a.Expired:
-		s.State = "timed_out"
+		s.State = "timeout"
 	case a.Approve:
 		s.State = "approved"
 	}

@@ -59,6 +59,15 @@ type ToolList struct {
 	detailed bool
 }
 
+// Names returns the names of the tools.
+func (l ToolList) Names() []string {
+	names := make([]string, len(l.Tools))
+	for i, t := range l.Tools {
+		names[i] = t.Name
+	}
+	return names
+}
+
 // Text is one line for each tool, or all its details.
 func (l ToolList) Text() string {
 	lines := make([]string, len(l.Tools))
@@ -172,7 +181,8 @@ func showOffers(ctx context.Context, env Env, q tools.OfferQuery) (ToolList, err
 	q.Brief = false
 	list, err := ListTools(ctx, env.Bus, q)
 	if err == nil && len(list.Tools) == 0 {
-		return ToolList{}, tools.Errorf(tools.CodeNotFound, "no worker offers the tool %q", tools.Excerpt(q.Tool, 80))
+		all, _ := ListTools(ctx, env.Bus, tools.OfferQuery{Queue: q.Queue}) // only for the hint
+		return ToolList{}, tools.Errorf(tools.CodeNotFound, "no worker offers the tool %q%s", tools.Excerpt(q.Tool, 80), tools.DidYouMean(q.Tool, all.Names()))
 	}
 	list.detailed = true
 	return list, err

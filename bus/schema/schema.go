@@ -96,8 +96,8 @@ func typeSchemas() map[reflect.Type]*jsonschema.Schema {
 		reflect.TypeFor[tools.Effect]():       enum(tools.Idempotent, tools.Keyed, tools.Once),
 		reflect.TypeFor[tools.Delivery]():     enum(tools.DeliverUser, tools.DeliverParent, tools.DeliverBoth),
 		reflect.TypeFor[tools.ActivityType](): enum(tools.ActivityText, tools.ActivityToolStart, tools.ActivityToolEnd, tools.ActivityWaiting),
-		reflect.TypeFor[task.State](): enum(task.Queued, task.Waiting, task.InputRequired, task.Running, task.Succeeded,
-			task.Failed, task.Cancelled, task.TimedOut, task.Unknown),
+		reflect.TypeFor[task.State](): enum(task.Queued, task.Waiting, task.InputRequired, task.Running, task.Completed,
+			task.Failed, task.Cancelled, task.Timeout, task.Unknown),
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// State is the state of a task.
+// State is the state of a task. A task that has ended has the outcome of its result.
 type State string
 
 const (
@@ -20,11 +20,11 @@ const (
 	// InputRequired: the call is parked until a person approves it.
 	InputRequired State = "input_required"
 	Running       State = "running"
-	Succeeded     State = "succeeded"
-	Failed        State = "failed"
-	Cancelled     State = "cancelled"
-	TimedOut      State = "timed_out"
-	Unknown       State = "unknown" // the worker of a once-only tool stopped
+	Completed           = State(tools.Completed)
+	Failed              = State(tools.Failed)
+	Cancelled           = State(tools.Cancelled)
+	Timeout             = State(tools.Timeout)
+	Unknown             = State(tools.Unknown)
 )
 
 // Task is a call and its state. It is derived from the stored events and the answers
@@ -186,9 +186,7 @@ func (t *Task) apply(e tools.ResultEvent) {
 		t.Async = true
 		return
 	}
-	t.State = map[tools.Outcome]State{
-		tools.Completed: Succeeded, tools.Failed: Failed, tools.Cancelled: Cancelled, tools.Timeout: TimedOut, tools.Unknown: Unknown,
-	}[e.Outcome]
+	t.State = State(e.Outcome)
 	t.EndedAt = e.StartedAt.Add(time.Duration(e.DurationMS) * time.Millisecond)
 	if e.Error != nil {
 		t.Message = e.Error.Message

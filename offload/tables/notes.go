@@ -123,44 +123,20 @@ func (d *database) meant(name, query string) string {
 	if !dotted {
 		short = name
 	}
-	nearest, least := "", len(short)/3+2
+	var known []string
 	for _, s := range d.schemas {
 		for _, c := range s.Columns {
-			if n := edits(strings.ToLower(short), strings.ToLower(c.Name)); n < least {
-				nearest, least = c.Name, n
-			}
+			known = append(known, c.Name)
 		}
 	}
 	text := ""
-	if nearest != "" {
+	if nearest := tools.Nearest(short, known); nearest != "" {
 		text = fmt.Sprintf(" (did you mean %s?)", columnName(nearest))
 	}
 	if strings.Contains(query, `"`+name+`"`) {
 		text += "; a text is written in single quotes"
 	}
 	return text
-}
-
-// edits returns how many letters must be inserted, removed or replaced to change a into b.
-func edits(a, b string) int {
-	from, to := []rune(a), []rune(b)
-	row := make([]int, len(to)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range from {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range to {
-			change := diagonal
-			if from[i] != to[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(to)]
 }
 
 // isChange matches statements that change something. For some, SQLite looks for the table

@@ -66,8 +66,8 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 	defer func() { ended(res) }()
 	// Another worker may have the tool, if the run started there.
 	if _, ok := r.tools[use.Name]; !ok && !slices.Contains(r.limits.Tools, use.Name) {
-		return rejected(call, tools.Errorf(tools.CodeUnknownTool, "unknown tool %q; known are %q", tools.Excerpt(use.Name, 80),
-			slices.Sorted(maps.Keys(r.tools)))), nil
+		return rejected(call, tools.Errorf(tools.CodeUnknownTool, "unknown tool %q%s; known are %q", tools.Excerpt(use.Name, 80),
+			tools.DidYouMean(use.Name, slices.Collect(maps.Keys(r.tools))), slices.Sorted(maps.Keys(r.tools)))), nil
 	}
 	call.Delivery = r.cfg.Delivery
 	if use.Name == SpawnTool {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Exit codes of all commands.
@@ -73,7 +74,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
 			if text := removedText(unknown.GetSpecifiedName()); text != "" {
 				err = errors.New(text)
-			} else if name := similar(unknown.GetSpecifiedName(), known); name != "" {
+			} else if name := tools.Nearest(unknown.GetSpecifiedName(), known); name != "" {
 				err = fmt.Errorf("%w (did you mean --%s?)", err, name)
 			}
 		}
@@ -164,33 +165,5 @@ func similarCommand(cmd *cobra.Command, name string) string {
 	if !cmd.HasParent() {
 		known = append(known, "help") // cobra does not list it
 	}
-	return DidYouMean(name, known)
-}
-
-// DidYouMean returns the hint at the known name that is most likely meant by name, or "".
-func DidYouMean(name string, known []string) string {
-	if meant := similar(name, known); meant != "" {
-		return fmt.Sprintf(" (did you mean %q?)", meant)
-	}
-	return ""
-}
-
-// similar returns the known name that is most likely meant by name, or "".
-func similar(name string, known []string) string {
-	for i := range len(name) - 1 { // two neighbours in the wrong order, which cobra counts as two errors
-		if swapped := name[:i] + name[i+1:i+2] + name[i:i+1] + name[i+2:]; slices.Contains(known, swapped) {
-			return swapped
-		}
-	}
-	if len(name) < 2 {
-		return ""
-	}
-	names := &cobra.Command{SuggestionsMinimumDistance: 1} // cobra computes the distance
-	if len(name) > 4 {
-		names.SuggestionsMinimumDistance = 2
-	}
-	for _, k := range slices.Sorted(slices.Values(known)) {
-		names.AddCommand(&cobra.Command{Use: k, Run: func(*cobra.Command, []string) {}})
-	}
-	return append(names.SuggestionsFor(name), "")[0]
+	return tools.DidYouMean(name, known)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const (
@@ -85,7 +86,7 @@ func (n Names) checkEnvironment(flags *pflag.FlagSet, warn func(string)) {
 		case isOption, slices.Contains(n.Options, flag):
 			warn(fmt.Sprintf("%s has no effect: --%s is an option of one action, which only the command line sets", name, flag))
 		default:
-			if meant := similar(flag, n.Settings); meant != "" {
+			if meant := tools.Nearest(flag, n.Settings); meant != "" {
 				warn(fmt.Sprintf("unknown environment variable %s; did you mean %s?", name, envName(meant)))
 			}
 		}
@@ -183,7 +184,7 @@ func FromFile(flags *pflag.FlagSet, name string, known Names, warn func(string))
 		case !isKnown && slices.Contains(known.Options, flag):
 			return Exit(ExitUsage, "settings file %q: %q is no setting: --%s is an option of one action, which only the command line sets", name, key, flag)
 		case !isKnown:
-			return Exit(ExitUsage, "settings file %q: unknown setting %q%s", name, key, DidYouMean(flag, known.Settings))
+			return Exit(ExitUsage, "settings file %q: unknown setting %q%s", name, key, tools.DidYouMean(flag, known.Settings))
 		case values == nil:
 			return Exit(ExitUsage, "settings file %q: %s: the value is missing; an empty one is \"\"", name, key)
 		}

@@ -42,7 +42,7 @@ func (s *streamSizes) Set(text string) error {
 		case err != nil:
 			return err
 		case n > 0 && n < minStreamBytes:
-			return fmt.Errorf("%q: a stream needs at least 64KiB; is a unit missing, as in %sMiB?", part, strings.TrimSpace(size))
+			return fmt.Errorf("%q: a stream needs at least 64KiB (sizes are written as 64KiB, 16MiB or 1GiB)", part)
 		case !named:
 			s.cfg.MaxBytes = n
 			continue

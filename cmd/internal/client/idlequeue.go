@@ -12,7 +12,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
-	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -70,12 +69,8 @@ func CheckTool(ctx context.Context, b *bus.Bus, queue string, call tools.Call) s
 	case len(offered.Tools) > 0:
 		return checkArgs(offered.Tools, call)
 	case consumed:
-		var known []string
-		list, _ := rpc.ListTools(ctx, b, tools.OfferQuery{Queue: queue}) // only for the hint
-		for _, t := range list.Tools {
-			known = append(known, t.Name)
-		}
-		return fmt.Sprintf("no worker of queue %q offers the tool %q now%s; see stevedore tools ls", queue, call.Tool, cli.DidYouMean(call.Tool, known))
+		known, _ := rpc.ListTools(ctx, b, tools.OfferQuery{Queue: queue}) // only for the hint
+		return fmt.Sprintf("no worker of queue %q offers the tool %q now%s; see stevedore tools ls", queue, call.Tool, tools.DidYouMean(call.Tool, known.Names()))
 	}
 	return fmt.Sprintf("no worker is consuming queue %q now; its calls stay queued until you start one: \"%s\"", queue, StartCommand(queue))
 }

@@ -121,17 +121,24 @@ func newAgentCommand() *cobra.Command {
 
 // readPrompt returns the prompt of a command line; "-" means the whole standard input.
 func readPrompt(args []string, stdin io.Reader) (string, error) {
-	if len(args) == 0 || args[0] != "-" {
-		return strings.Join(args, ""), nil
+	if len(args) == 0 {
+		return "", nil
 	}
-	data, err := io.ReadAll(io.LimitReader(stdin, maxPrompt+1))
+	prompt := args[0]
+	if prompt == "-" {
+		data, err := io.ReadAll(io.LimitReader(stdin, maxPrompt+1))
+		if err != nil {
+			return "", fmt.Errorf("read the prompt: %w", err)
+		}
+		prompt = string(data)
+	}
 	switch {
-	case err != nil:
-		return "", fmt.Errorf("read the prompt: %w", err)
-	case len(data) > maxPrompt:
+	case len(prompt) > maxPrompt:
 		return "", cli.Exit(cli.ExitUsage, "the prompt has more than %d bytes; put it into a file of the workspace", maxPrompt)
+	case strings.TrimSpace(prompt) == "":
+		return "", cli.Exit(cli.ExitUsage, "the prompt is empty; without a prompt, stevedore agent has a conversation")
 	}
-	return string(data), nil
+	return prompt, nil
 }
 
 // maxPrompt is the maximum size of a prompt from standard input; the server rejects

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/hosts"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const mcpInstallHelp = `Put "stevedore mcp wrap --" before the commands of the MCP servers that a host already has,
@@ -106,7 +107,7 @@ func findHost(name string) (*hosts.Host, error) {
 	if h := hosts.Find(name); h != nil {
 		return h, nil
 	}
-	return nil, cli.Exit(cli.ExitUsage, "unknown host %q%s; want one of %s", name, cli.DidYouMean(name, hostNames()), strings.Join(hostNames(), ", "))
+	return nil, cli.Exit(cli.ExitUsage, "unknown host %q%s; want one of %s", name, tools.DidYouMean(name, hostNames()), strings.Join(hostNames(), ", "))
 }
 
 func thisMachine() (m hosts.Machine, err error) {
@@ -249,7 +250,7 @@ func checkNames(host *hosts.Host, locations []hosts.Location, names []string) er
 	}
 	for _, name := range names {
 		if !slices.Contains(known, name) && !unreadable {
-			return cli.Exit(cli.ExitNotFound, "no server %q%s in %s", name, cli.DidYouMean(name, known), strings.Join(paths, " or "))
+			return cli.Exit(cli.ExitNotFound, "no server %q%s in %s", name, tools.DidYouMean(name, known), strings.Join(paths, " or "))
 		}
 	}
 	return nil

@@ -20,7 +20,7 @@ import (
 const tasksHelp = `Show the calls of a session: async, running and queued calls. A call that has ended
 and was not async is listed only by "get ID".
 The states are queued, running, waiting (for a model, or for another call), input_required
-(a person must approve the call), succeeded, failed, cancelled, timed_out and unknown.
+(a person must approve the call), completed, failed, cancelled, timeout and unknown.
 
   stevedore tasks ls --session s1
   stevedore tasks ls --limit 50        the newest 50; the last line says how to continue
@@ -92,7 +92,7 @@ func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, ou
 			return err
 		}
 		if t := answer.Out; !t.EndedAt.IsZero() {
-			if t.State != task.Succeeded {
+			if t.State != task.Completed {
 				return cli.Exit(cli.ExitToolError, "")
 			}
 			return nil

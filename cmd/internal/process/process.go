@@ -255,11 +255,11 @@ func (p *process) checkToolNames(registry *tools.Registry) error {
 	}
 	for _, rule := range rules {
 		if !strings.ContainsAny(rule.tool, `*?[\`) && !isKnown(rule.tool) {
-			return cli.Exit(cli.ExitUsage, "--ask %q: there is no tool of this name%s", rule.tool, cli.DidYouMean(rule.tool, known))
+			return cli.Exit(cli.ExitUsage, "--ask %q: there is no tool of this name%s", rule.tool, tools.DidYouMean(rule.tool, known))
 		}
 	}
 	for _, name := range p.Tools {
-		if hint := cli.DidYouMean(name, known); hint != "" && !isKnown(name) {
+		if hint := tools.DidYouMean(name, known); hint != "" && !isKnown(name) {
 			return cli.Exit(cli.ExitUsage, "--tools: there is no tool %q%s", name, hint)
 		}
 	}

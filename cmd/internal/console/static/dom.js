@@ -101,12 +101,12 @@ export function load(part, kind = "run") {
 }
 
 const kinds = {
-  done: "done", completed: "done", succeeded: "done", end_turn: "done", async: "wait", queued: "wait", waiting: "wait", open: "run", running: "run", input_required: "warn",
-  failed: "bad", unknown: "bad", timeout: "bad", timed_out: "bad", turn_limit: "warn", token_budget: "warn", cost_budget: "warn", deadline: "warn",
+  done: "done", completed: "done", end_turn: "done", async: "wait", queued: "wait", waiting: "wait", open: "run", running: "run", input_required: "warn",
+  failed: "bad", unknown: "bad", timeout: "bad", turn_limit: "warn", token_budget: "warn", cost_budget: "warn", deadline: "warn",
   truncated: "warn", refused: "warn", abandoned: "bad", cancelled: "off", approved: "done", denied: "bad",
 };
 export const kindOf = state => kinds[state] || "off";
-const words = { completed: "done", succeeded: "done", timed_out: "timeout", end_turn: "done", async: "in background", input_required: "needs approval" };
+const words = { completed: "done", end_turn: "done", async: "in background", input_required: "needs approval" };
 
 // chip shows a state in a word and a colour.
 export const chip = state => h("span.chip." + kindOf(state), {}, words[state] || String(state).replaceAll("_", " "));
