@@ -64,10 +64,11 @@ var allowedImports = map[string][]string{
 	// For tests only.
 	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools", "tools/tracing"},
 
-	"offload":                    {"tools/jsonform", "tools/metrics", "tools", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/textscan", "offload/jq", "offload/tables"},
+	"offload":                    {"tools/jsonform", "tools/metrics", "tools", "offload/describe", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/textscan", "offload/jq", "offload/tables"},
 	"offload/grep":               {"tools", "offload/index", "offload/internal/cursor"},
-	"offload/jq":                 {"tools", "tools/limited", "offload/internal/cursor", "offload/internal/jsonread"},
-	"offload/tables":             {"tools", "tools/limited", "offload/internal/cursor", "offload/internal/jsonread", "offload/jq", "state/durable"},
+	"offload/describe":           {},
+	"offload/jq":                 {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread"},
+	"offload/tables":             {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread", "offload/jq", "state/durable"},
 	"offload/internal/cursor":    {"tools"},
 	"offload/internal/jsonread":  {},
 	"offload/chat":               {"tools", "state/durable"},

@@ -106,7 +106,7 @@ func (b body) withNote(text string) string {
 func (b body) withoutStore() string {
 	charset, _ := charsetOf(b.plain, b.plain.Size(), utf8.RuneCountInString(b.text) == len(b.text)) // the text is in memory
 	text := b.readable(charset)
-	if typ, media, err := kind(b.plain, b.plain.Size()); charset == "" && err == nil && typ == TypeBinary {
+	if typ, media, _, err := kind(b.plain, b.plain.Size()); charset == "" && err == nil && typ == TypeBinary {
 		text = fmt.Sprintf("The result is %d bytes of %s, which is not text. They were not kept, because offloading is off.", b.plain.Size(), attribute(media))
 	}
 	return b.withNote(text)

@@ -3,17 +3,15 @@ package offload
 import (
 	"bytes"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
-	"strings"
 	"unicode/utf8"
 
 	"github.com/gabriel-vasile/mimetype"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/offload/jq"
 	"github.com/stevedore-bus/stevedore/offload/tables"
@@ -42,50 +40,53 @@ const (
 	wholeJSONSize = 1 << 20 // of larger JSON, only the start and the end are checked
 )
 
-// kind detects the type and the media type of a content from its ends.
-func kind(src io.ReaderAt, size int64) (typ, mediaType string, err error) {
+// kind detects the type and the media type of a content from its ends, and the form of a table.
+func kind(src io.ReaderAt, size int64) (typ, mediaType string, form describe.Form, err error) {
 	head, err := readRange(src, 0, min(size, sniffBytes))
 	if err != nil {
-		return "", "", err
+		return "", "", form, err
 	}
 	if isJSON, err := looksLikeJSON(src, size, head); err != nil || isJSON {
-		return TypeJSON, mediaJSON, err
+		return TypeJSON, mediaJSON, form, err
 	}
 	m := mimetype.Detect(head)
 	if !isText(m, head) {
-		return TypeBinary, m.String(), nil
+		return TypeBinary, m.String(), form, nil
 	}
 	few := int64(rowBytes)
 	if beginsJSON(head) {
 		few = wholeJSONSize // a row of JSON may be long
 	}
 	if head, err = readRange(src, 0, min(size, few)); err != nil {
-		return "", "", err
+		return "", "", form, err
 	}
-	return TypeText, rowsKind(head, int64(len(head)) == size), nil
+	mediaType, form = rowsKind(head, int64(len(head)) == size)
+	return TypeText, mediaType, form, nil
 }
 
-// rowBytes is how much of a text decides whether it is a table.
-const rowBytes = 64 << 10
+// rowBytes is how much of a text decides whether it has rows.
+const rowBytes = describe.SampleBytes
 
-// rowsKind returns the media type of a text that begins with head. If it is a table,
-// all rows in head are like the first one.
-func rowsKind(head []byte, complete bool) string {
+// rowsKind returns the media type of a text that begins with head, and its form if it is a table.
+func rowsKind(head []byte, complete bool) (string, describe.Form) {
 	if isNDJSON(head, complete) {
-		return mediaNDJSON
+		return mediaNDJSON, describe.Form{}
+	}
+	form := describe.Table(head, complete, describe.Hints{})
+	switch {
+	case !form.Certain || form.Kind != describe.Cells || form.Comma == ' ':
+	case form.Comma == '\t':
+		return mediaTSV, form
+	default:
+		return mediaCSV, form
 	}
 	if !complete {
 		head = head[:bytes.LastIndexByte(head[:min(len(head), rowBytes)], '\n')+1] // whole lines
 	}
-	for _, media := range []string{mediaCSV, mediaTSV} {
-		if isTable(head, separator(media, head)) {
-			return media
-		}
-	}
 	if jq.InLines(head, !complete) {
-		return mediaLog
+		return mediaLog, describe.Form{}
 	}
-	return mediaText
+	return mediaText, form
 }
 
 // isNDJSON reports whether a text is JSON objects and arrays, one after the other. They may
@@ -117,56 +118,6 @@ func beginsJSON(text []byte) bool {
 
 // withoutBOM removes the byte order mark with which programs of Windows begin a text.
 func withoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
-
-// separator returns what separates the cells of a table that begins with head, or 0 for
-// other media. The names of columns have no semicolon, so one in their row separates them.
-func separator(media string, head []byte) rune {
-	names, _, _ := bytes.Cut(head, []byte("\n"))
-	switch {
-	case isMedia(media, mediaTSV):
-		return '\t'
-	case !isMedia(media, mediaCSV):
-		return 0
-	case bytes.IndexByte(names, ';') >= 0:
-		return ';'
-	}
-	return ','
-}
-
-// isTable reports whether a text has a row of column names and at least two rows with
-// as many cells.
-func isTable(text []byte, comma rune) bool {
-	first, _, _ := bytes.Cut(text, []byte("\n"))
-	if bytes.IndexByte(first, byte(comma)) < 0 {
-		return false
-	}
-	r := csv.NewReader(bytes.NewReader(text))
-	r.Comma = comma
-	rows := 0
-	names := map[string]bool{}
-	for {
-		cells, err := r.Read()
-		if err == io.EOF {
-			return rows > 2
-		}
-		if err != nil && rows > 100 { // a quoted cell may be cut
-			return true
-		}
-		if err != nil {
-			return false
-		}
-		if rows++; rows > 1 {
-			continue
-		}
-		for _, name := range cells {
-			_, notNumber := strconv.ParseFloat(name, 64)
-			if name == "" || len(name) > 60 || name != strings.TrimSpace(name) || names[name] || notNumber == nil || strings.ContainsAny(name, "=:{}()[]<>;") {
-				return false
-			}
-			names[name] = true
-		}
-	}
-}
 
 // isText corrects the library, which says that UTF-16 is text, though it must be decoded
 // first, and that a content with a NUL is not, though tools separate with NUL
@@ -255,13 +206,14 @@ func (rec *Record) summarize(ctx context.Context, c Content) error {
 	if err != nil {
 		return err
 	}
-	if rec.Type, rec.MediaType, err = kind(c, c.Size()); err != nil {
+	var form describe.Form
+	if rec.Type, rec.MediaType, form, err = kind(c, c.Size()); err != nil {
 		return err
 	}
 	if rec.Lines, err = countLines(c); err != nil {
 		return err
 	}
-	if err := rec.summarizeContent(c); err != nil {
+	if err := rec.summarizeContent(c, form); err != nil {
 		return err
 	}
 	if charset != "" && rec.Type != TypeBinary {
@@ -272,7 +224,7 @@ func (rec *Record) summarize(ctx context.Context, c Content) error {
 
 // summarizeContent sets the preview. It corrects the type of a text that only looks
 // like JSON.
-func (rec *Record) summarizeContent(c Content) (err error) {
+func (rec *Record) summarizeContent(c Content, form describe.Form) (err error) {
 	switch rows := rec.MediaType == mediaNDJSON; {
 	case c.Size() <= 2*previewRunes: // is shown whole
 	case rows, rec.MediaType == mediaJSON:
@@ -297,31 +249,30 @@ func (rec *Record) summarizeContent(c Content) (err error) {
 		return nil
 	}
 	rec.Summary, err = previewOf(c, c.Size(), c.Index().TotalChars(), rec.Lines)
-	if isMedia(rec.MediaType, mediaCSV, mediaTSV, mediaText) && err == nil {
-		var head []byte
-		if head, err = readRange(c, 0, min(c.Size(), sniffBytes)); err == nil {
-			format, comma := rec.tableFormat(head)
-			if columns := tables.Preview(head, int64(len(head)) == c.Size(), format, comma); columns != "" {
-				if rec.Summary, err = preview(c, c.Size(), c.Index().TotalChars(), previewRunes/4); err != nil { // rows are alike
-					return err
-				}
-				rec.Summary = tools.Excerpt(columns, previewRunes+100) + "\n" + stripANSI(rec.Summary)
+	if form.Certain && err == nil {
+		head, err := readRange(c, 0, min(c.Size(), sniffBytes))
+		if err != nil {
+			return err
+		}
+		if columns := tables.Preview(head, int64(len(head)) == c.Size(), form); columns != "" {
+			if rec.Summary, err = preview(c, c.Size(), c.Index().TotalChars(), previewRunes/4); err != nil { // rows are alike
+				return err
 			}
+			rec.Summary = tools.Excerpt(columns, previewRunes+100) + "\n" + stripANSI(rec.Summary)
 		}
 	}
 	return err
 }
 
-// tableFormat returns how tables reads a content that begins with head.
-func (rec Record) tableFormat(head []byte) (format string, comma rune) {
-	comma = separator(rec.MediaType, head)
-	switch {
-	case comma != 0:
-		return tables.FormatCells, comma
-	case rec.Type == TypeJSON, isMedia(rec.MediaType, mediaNDJSON):
-		return tables.FormatJSON, 0
-	case isMedia(rec.MediaType, mediaLog):
-		return tables.FormatLog, 0
+// tableForm returns the form of a table. It is not certain for other texts, and that of no table for
+// what is JSON.
+func (rec Record) tableForm(c io.ReaderAt, size int64, known describe.Hints) (form describe.Form, err error) {
+	if rec.Type == TypeJSON || isMedia(rec.MediaType, mediaNDJSON, mediaLog) {
+		return form, nil
 	}
-	return tables.FormatText, 0
+	head, err := readRange(c, 0, min(size, describe.SampleBytes))
+	if err != nil {
+		return form, err
+	}
+	return describe.Table(head, int64(len(head)) == size, known), nil
 }

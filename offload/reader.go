@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/offload/grep"
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/jq"
@@ -232,12 +233,16 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		head, err := readRange(c, 0, min(c.Size(), rowBytes))
+		form, err := rec.tableForm(c, c.Size(), describe.Hints{})
 		if err != nil {
 			return err
 		}
+		var table *describe.Form
+		if form.Certain || isMedia(rec.MediaType, mediaCSV, mediaTSV) {
+			table = &form
+		}
 		res, err = jq.Run(ctx, jq.Source{
-			ArtifactID: rec.ID, Content: c, Size: c.Size(), Comma: separator(rec.MediaType, head),
+			ArtifactID: rec.ID, Content: c, Size: c.Size(), Form: table,
 			Chars: r.cfg.MaxChars - noteReserve, Time: r.cfg.JQTime, Command: r.cfg.JQCommand,
 		}, q)
 		return err

@@ -35,7 +35,7 @@ func Reference(rec Record) string {
 		fmt.Fprintf(&b, " media_type='%s'", attribute(rec.MediaType))
 	}
 	b.WriteString(">\n")
-	b.WriteString(describe(rec))
+	b.WriteString(description(rec))
 	b.WriteString("\n</knowledge>\n</knowledge_list>")
 	return b.String()
 }
@@ -106,8 +106,8 @@ func (rec Record) queryable() bool {
 // samePreview is the length of the preview of a content that the model has seen before.
 const samePreview = 200
 
-// describe returns the description of a content and its preview.
-func describe(rec Record) string {
+// description returns the description of a content and its preview.
+func description(rec Record) string {
 	var b strings.Builder
 	for _, name := range []string{"tool_name", "action_name"} {
 		if value := rec.Metadata[name]; value != "" {

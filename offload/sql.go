@@ -8,7 +8,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
+	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -32,6 +34,10 @@ func (r *Reader) SQL(ctx context.Context, session string, q SQLQuery) (res *SQLR
 		return nil, err
 	}
 	defer countRead("sql", time.Now())
+	known := describe.Hints{Header: q.Header}
+	if known.Comma, err = comma(q.Delimiter); err != nil {
+		return nil, err
+	}
 	refs, err := r.tableRefs(ctx, session, q)
 	if err != nil {
 		return nil, err
@@ -49,7 +55,7 @@ func (r *Reader) SQL(ctx context.Context, session string, q SQLQuery) (res *SQLR
 		return nil, err
 	}
 	src := tables.Source{Dir: dir, Chars: r.cfg.MaxChars - noteReserve, Time: r.cfg.SQLTime, Command: r.cfg.SQLCommand}
-	err = r.withTables(ctx, session, refs, nil, func(found []tables.Table) error {
+	err = r.withTables(ctx, session, refs, known, nil, func(found []tables.Table) error {
 		src.Tables = found
 		res, err = tables.Run(ctx, src, q)
 		return err
@@ -58,6 +64,20 @@ func (r *Reader) SQL(ctx context.Context, session string, q SQLQuery) (res *SQLR
 		return nil, err
 	}
 	return res, nil
+}
+
+// comma returns the character that a model writes as a delimiter, or 0 for none.
+func comma(delimiter string) (rune, error) {
+	switch {
+	case delimiter == "":
+		return 0, nil
+	case delimiter == `\t`, strings.EqualFold(delimiter, "tab"):
+		return '\t', nil
+	case utf8.RuneCountInString(delimiter) > 1, strings.ContainsAny(delimiter, "\"\r\n\ufffd"):
+		return 0, tools.Errorf(tools.CodeInvalidArguments, "delimiter must be one character, not %q", tools.Excerpt(delimiter, 20))
+	}
+	first, _ := utf8.DecodeRuneInString(delimiter)
+	return first, nil
 }
 
 // inFrom matches FROM or JOIN with the names behind it, and tableName one of these names.
@@ -114,7 +134,7 @@ func splitPath(name string) (id, path string) {
 
 // withTables calls f with the tables of refs, behind those of found. It opens only those whose
 // database is not in the cache.
-func (r *Reader) withTables(ctx context.Context, session string, refs []tableRef, found []tables.Table, f func([]tables.Table) error) error {
+func (r *Reader) withTables(ctx context.Context, session string, refs []tableRef, known describe.Hints, found []tables.Table, f func([]tables.Table) error) error {
 	if len(refs) == 0 {
 		return f(found)
 	}
@@ -124,27 +144,32 @@ func (r *Reader) withTables(ctx context.Context, session string, refs []tableRef
 		return err
 	}
 	t := tables.Table{Names: ref.names, ID: rec.ID, Path: ref.path}
-	file, exists, done, err := r.cfg.SQLCache.Take(rec.Digest + " " + rec.MediaType + " " + ref.path)
+	file, exists, done, err := r.cfg.SQLCache.Take(rec.Digest + " " + rec.MediaType + " " + ref.path + known.String())
 	if err != nil {
 		return err
 	}
 	defer done()
 	t.File = file
 	if exists {
-		return r.withTables(ctx, session, refs[1:], append(found, t), f)
+		return r.withTables(ctx, session, refs[1:], known, append(found, t), f)
 	}
 	var failed error // of f, which readError must not change
 	err = r.with(ctx, session, ref.id, func(rec Record, c blockContent) error {
 		if media := rec.binary(); media != "" {
 			return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q is %s, which SQL cannot read", rec.ID, media)
 		}
-		head, err := readRange(c, 0, min(c.Size(), rowBytes))
+		form, err := rec.tableForm(c, c.Size(), known)
 		if err != nil {
 			return err
 		}
-		t.Content, t.Size = c, c.Size()
-		t.Format, t.Comma = rec.tableFormat(head)
-		failed = r.withTables(ctx, session, refs[1:], append(found, t), f)
+		t.Content, t.Size, t.Form, t.Format = c, c.Size(), form, tables.FormatTable
+		switch {
+		case isMedia(rec.MediaType, mediaLog):
+			t.Format = tables.FormatLog
+		case form.Kind == "":
+			t.Format = tables.FormatJSON
+		}
+		failed = r.withTables(ctx, session, refs[1:], known, append(found, t), f)
 		return nil
 	})
 	return errors.Join(failed, err)

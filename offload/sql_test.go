@@ -46,7 +46,7 @@ var sqlTables = map[string]string{
 		"web-5d7c9                1/1     Running            0             3d\n" +
 		"api-1                    0/1     CrashLoopBackOff   12 (5m ago)   3d\n",
 	"docker": "CONTAINER ID   IMAGE     COMMAND       PORTS\nabc            nginx     \"/entry x\"\ndef            redis     \"redis\"       6379/tcp\n",
-	"broad":  strings.Repeat("name\t", 1_500) + "\n" + strings.Repeat("some-long-text\n", 10),
+	"broad":  strings.Repeat("name\t", 1_500) + "\n" + strings.Repeat(strings.Repeat("x\t", 1_500)+"\n", 10),
 	"prose":  "This is a text.\nIt has no table.\n",
 	"scalar": `[3,1,2]`,
 	"lists":  "[\"007\",1]\n[8,2,{\"a\":1}]\n",

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/offload/describe"
 )
 
 // TestAdvice: the advice names the SQL that answers a query, or shows what it is about.
@@ -44,8 +46,13 @@ func TestTooLargeToLoad(t *testing.T) {
 	document := `{"meta":1,"items":[` + strings.ReplaceAll(strings.TrimSpace(rows.String()), "\n", ",") + "]}"
 	table := "id,text\n" + strings.Repeat("1,"+strings.Repeat("x", 100)+"\n", maxDocument/100)
 	run := func(text string, comma rune, query string) (*Result, error) {
+		var form *describe.Form
+		if comma != 0 {
+			found := describe.Table([]byte(text), false, describe.Hints{Comma: comma})
+			form = &found
+		}
 		return Run(t.Context(), Source{
-			ArtifactID: "a", Content: strings.NewReader(text), Size: int64(len(text)), Comma: comma, Chars: 15_000, Time: 10 * time.Minute,
+			ArtifactID: "a", Content: strings.NewReader(text), Size: int64(len(text)), Form: form, Chars: 15_000, Time: 10 * time.Minute,
 		}, Query{Query: query})
 	}
 	for _, row := range []struct {

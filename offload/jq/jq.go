@@ -24,6 +24,7 @@ import (
 
 	"github.com/itchyny/gojq"
 
+	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/limited"
@@ -55,8 +56,8 @@ type Source struct {
 	ArtifactID string
 	Content    io.ReaderAt
 	Size       int64
-	// Comma separates the cells of a table; 0 if the artifact is JSON.
-	Comma rune
+	// Form is that of a table; nil if the artifact is JSON.
+	Form  *describe.Form
 	Chars int           // of results that are returned
 	Time  time.Duration // of the query
 	// Command is a program with arguments that calls Serve. The query then runs in a
@@ -119,7 +120,7 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 		return nil, err
 	}
 	req := request{
-		ArtifactID: src.ArtifactID, Query: q.Query, Skip: place.More, Comma: src.Comma,
+		ArtifactID: src.ArtifactID, Query: q.Query, Skip: place.More, Form: src.Form,
 		Size: src.Size, Limit: src.Chars, Time: src.Time,
 	}
 	input := io.NewSectionReader(src.Content, 0, src.Size)

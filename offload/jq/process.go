@@ -5,19 +5,20 @@ import (
 	"io"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // request is the first line of the input of the process; the artifact follows.
 type request struct {
-	ArtifactID string        `json:"artifact_id"`
-	Query      string        `json:"query"`
-	Skip       int64         `json:"skip,omitempty"` // results that earlier answers showed
-	Comma      rune          `json:"comma,omitempty"`
-	Size       int64         `json:"size"`
-	Limit      int           `json:"limit"` // characters of results
-	Time       time.Duration `json:"time"`
+	ArtifactID string         `json:"artifact_id"`
+	Query      string         `json:"query"`
+	Skip       int64          `json:"skip,omitempty"` // results that earlier answers showed
+	Form       *describe.Form `json:"form,omitempty"`
+	Size       int64          `json:"size"`
+	Limit      int            `json:"limit"` // characters of results
+	Time       time.Duration  `json:"time"`
 }
 
 // Serve runs one query of a Run whose Source.Command started this

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 )
 
@@ -166,22 +166,25 @@ func InLines(head []byte, cut bool) bool {
 // tableRows are the rows of a table as objects. Cells without a column have their number
 // as the key.
 type tableRows struct {
-	*csv.Reader
+	form    describe.Form
+	src     io.Reader
+	rows    *describe.Rows
 	columns [][]byte // as JSON
 	row     []byte
 }
 
-func newTableRows(src io.Reader, comma rune) rowSource {
-	r := csv.NewReader(src)
-	r.Comma, r.LazyQuotes, r.FieldsPerRecord, r.ReuseRecord = comma, true, -1, true
-	return &tableRows{Reader: r}
-}
-
 func (r *tableRows) next() ([]byte, error) {
-	if err := r.header(); err != nil {
-		return nil, err
+	if r.rows == nil {
+		rows, err := r.form.Rows(r.src)
+		if err != nil {
+			return nil, err
+		}
+		r.rows = rows
+		for i, name := range rows.Columns() {
+			r.columns = append(r.columns, appendJSON(nil, cmp.Or(name, fmt.Sprintf("c%d", i+1))))
+		}
 	}
-	cells, err := r.Read()
+	cells, err := r.rows.Next()
 	if err != nil {
 		return nil, err
 	}
@@ -199,22 +202,6 @@ func (r *tableRows) next() ([]byte, error) {
 	}
 	r.row = append(r.row, '}')
 	return r.row, nil
-}
-
-// header reads the names of the columns, unless it did so before.
-func (r *tableRows) header() error {
-	if r.columns != nil {
-		return nil
-	}
-	names, err := r.Read()
-	if err != nil {
-		return err
-	}
-	names[0] = strings.TrimPrefix(names[0], "\uFEFF")
-	for _, name := range names {
-		r.columns = append(r.columns, appendJSON(nil, name))
-	}
-	return nil
 }
 
 func appendJSON(to []byte, text string) []byte {

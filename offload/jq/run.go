@@ -90,8 +90,9 @@ func (r *runner) run(src io.Reader) error {
 		return err
 	}
 	switch {
-	case r.Comma != 0:
-		return r.eachRow(func(src io.Reader, _ bool) rowSource { return newTableRows(src, r.Comma) }, in, head)
+	case r.Form != nil:
+		r.res.Notes = append(r.res.Notes, r.Form.Assumed...)
+		return r.eachRow(func(src io.Reader, _ bool) rowSource { return &tableRows{form: *r.Form, src: src} }, in, head)
 	case isLog(head, int64(len(head)) < r.Size):
 		r.res.Notes = append(r.res.Notes, "the text is not JSON as a whole: the query ran on the JSON in its lines")
 		return r.eachRow(func(src io.Reader, cut bool) rowSource { return newLogRows(src, cut) }, in, head)
@@ -110,7 +111,7 @@ func (r *runner) eachRow(rows func(src io.Reader, cut bool) rowSource, in io.Rea
 		}
 		sample = append(sample, v)
 	}
-	table := r.Comma != 0
+	table := r.Form != nil
 	if summary := strings.TrimSpace(r.Query); table || len(sample) > 1 {
 		switch {
 		case summary == "length":

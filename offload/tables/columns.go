@@ -2,11 +2,11 @@ package tables
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -127,74 +127,27 @@ func (t *traits) see(c cell) {
 	}
 	switch text := c.text; {
 	case c.kind == word && text == "":
-	case isInteger(text):
+	case describe.IsInteger(text):
 		t.integer = true
 		t.numbers++
-	case c.kind != quoted && isReal(text):
+	case c.kind != quoted && describe.IsReal(text):
 		t.real = true
 		t.numbers++
-	case c.kind == word && isBoolean(text):
+	case c.kind == word && describe.IsBoolean(text):
 		t.boolean = true
-	case isMarker(text):
+	case describe.IsMarker(text):
 		t.missing.add(text)
 	default:
 		t.code = t.code || onlyDigits(strings.TrimPrefix(text, "-"))
 		t.others.add(text)
-		if oddNumber.MatchString(text) && !isoDate.MatchString(text) {
+		if describe.IsOdd(text) {
 			t.odd.add(text)
 		}
 	}
 }
 
-// oddNumber matches what begins like a number, also behind a currency, and isoDate the dates that
-// sort as text.
-var (
-	oddNumber = regexp.MustCompile(`^[-+(]?\s*(?:[A-Z]{0,3}\p{Sc}|[A-Z]{3})?\s*[-+]?[0-9]+(?:[.,/%: ]|\p{Sc}|[A-Za-z]{1,3}$)`)
-	isoDate   = regexp.MustCompile(`^\d{4}-\d\d-\d\d|^\d\d:\d\d`)
-)
-
-// markers are what programs write where a value is missing.
-var markers = strings.Fields("n/a na #n/a null nil none nan - -- \u2013 \u2014 ? <none> <null> <unknown> (null) \\n")
-
-func isMarker(text string) bool {
-	text = strings.TrimSpace(text)
-	return text == "" || len(text) < 10 && slices.Contains(markers, strings.ToLower(text))
-}
-
-func isBoolean(text string) bool {
-	return strings.EqualFold(text, "true") || strings.EqualFold(text, "false")
-}
-
 func onlyDigits(text string) bool {
 	return text != "" && strings.Trim(text, "0123456789") == ""
-}
-
-// isInteger reports whether a text is how a 64-bit integer is printed: "007" is text.
-func isInteger(s string) bool {
-	digits := strings.TrimPrefix(s, "-")
-	if digits == "" || len(digits) > 19 || digits[0] == '0' && len(s) > 1 {
-		return false
-	}
-	for i := range len(digits) {
-		if digits[i] < '0' || digits[i] > '9' {
-			return false
-		}
-	}
-	if len(digits) < 19 {
-		return true
-	}
-	_, err := strconv.ParseInt(s, 10, 64)
-	return err == nil
-}
-
-var realForm = regexp.MustCompile(`^-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,3})?$`)
-
-func isReal(s string) bool {
-	if len(s) > 40 || !realForm.MatchString(s) {
-		return false
-	}
-	_, err := strconv.ParseFloat(s, 64)
-	return err == nil
 }
 
 // maxOthers is how many per cent of the cells of a column of numbers may be neither numbers nor
@@ -284,19 +237,19 @@ func (c cell) as(typ string) any {
 		return nil
 	case typ == "TEXT", typ == "JSON":
 		return c.text
-	case c.kind == boolean, c.kind == word && isBoolean(c.text):
+	case c.kind == boolean, c.kind == word && describe.IsBoolean(c.text):
 		if strings.EqualFold(c.text, "true") {
 			return int64(1)
 		}
 		return int64(0)
-	case isInteger(c.text):
-		n, _ := strconv.ParseInt(c.text, 10, 64) // isInteger checked it
+	case describe.IsInteger(c.text):
+		n, _ := strconv.ParseInt(c.text, 10, 64) // IsInteger checked it
 		if typ == "REAL" {
 			return float64(n)
 		}
 		return n
-	case typ == "REAL" && c.kind != quoted && isReal(c.text):
-		f, _ := strconv.ParseFloat(c.text, 64) // isReal checked it
+	case typ == "REAL" && c.kind != quoted && describe.IsReal(c.text):
+		f, _ := strconv.ParseFloat(c.text, 64) // IsReal checked it
 		return f
 	}
 	return nil

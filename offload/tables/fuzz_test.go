@@ -3,6 +3,8 @@ package tables
 import (
 	"strings"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/offload/describe"
 )
 
 // FuzzFind: no content makes the first pass over it fail in an unknown way, and both passes agree
@@ -15,9 +17,9 @@ func FuzzFind(f *testing.F) {
 		f.Add(text, uint8(len(text)))
 	}
 	f.Fuzz(func(t *testing.T, text string, how uint8) {
-		format := []string{FormatCells, FormatJSON, FormatLog, FormatText}[how%4]
-		table := Table{Format: format, Comma: []rune{',', ';', '\t'}[how%3]}
-		Preview([]byte(text), how%2 == 0, format, table.Comma)
+		format := []string{FormatTable, FormatJSON, FormatLog, FormatTable}[how%4]
+		table := Table{Format: format, Form: describe.Table([]byte(text), true, describe.Hints{Comma: []rune{0, 0, ';', ','}[how/4%4]})}
+		Preview([]byte(text), how%2 == 0, table.Form)
 		l := &layout{}
 		if l.find(table, strings.NewReader(text)) != nil {
 			return

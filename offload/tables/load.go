@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	_ "modernc.org/sqlite" // the driver
@@ -24,6 +25,8 @@ type Schema struct {
 	Others  []string `json:"others,omitempty"`
 	Rows    int64    `json:"rows"`
 	Columns []Column `json:"columns"`
+	// Notes say what was assumed of a text.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // load imports a table into its file, from the content that follows twice in contents. The file is
@@ -34,7 +37,10 @@ func load(ctx context.Context, t Table, contents io.Reader) error {
 	if err != nil {
 		return ofTable(t, err)
 	}
-	schema := Schema{Others: l.others, Columns: l.typed()}
+	schema := Schema{Others: l.others, Columns: l.typed(), Notes: slices.Clone(t.Form.Assumed)}
+	if l.short > 0 {
+		schema.Notes = append(schema.Notes, fmt.Sprintf("%d rows have fewer cells than the others; what they lack is NULL", l.short))
+	}
 	if (t.Format == FormatJSON || t.Format == FormatLog) && l.path != rowsPath && l.path != wholePath {
 		schema.Path = l.path
 	}

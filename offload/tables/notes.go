@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -25,6 +26,9 @@ func (d *database) notes(query string) (notes []string) {
 	}
 	var about []string
 	for _, s := range d.schemas {
+		for _, note := range s.Notes {
+			notes = append(notes, s.Names[0]+": "+note)
+		}
 		for _, c := range s.Columns {
 			if note := c.note(s.Rows, query); note != "" && !slices.Contains(about, note) {
 				about = append(about, note)
@@ -83,7 +87,7 @@ func (c Column) comparedText(query string) string {
 	compared := regexp.MustCompile(`(?i)(?:^|[^\pL\pN_])` + regexp.QuoteMeta(c.Name) +
 		`["\x60\]]?\s*(?:=|==|!=|<>|<|>|<=|>=|is|is\s+not|(?:not\s+)?in\s*\()\s*'([^']*)'`)
 	for _, m := range compared.FindAllStringSubmatch(query, -1) {
-		if !isInteger(m[1]) && !isReal(m[1]) {
+		if !describe.IsInteger(m[1]) && !describe.IsReal(m[1]) {
 			return cmp.Or(m[1], " ")
 		}
 	}
@@ -111,7 +115,7 @@ func (d *database) wrong(query string, err error) error {
 			text = fmt.Sprintf("no such column: %s%s", m[1], d.meant(m[1], query))
 		}
 	}
-	return tools.Errorf(tools.CodeInvalidArguments, "%s. %s", text, describe(d.schemas))
+	return tools.Errorf(tools.CodeInvalidArguments, "%s. %s", text, columnsOf(d.schemas))
 }
 
 // noColumn matches the error about a name. SQLite adds advice to that of a name in double quotes.

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -29,15 +30,16 @@ const maxSQL = 16 << 10 // bytes
 type Query struct {
 	SQL       string   `json:"sql,omitempty" jsonschema:"one SELECT in SQLite's dialect; omit it to see the columns"`
 	Artifacts []string `json:"artifacts,omitempty" jsonschema:"ids, which the query calls t1, t2, ...; ID:.path selects a nested JSON array. Not needed if FROM names the ids"`
+	Header    *bool    `json:"header,omitempty" jsonschema:"whether the first row of a text has the names of the columns, if the answer assumes it wrongly"`
+	Delimiter string   `json:"delimiter,omitempty" jsonschema:"the character between the cells of a text, likewise"`
 	Cursor    string   `json:"cursor,omitempty" jsonschema:"where to continue, as an earlier answer to the same query gave it"`
 }
 
 // Formats of contents.
 const (
-	FormatCells = "cells" // CSV, with Table.Comma between the cells
+	FormatTable = "table" // a text that may have a table, of the form Table.Form
 	FormatJSON  = "json"  // one JSON document or several values
 	FormatLog   = "log"   // a text with JSON in its lines
-	FormatText  = "text"  // a text that may have a table
 )
 
 // Table is an artifact that a query can read.
@@ -47,10 +49,10 @@ type Table struct {
 	ID    string   `json:"id"`
 	// Path is the place of an array in a JSON document, such as ".data.items". Empty means
 	// the longest array.
-	Path   string `json:"path,omitempty"`
-	Format string `json:"format"`
-	Comma  rune   `json:"comma,omitempty"`
-	Size   int64  `json:"size"`
+	Path   string        `json:"path,omitempty"`
+	Format string        `json:"format"`
+	Form   describe.Form `json:"form"`
+	Size   int64         `json:"size"`
 	// File is the database, from Cache.Take. If Content is nil, it exists.
 	File    string      `json:"file"`
 	Content io.ReaderAt `json:"-"`
@@ -92,7 +94,7 @@ type Result struct {
 func (r *Result) Text() string {
 	var b strings.Builder
 	if r.SQL == "" {
-		b.WriteString(describe(r.Tables))
+		b.WriteString(columnsOf(r.Tables))
 	} else {
 		more := ""
 		if r.AtLeast {

@@ -1,35 +1,33 @@
 package tables
 
 import (
-	"bufio"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
 
+	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/offload/jq"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // maxRow is the size in bytes of the longest row.
-const maxRow = 16 << 20
+const maxRow = describe.MaxRow
 
 // layout is what the first pass over a content finds.
 type layout struct {
 	columns
 	path   string   // of the array that is the table
 	others []string // paths of the arrays that are not
+	short  int64    // rows with fewer cells than the table has columns
 }
 
 // rows calls yield with the cells of each row of a content. It adds the columns to l, whose path
 // says which array of a JSON document to read.
 func (l *layout) rows(t Table, src io.Reader, yield func([]cell) error) error {
 	switch t.Format {
-	case FormatCells:
-		return l.cells(src, t.Comma, yield)
-	case FormatText:
-		return l.text(src, yield)
+	case FormatTable:
+		return l.table(t.Form, src, yield)
 	case FormatLog:
 		return l.json(jq.LogValues(src), yield)
 	}
@@ -70,26 +68,21 @@ func cleanPath(path string) string {
 	return path
 }
 
-// cells reads a table whose first row has the names of the columns.
-func (l *layout) cells(src io.Reader, comma rune, yield func([]cell) error) error {
-	in := bufio.NewReaderSize(src, 64<<10)
-	if bom, _ := in.Peek(3); string(bom) == "\ufeff" {
-		_, _ = in.Discard(3)
-	}
-	r := csv.NewReader(in)
-	r.Comma, r.LazyQuotes, r.FieldsPerRecord, r.ReuseRecord = comma, true, -1, true
-	names, err := r.Read()
+// table reads a table that has a form.
+func (l *layout) table(form describe.Form, src io.Reader, yield func([]cell) error) error {
+	rows, err := form.Rows(src)
 	if err == io.EOF {
 		return noTable("it is empty")
 	}
 	if err != nil {
 		return notRead(err)
 	}
-	l.header(names)
+	l.header(rows.Columns())
 	row := []cell{}
 	for {
-		record, err := r.Read()
+		record, err := rows.Next()
 		if err == io.EOF {
+			l.short = rows.Short
 			return nil
 		}
 		if err != nil {
@@ -125,7 +118,7 @@ func (l *layout) widen(n int) {
 
 // notRead returns the error of a content that could not be read.
 func notRead(err error) error {
-	if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
+	if wrong, ok := errors.AsType[describe.NoTable](err); ok {
 		return noTable(wrong.Error())
 	}
 	return err

@@ -260,8 +260,8 @@ func (s *Schema) where() string {
 // maxDescription is how many characters the columns of all tables may take.
 const maxDescription = 6_000
 
-// describe returns a line for each table.
-func describe(schemas []Schema) string {
+// columnsOf returns a line for each table.
+func columnsOf(schemas []Schema) string {
 	if len(schemas) == 0 {
 		return `The query has no tables: name the artifacts, as in artifacts: ["ID"] and FROM t1`
 	}
@@ -277,6 +277,9 @@ func describe(schemas []Schema) string {
 			fmt.Fprintf(&b, " (%s%s)", s.ID, s.Path)
 		}
 		fmt.Fprintf(&b, ": %d rows; %s", s.Rows, tools.Excerpt(strings.Join(names, ", "), maxDescription/len(schemas)))
+		for _, note := range s.Notes {
+			b.WriteString("; " + note)
+		}
 		if len(s.Others) > 0 {
 			fmt.Fprintf(&b, "; other arrays: %s", tools.Excerpt(strings.Join(s.Others, ", "), 200))
 		}

@@ -1,0 +1,205 @@
+package describe
+
+import (
+	"bytes"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+const (
+	maxTitles  = 20 // lines above a table
+	sampleRows = 400
+	headerRows = 64 // rows that are compared with the first one
+)
+
+// sample is the start of a text with one comma between its cells.
+type sample struct {
+	Form
+	rows  [][]string // from the names on
+	fit   int        // rows with Width cells
+	typed int        // columns of numbers, dates or booleans, also in the first row
+}
+
+func newSample(f Form, comma rune, head []byte, complete bool) (s sample) {
+	f.Kind, f.Comma, f.Quoted = Cells, comma, true
+	if !bytes.ContainsRune(head, comma) {
+		return s
+	}
+	f.Spaced = comma != '\t' && bytes.Count(head, []byte(string(comma)+" "))*10 > bytes.Count(head, []byte(string(comma)))*9
+	if width := f.equalLines(head); width > 1 {
+		f.Width = width
+	}
+	rows, starts, useful, strays := f.read(head, complete)
+	if strays && !useful {
+		f.Quoted = false
+		rows, starts, _, _ = f.read(head, complete)
+	}
+	counts := map[int]int{}
+	for _, row := range rows {
+		counts[len(row)]++
+	}
+	for n, rows := range counts {
+		if n > 1 && (rows > s.fit || rows == s.fit && n > f.Width) {
+			f.Width, s.fit = n, rows
+		}
+	}
+	first := 0
+	for first < min(len(rows), maxTitles) && isTitle(rows[first], f.Width) {
+		first++
+	}
+	if first == len(rows) || first == maxTitles {
+		return sample{}
+	}
+	title := false
+	for i, row := range rows[:first] {
+		if title = title || !strings.HasPrefix(row[0], "#"); !title && i == first-1 && len(row) == f.Width {
+			first--
+		}
+	}
+	f.Hash = strings.HasPrefix(rows[0][0], "#") && first > 0
+	if title {
+		f.Assumed = append(f.Assumed, "the lines above the table are not rows")
+	}
+	f.Skip += starts[first]
+	for _, row := range rows[:first] {
+		if len(row) == f.Width {
+			s.fit--
+		}
+	}
+	s.Form, s.rows = f, rows[first:]
+	if f.Hash {
+		s.rows = slices.DeleteFunc(s.rows, func(row []string) bool { return len(row) < f.Width && strings.HasPrefix(row[0], "#") })
+	}
+	return s
+}
+
+// isTitle reports whether a row is above a table of width columns.
+func isTitle(row []string, width int) bool {
+	if strings.HasPrefix(row[0], "#") {
+		return true
+	}
+	filled := 0
+	for _, cell := range row {
+		if cell != "" {
+			filled++
+		}
+	}
+	return filled*2 <= width && (len(row) < width || filled < 2 && width > 2 && row[0] != "")
+}
+
+// equalLines returns the number of cells of all lines, if it is the same.
+func (f Form) equalLines(head []byte) (width int) {
+	for line := range bytes.SplitSeq(head, []byte{f.end()}) {
+		if len(bytes.TrimRight(line, "\r")) == 0 {
+			continue
+		}
+		n := 1 + bytes.Count(line, []byte(string(f.Comma)))
+		if width > 0 && n != width {
+			return 0
+		}
+		width = n
+	}
+	return width
+}
+
+// read returns the rows of a sample, and the number of lines before each of them.
+func (f Form) read(head []byte, complete bool) (rows [][]string, starts []int, useful, strays bool) {
+	f.Skip, f.Hash = 0, false
+	r := f.reader(bytes.NewReader(head))
+	r.cut = !complete
+	for {
+		row, err := r.record()
+		if err != nil || len(rows) == sampleRows {
+			return rows, starts, r.useful, r.strays
+		}
+		rows, starts = append(rows, slices.Clone(row)), append(starts, r.start)
+	}
+}
+
+// fits returns how well the rows fit to each other, or 0 if they are no table.
+func (s sample) fits() int {
+	if len(s.rows) < 2 || s.fit*2 < len(s.rows) {
+		return 0
+	}
+	for i := 0; i < 2 && s.Width == 2; i++ { // as in code, of which each line begins or ends with the comma
+		if !slices.ContainsFunc(s.rows, func(row []string) bool { return i < len(row) && strings.TrimSpace(row[i]) != "" }) {
+			return 0
+		}
+	}
+	return s.fit * 1000 / len(s.rows)
+}
+
+// name matches what is the name of a column rather than anything else.
+var (
+	plainName = regexp.MustCompile(`^[\pL_][\pL\pN_ .-]{0,40}$`)
+	oddName   = regexp.MustCompile(`[=:{}()\[\]<>;]`)
+)
+
+// header decides whether the first row has the names of the columns: if it has another type than the
+// others in a column, as in DuckDB.
+func (s *sample) header() {
+	names, rows := s.rows[0], s.rows[1:min(len(s.rows), headerRows)]
+	like, unlike, repeated, unnamed, plain, values := 0, 0, false, 0, true, false
+	for i, name := range names {
+		counts, odd, filled := [kinds]int{}, 0, 0
+		for _, row := range rows {
+			if i >= len(row) {
+				continue
+			}
+			counts[kindOf(row[i])]++
+			if row[i] != "" {
+				filled++
+				repeated = repeated || row[i] == name
+			}
+			if !plainName.MatchString(row[i]) {
+				odd++
+			}
+		}
+		kind := kindOf(name)
+		for _, k := range []int{number, date, boolean} {
+			switch {
+			case k == number && isYear(name) && !slices.ContainsFunc(rows, func(row []string) bool { return i < len(row) && isYear(row[i]) }):
+				unlike++ // years as names
+			case counts[k] == 0 || counts[k]*10 < (len(rows)-counts[nothing])*9 || kind == nothing:
+			case kind == k:
+				like++
+			default:
+				unlike++
+			}
+		}
+		if kind == nothing && i > 0 {
+			unnamed++
+		}
+		plain = plain && plainName.MatchString(name)
+		values = values || filled > 0 && odd*10 >= filled*9
+	}
+	s.Header = unlike > 0 && unlike >= like || unlike == 0 && like == 0 && !repeated && unnamed == 0
+	s.typed = like
+	switch {
+	case !s.Header:
+		s.Assumed = append(s.Assumed, "no row has the names of the columns, so they are c1, c2, ...; header=true takes them from the first row")
+	case unlike == 0 && !(plain && values):
+		s.Assumed = append(s.Assumed, "the first row was taken for the names of the columns; header=false makes it a row")
+	}
+}
+
+func isYear(text string) bool {
+	return len(text) == 4 && IsInteger(text) && text > "1899" && text < "2101"
+}
+
+// certain reports whether the text can hardly be something else than a table.
+func (s sample) certain() bool {
+	equal := s.fit == len(s.rows)
+	if !s.Header {
+		return equal && len(s.rows) > 2 && (s.typed*2 >= s.Width || s.Comma != ',' && s.typed > 0 || s.Comma == '\t')
+	}
+	seen, good, rows := map[string]bool{}, true, len(s.rows)-1
+	for _, name := range s.rows[0] {
+		if name == "" || len(name) > 60 || name != strings.TrimSpace(name) || seen[name] || oddName.MatchString(name) || kindOf(name) == number {
+			good = false
+		}
+		seen[name] = true
+	}
+	return rows > 1 && (good && (equal || rows >= 10 && s.fit*10 >= len(s.rows)*8) || equal && rows > 4 && len(s.Assumed) == 0)
+}
