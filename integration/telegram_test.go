@@ -32,6 +32,7 @@ type fakeTelegram struct {
 	answered  []string          // texts of answerCallbackQuery
 	files     map[string][]byte // by file_id
 	downloads int
+	kill      func(text string) // called while a message is sent
 }
 
 type telegramSent struct {
@@ -125,6 +126,9 @@ func (f *fakeTelegram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		f.sent = append(f.sent, sent)
+		if f.kill != nil {
+			f.kill(sent.Text)
+		}
 		result = map[string]any{"message_id": f.nextMsg, "date": 1, "chat": map[string]any{"id": 1, "type": "private"}}
 	case "getFile":
 		result = map[string]any{"file_id": params["file_id"], "file_path": "documents/" + fmt.Sprint(params["file_id"])}

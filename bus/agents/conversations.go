@@ -1,12 +1,15 @@
 package agents
 
 import (
-	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/session"
@@ -17,15 +20,15 @@ import (
 
 // Conversations adds notices of the notifier to the logs of agents.
 type Conversations struct {
-	log   agent.Conversations
-	facts state.Store
-	chats map[string]string
+	log       agent.Conversations
+	facts     state.Store
+	receiving []string
 }
 
 // NewConversations returns the conversations of a bus. facts has the last channels of
-// sessions; chats has the default chat of each channel whose users may write to the agent.
-func NewConversations(b *bus.Bus, facts state.Store, chats map[string]string) Conversations {
-	return Conversations{busLog{session.New(b)}, facts, chats}
+// sessions; receiving are the channels whose users may write to the agent.
+func NewConversations(b *bus.Bus, facts state.Store, receiving []string) Conversations {
+	return Conversations{busLog{session.New(b)}, facts, receiving}
 }
 
 // SubSessions returns a function that returns the sessions of the sub-agents that the runs of
@@ -46,17 +49,26 @@ func SubSessions(b *bus.Bus) func(ctx context.Context, session string) ([]string
 // console enter it.
 const ConsoleSession = "console"
 
-// defaultSession returns the session in which the user of a channel writes, although he has
-// not done so yet, or "".
-func (c Conversations) defaultSession(channel, chat string) string {
-	byDefault, receives := c.chats[channel]
-	switch {
-	case channel == ConsoleSession && chat == "":
-		return ConsoleSession
-	case receives && cmp.Or(chat, byDefault) != "":
-		return tools.TokenOf(channel + "-" + cmp.Or(chat, byDefault))
+// sessionOf returns the session of the messages that the user of a chat writes, or "". receives is
+// set if this process knows that he writes them in the chat. chat is "" if the notification names
+// none and the channel has no default.
+func (c Conversations) sessionOf(ctx context.Context, n channel.Notification, chat string) (session string, receives bool, err error) {
+	if slices.Contains(c.receiving, n.Channel) && chat != "" {
+		return tools.TokenOf(n.Channel + "-" + chat), true, nil
 	}
-	return ""
+	for _, id := range []string{chat, n.ChatID} {
+		session, err = state.LastSession(ctx, c.facts, state.Channel{Name: n.Channel, ChatID: id})
+		if err != nil || session != "" {
+			return session, false, err
+		}
+	}
+	switch {
+	case chat != "": // another process may receive
+		return tools.TokenOf(n.Channel + "-" + chat), false, nil
+	case n.Channel == ConsoleSession:
+		return ConsoleSession, false, nil
+	}
+	return "", false, nil
 }
 
 // Completed adds the completion of a background task to the conversation that started it.
@@ -67,31 +79,46 @@ func (c Conversations) Completed(ctx context.Context, session, call string, even
 	}
 	return agent.AddNotice(ctx, c.log, session, agent.Notice{
 		ID:    fmt.Sprintf("completion.%s.%s", session, call),
+		Call:  call,
 		Title: fmt.Sprintf("The background task %s (%s) has ended: %s. Its result:", call, event.Tool, event.Outcome),
 		Text:  text,
 	})
 }
 
-// Received adds a message to the conversation of the chat that receives it, if it comes from
-// another session.
-func (c Conversations) Received(ctx context.Context, n channel.Notification) error {
-	owner, err := state.LastSession(ctx, c.facts, state.Channel{Name: n.Channel, ChatID: n.ChatID})
-	add := agent.AddNotice
-	if _, scheduled := schedule.ParseCallID(n.Call); owner == "" && err == nil && scheduled {
-		owner, add = c.defaultSession(n.Channel, n.ChatID), agent.BeginWithNotice
-	}
-	if err != nil || owner == "" || owner == (tools.Call{Session: n.Session}).SessionToken() {
+// Received adds a text that a user gets to the conversation of his chat, unless a run of it has
+// the text. A conversation begins with it if he may answer in the chat, or at the console what a
+// schedule wrote to him.
+func (c Conversations) Received(ctx context.Context, n channel.Notification, chat string) error {
+	session, receives, err := c.sessionOf(ctx, n, chat)
+	if err != nil || session == "" {
 		return err
+	}
+	own := tools.TokenOf(n.Session) == session
+	if own && strings.HasPrefix(n.ID, outputPrefix) {
+		return nil // the run that sends it has the result
+	}
+	what, from := "received this message", " from the session "+tools.Excerpt(n.Session, 80)
+	job, scheduled := schedule.ParseCallID(n.Call)
+	switch {
+	case own && scheduled:
+		from = " from the job " + cron.NameIn(session, job)
+	case own || n.Session == "":
+		from = ""
+	}
+	call := tools.TokenOf(n.Call)
+	if n.Approval != nil {
+		what, call = "was asked this question", "" // the run has the call, and not the question
 	}
 	at := n.At
 	if at.IsZero() {
 		at = time.Now()
 	}
-	return add(ctx, c.log, owner, agent.Notice{
-		ID:    "message." + n.ID,
-		Title: fmt.Sprintf("At %s, the user received this message from the session %s:", at.UTC().Format(time.DateTime), tools.Excerpt(n.Session, 80)),
+	return agent.AddMessage(ctx, c.log, session, agent.Notice{
+		ID:    fmt.Sprintf("message.%s.%x", n.ID, sha256.Sum256([]byte(n.Text))), // a client may use its ids again
+		Call:  call,
+		Title: fmt.Sprintf("At %s, the user %s%s:", at.UTC().Format(time.DateTime), what, from),
 		Text:  n.Text,
-	})
+	}, receives && !own || scheduled && (receives || session == ConsoleSession))
 }
 
 // LastChannels tells the notifier which channel a session used last: it is a

@@ -80,7 +80,7 @@ func notices(t *testing.T, b *bus.Bus, id string) (list []agent.Notice) {
 }
 
 // A user asks about the background job that the agent started, and about the alert of a
-// heartbeat: both are in the conversation. The delivery decides who gets a completion.
+// heartbeat: both are in the conversation, and so is what only the user was sent.
 func TestQuestionsAboutBackgroundWork(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
@@ -119,11 +119,11 @@ func TestQuestionsAboutBackgroundWork(t *testing.T) {
 	if _, err := rpc.Submit(t.Context(), b, bus.AgentQueue, beat); err != nil {
 		t.Fatal(err)
 	}
-	bustest.WaitUntil(t, "the notices", func() bool { return len(notices(t, b, "chat")) == 3 })
+	bustest.WaitUntil(t, "the notices", func() bool { return len(notices(t, b, "chat")) == 4 })
 	if event := ask("q2", "what did it say?"); event.ForLLM != "It said: report one." {
 		t.Errorf("the follow-up question: %+v", event)
 	}
-	for _, text := range []string{"report one", "report two", "The disk is full."} {
+	for _, text := range []string{"report one", "report two", "report three", "The disk is full."} {
 		if n := strings.Count(seen.text, text); n != 1 {
 			t.Errorf("the model saw %q %d times", text, n)
 		}
@@ -142,15 +142,15 @@ func TestQuestionsAboutBackgroundWork(t *testing.T) {
 		}
 	}
 	for _, n := range notices(t, b, "chat") {
-		if strings.Contains(n.Text, "report three") {
-			t.Errorf("the conversation has a completion that is only for the user: %+v", n)
+		if strings.Contains(n.Text, "report three") && !strings.HasPrefix(n.ID, "message.") {
+			t.Errorf("the conversation has a completion that is only for the user, who received it: %+v", n)
 		}
 	}
 	// The reply of a run, and a message to a chat without a conversation, add nothing.
-	if err := NewConversations(b, facts, nil).Received(context.Background(), channel.Notification{ID: "x", Channel: "phone", ChatID: "8", Session: "other", Text: "hello"}); err != nil {
+	if err := NewConversations(b, facts, nil).Received(context.Background(), channel.Notification{ID: "x", Channel: "phone", ChatID: "8", Session: "other", Text: "hello"}, "8"); err != nil {
 		t.Error(err)
 	}
-	if n := len(notices(t, b, "chat")); n != 3 {
+	if n := len(notices(t, b, "chat")); n != 4 {
 		t.Errorf("%d notices", n)
 	}
 }
@@ -169,20 +169,20 @@ func (u user) Send(_ context.Context, n channel.Notification) error {
 func TestAlertBeforeTheFirstMessage(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
-	c := NewConversations(b, stateOf(b), map[string]string{"me": "42", "app": ""})
+	c := NewConversations(b, stateOf(b), []string{"me", "app"})
 	for _, n := range []channel.Notification{
+		{ID: "7", Call: "run-1", Channel: "console"}, // no user of the console may answer it
 		{ID: "1", Call: "heartbeat-main-20260102T150405Z", Channel: "console"},
 		{ID: "2", Call: "heartbeat-main-20260102T150405Z-t2-0", Channel: "console", Kind: channel.KindMessage},
-		{ID: "3", Call: "cron-x-20260102T150405Z", Channel: "me"},
+		{ID: "3", Call: "cron-x-20260102T150405Z", Channel: "me", ChatID: "42"},
 		{ID: "4", Call: "cron-x-20260102T150405Z", Channel: "app", ChatID: "7"},
 		{ID: "5", Call: "cron-x-20260102T150405Z", Channel: "app"},
 		{ID: "6", Call: "cron-x-20260102T150405Z", Channel: "file"},
-		{ID: "7", Call: "run-1", Channel: "console"},
 		{ID: "8", Call: "heartbeat-main-20260102T150405Z-t2-0-t1-3", Channel: "console", Kind: channel.KindMessage}, // of a sub-agent
 	} {
 		n.Session, n.Text = "elsewhere", "The disk is full."
 		for range 2 {
-			if err := c.Received(t.Context(), n); err != nil {
+			if err := c.Received(t.Context(), n, n.ChatID); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -12,12 +12,15 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 )
 
+// outputPrefix begins the ids of the outputs of tools.
+const outputPrefix = "output."
+
 // OutputSender returns the function that puts the output of an agent's tools into
 // the outbox. Its key follows from the call, so a repeated message is dropped.
 func OutputSender(notifier *notify.Notifier) func(context.Context, tools.Call, tools.Result) error {
 	return func(ctx context.Context, call tools.Call, res tools.Result) error {
 		n := channel.Notification{
-			ID:      fmt.Sprintf("output.%s.%s", call.SessionToken(), call.IDToken()),
+			ID:      fmt.Sprintf(outputPrefix+"%s.%s", call.SessionToken(), call.IDToken()),
 			Session: call.Session, Call: call.ID, Tool: call.Tool, Channel: call.Channel, ChatID: call.ChatID,
 			Text: res.ForUser, IsError: res.IsError,
 		}

@@ -27,6 +27,9 @@ func (n *Notifier) Prepare(ctx context.Context, name string, bridge *channel.Bri
 	if code, refused := bus.Rejected(err); refused {
 		return prepared, &tools.Error{Code: code, Message: err.Error()}
 	}
+	if err == nil {
+		err = n.addReceived(ctx, bridge, sent)
+	}
 	return prepared, err
 }
 

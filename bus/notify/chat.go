@@ -24,7 +24,7 @@ func (n *Notifier) notifySubject(sent channel.Notification) string {
 // moveToChat publishes a notification of bus.NotifyAny again, on the subject of its chat.
 func (n *Notifier) moveToChat(ctx context.Context, sent channel.Notification, d *bus.Delivery) error {
 	header := nats.Header{}
-	for _, name := range []string{onceHeader, "traceparent"} {
+	for _, name := range []string{onceHeader, asideHeader, "traceparent"} {
 		if value := d.Header(name); value != "" {
 			header.Set(name, value)
 		}

@@ -15,9 +15,10 @@ import (
 type Conversations interface {
 	// Completed adds the completion of an async call that a conversation made.
 	Completed(ctx context.Context, session, call string, event tools.ResultEvent) error
-	// Received adds a message that a user received, for example from a heartbeat, to the
-	// conversation of the user's chat.
-	Received(ctx context.Context, n channel.Notification) error
+	// Received adds a text that the user of a chat is about to get to the conversation of the
+	// chat, unless a run of that conversation has it. chat is that of the notification, or the
+	// default of its channel.
+	Received(ctx context.Context, n channel.Notification, chat string) error
 }
 
 // addCompletion adds a completion to the conversation that made the call.
@@ -28,12 +29,27 @@ func (n *Notifier) addCompletion(ctx context.Context, kind, session, call string
 	return n.cfg.Conversations.Completed(ctx, session, call, event)
 }
 
-// addReceived adds a notification to the conversation of its chat.
-func (n *Notifier) addReceived(ctx context.Context, notification channel.Notification) error {
+// asideHeader marks the notifications that a console shows only because it shows everything. They
+// belong to no conversation of its user.
+const asideHeader = "Stevedore-Aside"
+
+// receivedTimeout is the age below which a notification waits for its conversation: whoever
+// answers it finds it there. An older one is sent anyway.
+const receivedTimeout = time.Minute
+
+// addReceived adds a notification to the conversation of its chat. It is called before each
+// attempt to send it.
+func (n *Notifier) addReceived(ctx context.Context, to channel.Channel, notification channel.Notification) error {
 	if n.cfg.Conversations == nil {
 		return nil
 	}
-	return n.cfg.Conversations.Received(ctx, notification)
+	err := n.cfg.Conversations.Received(ctx, notification, chatOf(to, notification.ChatID))
+	if err == nil || time.Since(notification.At) < receivedTimeout {
+		return err
+	}
+	n.log.Error().Err(err).Str("channel", notification.Channel).Str("notification", tools.Token(notification.ID)).
+		Msg("a message is not in the conversation of its chat")
+	return nil
 }
 
 // conversationTimeout is how long an event is retried that cannot be added to a

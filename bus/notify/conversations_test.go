@@ -21,7 +21,7 @@ func (brokenConversations) Completed(context.Context, string, string, tools.Resu
 	return errConversations
 }
 
-func (brokenConversations) Received(context.Context, channel.Notification) error { return nil }
+func (brokenConversations) Received(context.Context, channel.Notification, string) error { return nil }
 
 // A completion that cannot be added to its conversation is retried for an hour. The user is
 // notified anyway, once.

@@ -192,6 +192,11 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Msg("dropped: the channel already accepted it")
 		return nil
 	}
+	if d.Header(asideHeader) == "" {
+		if err := n.addReceived(ctx, to, notification); err != nil {
+			return err
+		}
+	}
 	sending := beginDelivery(ctx, notification, d)
 	late := time.AfterFunc(answerWithin, func() { n.failing.Store(name, errNoAnswer) })
 	message, err := n.withFile(sending.ctx, to, notification)

@@ -71,12 +71,11 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 	}
 	if !placed && kind == channel.KindResult && !isScheduled(event.Action) {
 		if n.showsAll() {
-			return errors.Join(n.put(ctx, notification), completed)
+			return errors.Join(n.put(ctx, notification, asideHeader), completed)
 		}
 		return completed
 	}
-	received := n.retryConversation(d, n.addReceived(ctx, notification))
-	return errors.Join(n.put(ctx, notification), completed, received)
+	return errors.Join(n.put(ctx, notification), completed)
 }
 
 // showsAll reports whether the default channel also gets the results that only their caller
@@ -237,18 +236,25 @@ func (n *Notifier) lastChannel(ctx context.Context, session string) (name, chat 
 // SendOutput is Send for the output of a tool that an agent called. Like the result of a
 // call, it is only for the caller if it has no place of its own.
 func (n *Notifier) SendOutput(ctx context.Context, output channel.Notification) error {
-	if _, scheduled := schedule.ParseCallID(output.Call); output.Channel == "" && !scheduled && !n.showsAll() {
+	var marks []string
+	if _, scheduled := schedule.ParseCallID(output.Call); output.Channel == "" && !scheduled {
 		if name, _ := n.lastChannel(ctx, tools.TokenOf(output.Session)); name == "" {
-			return nil
+			if !n.showsAll() {
+				return nil
+			}
+			marks = append(marks, asideHeader)
 		}
 	}
-	_, err := n.Send(ctx, output)
+	_, err := n.send(ctx, output, marks...)
 	return err
 }
 
-// put stores a notification in the outbox. It cuts a text that is too large for
-// the bus.
-func (n *Notifier) put(ctx context.Context, notification channel.Notification) error {
+// put stores a notification in the outbox, with headers that mark it. It cuts a text that is too
+// large for the bus.
+func (n *Notifier) put(ctx context.Context, notification channel.Notification, marks ...string) error {
+	if notification.At.IsZero() {
+		notification.At = time.Now().UTC()
+	}
 	for cut := false; ; {
 		body, err := bus.Encode(notification)
 		if err != nil {
@@ -256,6 +262,9 @@ func (n *Notifier) put(ctx context.Context, notification channel.Notification) e
 		}
 		m := bus.Message{Subject: n.notifySubject(notification), Body: body, Key: notification.ID, Same: isStored(notification),
 			Header: nats.Header{onceHeader: {"1"}}}
+		for _, mark := range marks {
+			m.Header.Set(mark, "1")
+		}
 		tracing.Add(ctx, m.Header)
 		_, err = n.bus.Publish(ctx, m)
 		switch {
@@ -285,6 +294,10 @@ func (n *Notifier) put(ctx context.Context, notification channel.Notification) e
 // dropped. If the channel is one of this process and does not send to the chat, the error
 // is a *tools.Error.
 func (n *Notifier) Send(ctx context.Context, message channel.Notification) (channel.Notification, error) {
+	return n.send(ctx, message)
+}
+
+func (n *Notifier) send(ctx context.Context, message channel.Notification, marks ...string) (channel.Notification, error) {
 	if message.ID == "" || strings.TrimSpace(message.Text) == "" {
 		return channel.Notification{}, errors.New("send message: it has no id or no text")
 	}
@@ -297,13 +310,10 @@ func (n *Notifier) Send(ctx context.Context, message channel.Notification) (chan
 		}
 	}
 	if err == nil {
-		err = n.put(ctx, message)
+		err = n.put(ctx, message, marks...)
 	}
 	if err != nil {
 		return channel.Notification{}, fmt.Errorf("send message: %w", err)
-	}
-	if err := n.addReceived(ctx, message); err != nil { // the user gets the message anyway
-		n.log.Error().Err(err).Str("session", tools.Excerpt(message.Session, 80)).Msg("a message is not in the conversation of its chat")
 	}
 	return message, nil
 }

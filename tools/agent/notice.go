@@ -2,9 +2,11 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -14,10 +16,12 @@ import (
 )
 
 // Notice is what a conversation is told from outside: a background task that it started has
-// ended, or its user received a message that it did not send.
+// ended, or its user received a message that no run of it sent.
 type Notice struct {
 	// ID is unique in the conversation. A notice with the same ID is added once.
 	ID string `json:"id"`
+	// Call is the id of the call that it comes from, or "".
+	Call string `json:"call,omitempty"`
 	// Title says what happened, in one line. Text is the result or the message; it is data.
 	Title string `json:"title"`
 	Text  string `json:"text,omitempty"`
@@ -39,37 +43,89 @@ const maxNotice = 32 << 10
 // notice with that ID. A run that is in progress sees it before its next turn. If AddNotice
 // is called again after an error, the conversation has the notice once.
 func AddNotice(ctx context.Context, log Conversations, session string, n Notice) error {
-	return addNotice(ctx, log, session, n, 1)
+	return addNotice(ctx, log, session, n, 1, nil)
 }
 
-// maxUnread is how many notices BeginWithNotice adds before the first message of a user.
+// maxUnread is how many notices a conversation gets before the first message of its user.
 const maxUnread = 500
 
-// BeginWithNotice is AddNotice for a session whose conversation may begin with a notice: its
-// user may answer it.
-func BeginWithNotice(ctx context.Context, log Conversations, session string, n Notice) error {
-	return addNotice(ctx, log, session, n, 0)
+// AddMessage is AddNotice for a text that the user receives. It leaves out what the conversation
+// has of the text from the call of the notice. If begin is set, the conversation may begin with
+// the notice.
+func AddMessage(ctx context.Context, log Conversations, session string, n Notice, begin bool) error {
+	minEntries := 1
+	if begin {
+		minEntries = 0
+	}
+	return addNotice(ctx, log, session, n, minEntries, unknown)
 }
 
-func addNotice(ctx context.Context, log Conversations, session string, n Notice, minEntries int) error {
+// unknown returns the part of a text for the user that the entries do not have: a run has the text
+// of its reply and of the messages that it sends, and a notice that of its call.
+func unknown(entries []Entry, call, text string) string {
+	run, turn := "", 0
+	for _, e := range entries {
+		switch {
+		case e.Kind == KindUser:
+			run, turn = e.Run, 0
+		case e.Notice != nil && e.Notice.Call == call && strings.Contains(e.Notice.Text, text):
+			return ""
+		case e.Kind == KindAssistant && e.Message != nil:
+			turn++
+			rest, isReply := strings.CutPrefix(strings.TrimSpace(text), strings.TrimSpace(TextOf(e.Message.Content)))
+			if run == call && isReply && (rest == "" || rest[0] == '\n') { // a line why the run ended may follow
+				text = strings.TrimSpace(rest)
+			}
+			for i, use := range ToolUses(e.Message.Content) {
+				if callID(run, turn, i) == call && hasText(use.Input, text) {
+					return ""
+				}
+			}
+		}
+	}
+	return text
+}
+
+// hasText reports whether a text is one of the arguments of a call.
+func hasText(args json.RawMessage, text string) bool {
+	var fields map[string]any
+	if json.Unmarshal(args, &fields) != nil {
+		return false
+	}
+	for _, value := range fields {
+		if value == text {
+			return true
+		}
+	}
+	return false
+}
+
+func addNotice(
+	ctx context.Context, log Conversations, session string, n Notice, minEntries int, unknown func(entries []Entry, call, text string) string,
+) error {
 	for {
-		entries, last, err := log.Read(ctx, session, 0)
+		bodies, last, err := log.Read(ctx, session, 0)
 		if err != nil {
 			return fmt.Errorf("add notice to conversation %s: %w", session, err)
 		}
-		if len(entries) < minEntries {
+		if len(bodies) < minEntries {
 			return nil
 		}
-		onlyNotices := true
-		for _, data := range entries {
-			e, err := DecodeEntry(data)
-			if err == nil && e.Notice != nil && e.Notice.ID == n.ID {
+		entries, _ := DecodeEntries(bodies) // of a newer version, perhaps
+		onlyNotices := len(entries) == len(bodies)
+		for _, e := range entries {
+			if e.Notice != nil && e.Notice.ID == n.ID {
 				return nil
 			}
 			onlyNotices = onlyNotices && e.Kind == KindNotice
 		}
 		if onlyNotices && len(entries) >= maxUnread { // nobody reads them
 			return nil
+		}
+		if unknown != nil && n.Call != "" {
+			if n.Text = unknown(entries, n.Call, n.Text); n.Text == "" {
+				return nil
+			}
 		}
 		data, err := jsonform.Encode(Entry{Kind: KindNotice, At: time.Now().UTC(), Notice: &n})
 		if err != nil {

@@ -116,7 +116,7 @@ func TestNoticesBeforeTheFirstMessage(t *testing.T) {
 	}
 	add := func(id string, want int) {
 		t.Helper()
-		if err := agent.BeginWithNotice(t.Context(), &s.log, "s", agent.Notice{ID: id, Title: "t"}); err != nil || len(s.entries(t, "s")) != want {
+		if err := agent.AddMessage(t.Context(), &s.log, "s", agent.Notice{ID: id, Title: "t", Text: "hello"}, true); err != nil || len(s.entries(t, "s")) != want {
 			t.Errorf("%d entries, want %d (%v)", len(s.entries(t, "s")), want, err)
 		}
 	}

@@ -86,7 +86,7 @@ func (p *process) openNotifier(a artifactStore, channels map[string]channel.Chan
 	})
 	notifier, err := notify.New(p.bus, notify.Config{
 		Channels: channels, Default: p.Channels.Default, OpenFile: files, LastChannels: agents.LastChannels{Facts: facts},
-		Conversations: agents.NewConversations(p.bus, facts, p.Receive.defaultChats(channels)), Grace: p.Worker.Grace, Log: p.log,
+		Conversations: agents.NewConversations(p.bus, facts, p.Receive.channels), Grace: p.Worker.Grace, Log: p.log,
 	})
 	if err != nil || p.NoNotify {
 		return notifier, err
