@@ -129,11 +129,9 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 // now, because its cluster has no leader or its disk is full, it calls f again until ctx ends.
 func untilAnswered(ctx context.Context, b *Bus, failure string, f func() error) error {
 	final := func(err error) bool {
-		return isRejected(err) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, jetstream.ErrBucketNotFound)
+		return isRejected(err) || IsClosed(err) || errors.Is(err, jetstream.ErrBucketNotFound)
 	}
-	return retry.Do(ctx, serverPauses(), final, func(err error, pause time.Duration) {
-		b.log.Warn().Err(err).Stringer("retry_in", pause.Round(time.Millisecond)).Msg(failure)
-	}, f)
+	return retry.Do(ctx, serverPauses(), final, retry.Warn(b.log, failure), f)
 }
 
 // serverPauses are the pauses of a consumer between its requests to a server that fails.

@@ -66,6 +66,9 @@ func IsOutage(err error) bool {
 	return false
 }
 
+// IsClosed reports whether err means that the connection is closed, so that no repetition succeeds.
+func IsClosed(err error) bool { return errors.Is(err, nats.ErrConnectionClosed) }
+
 // ClosedErr returns the error of a closed connection: an ErrUnreachable that names the
 // server and the reason.
 func (b *Bus) ClosedErr() error {

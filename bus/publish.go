@@ -137,7 +137,7 @@ func publishAgain(ctx context.Context, b *Bus, timeout time.Duration, isFinal fu
 	var last error
 	err := retry.Do(ctx, policy, isFinal, func(err error, pause time.Duration) {
 		if timeout == NoTimeout && pause >= time.Second {
-			b.log.Warn().Err(err).Stringer("retry_in", pause.Round(time.Millisecond)).Msg("cannot publish")
+			retry.Warn(b.log, "cannot publish")(err, pause)
 		}
 	}, func() error {
 		err := f()

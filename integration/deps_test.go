@@ -43,7 +43,7 @@ var allowedImports = map[string][]string{
 	"bus/remote":                 {"tools/tracing", "bus", "tools", "tools/retry"},
 	"bus/schema":                 {"bus", "bus/dead", "bus/cron", "bus/notify/channel", "bus/remote", "bus/rpc", "bus/task", "offload", "tools"},
 	"bus/session":                {"bus", "bus/jsapi"},
-	"bus/task":                   {"bus", "bus/jsapi", "tools", "tools/tracing"},
+	"bus/task":                   {"bus", "bus/jsapi", "tools", "tools/retry", "tools/tracing"},
 	"bus/retention":              {"bus", "bus/jsapi", "bus/task"},
 	"bus/schedule":               {"bus"},
 	"cmd/internal/serverconfig":  {"bus", "state/durable", "tools"},

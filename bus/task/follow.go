@@ -14,6 +14,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 const (
@@ -112,21 +113,17 @@ func (f *Follower) Run(ctx context.Context, onReady func()) error {
 	resuming.Go(func() { f.resumeDue(ctx) })
 	onReady = sync.OnceFunc(onReady)
 	ended := false // has a watch ended? Before, its error is permanent, such as that of a missing bucket
-	return backoff.RetryNotify(func() error {
-		err := watchRecords(ctx, f.bus, f.apply, func() {
+	return retry.Do(ctx, backoff.NewConstantBackOff(watchRetry), func(err error) bool {
+		ended = ended || errors.Is(err, errWatchEnded)
+		return !ended || bus.IsClosed(err)
+	}, retry.Warn(f.cfg.Log, "cannot watch the records of calls"), func() error {
+		return watchRecords(ctx, f.bus, f.apply, func() {
 			f.mu.Lock()
 			f.ready = true
 			f.mu.Unlock()
 			onReady()
 			f.notify()
 		})
-		ended = ended || errors.Is(err, errWatchEnded)
-		if !ended || errors.Is(err, nats.ErrConnectionClosed) {
-			return backoff.Permanent(err)
-		}
-		return err
-	}, backoff.WithContext(backoff.NewConstantBackOff(watchRetry), ctx), func(err error, pause time.Duration) {
-		f.cfg.Log.Warn().Err(err).Stringer("retry_in", pause.Round(time.Millisecond)).Msg("cannot watch the records of calls")
 	})
 }
 
@@ -174,7 +171,7 @@ func (f *Follower) resumeDue(ctx context.Context) {
 			if c := f.calls[p.Key()]; c.Number == p.Number && err == nil {
 				delete(f.calls, p.Key())
 			} else if c.Number == p.Number {
-				f.cfg.Log.Warn().Err(err).Stringer("retry_in", resumeRetry.Round(time.Millisecond)).Msg("cannot resume a parked call")
+				retry.Warn(f.cfg.Log, "cannot resume a parked call")(err, resumeRetry)
 				c.retryAt = f.now().Add(resumeRetry)
 				f.calls[p.Key()] = c
 			}

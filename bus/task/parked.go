@@ -206,20 +206,3 @@ func Unpark(ctx context.Context, b *bus.Bus, p Parked) error {
 	})
 	return err
 }
-
-// ResumedFrom returns what the message of a delivered call says of the wait after which it was
-// published; it is zero if the call was not parked. Started is when its tool began, or now.
-func ResumedFrom(d *bus.Delivery, now time.Time) (p Parked) {
-	p.Started = now
-	if !d.Republished {
-		return p
-	}
-	if at, err := time.Parse(time.RFC3339Nano, d.Header(startedHeader)); err == nil && at.Before(now) {
-		p.Started = at
-	}
-	p.ArgsIn = d.Header(bus.ArgsHeader)
-	if number, err := strconv.ParseUint(d.Header(parkedHeader), 10, 64); err == nil {
-		p.Number, p.State = number, State(d.Header(parkedStateHeader))
-	}
-	return p
-}

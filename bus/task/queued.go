@@ -9,31 +9,6 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Identify completes a call that arrived on a subject. The session and the id of the
-// subject apply, because the server's permissions protect them. The body may omit both, or
-// have the ids whose tokens are in the subject. If it names another call, Identify returns
-// an error, and the call has the tokens of the subject.
-func Identify(call *tools.Call, subject bus.CallSubject) (err error) {
-	for _, id := range []struct {
-		inBody       *string
-		token, field string
-	}{{&call.Session, subject.Session, "session"}, {&call.ID, subject.ID, "id"}} {
-		switch {
-		case *id.inBody != "" && tools.Token(*id.inBody) == id.token:
-			continue
-		case *id.inBody != "":
-			err = tools.Errorf(tools.CodeInvalidCall, "the body has the %[1]s %.80[2]q, but the subject has %.80[3]q; the subject decides, "+
-				"so send the same %[1]s or omit it",
-				id.field, *id.inBody, id.token)
-		case tools.Token(id.token) != id.token:
-			err = tools.Errorf(tools.CodeInvalidCall, "the %[1]s in the subject, %.80[2]q, is the hash of another %[1]s; the body must "+
-				"contain that %[1]s", id.field, id.token)
-		}
-		*id.inBody = id.token
-	}
-	return err
-}
-
 const (
 	// maxWaiting and maxWaitingBytes bound how many calls unsettled looks at.
 	maxWaiting      = 5000

@@ -67,15 +67,15 @@ type StoredResult struct {
 // ReadResult reads the result or completion that is stored on a subject; ok is false if
 // there is none. A forged message counts as none: a worker that runs the call replaces it.
 func ReadResult(ctx context.Context, b *bus.Bus, subject string) (r StoredResult, ok bool, err error) {
-	r, ok, err = ReadStored(ctx, b, subject)
+	r, ok, err = readStored(ctx, b, subject)
 	if _, forged := errors.AsType[*ForgedError](err); forged {
 		return StoredResult{}, false, nil
 	}
 	return r, ok, err
 }
 
-// ReadStored is like ReadResult, but returns a *ForgedError for a forged message.
-func ReadStored(ctx context.Context, b *bus.Bus, subject string) (r StoredResult, ok bool, err error) {
+// readStored is like ReadResult, but returns a *ForgedError for a forged message.
+func readStored(ctx context.Context, b *bus.Bus, subject string) (r StoredResult, ok bool, err error) {
 	m, err := b.Last(ctx, bus.Results, subject)
 	if m.Sequence == 0 || err != nil {
 		return StoredResult{}, false, err
@@ -122,14 +122,14 @@ func names(id, token string) bool { return id == token || tools.Token(id) == tok
 // ReadResults reads the stored events of a call: none, its result, or the result
 // and the completion of an async call. The two tokens name the call.
 func ReadResults(ctx context.Context, b *bus.Bus, session, call string) ([]StoredResult, error) {
-	return CollectResults(b, session, call, func(subject string) (StoredResult, bool, error) { return ReadResult(ctx, b, subject) })
+	return readResults(ctx, b, session, call, ReadResult)
 }
 
-// CollectResults is like ReadResults, with a function that reads the event on a subject.
-func CollectResults(b *bus.Bus, session, call string, read func(subject string) (StoredResult, bool, error)) ([]StoredResult, error) {
-	var events []StoredResult
+// readResults is ReadResults with a function that reads the event on a subject.
+func readResults(ctx context.Context, b *bus.Bus, session, call string,
+	read func(ctx context.Context, b *bus.Bus, subject string) (StoredResult, bool, error)) (events []StoredResult, err error) {
 	for _, subject := range []string{b.Result(session, call), b.Completion(session, call)} {
-		event, ok, err := read(subject)
+		event, ok, err := read(ctx, b, subject)
 		if err != nil {
 			return events, err
 		}

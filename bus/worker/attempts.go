@@ -9,6 +9,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // A worker that dies may have held calls that it had not started. So deliveries are not
@@ -26,11 +27,11 @@ const maxUnstarted = 100
 // countAttempts returns the number of attempts of the call, with this one. The first
 // delivery counts as one, but does not suffice for a dead letter.
 func (w *Worker) countAttempts(ctx context.Context, a *attempt) (int, error) {
-	delivered := a.delivery.Attempt
-	if !a.delivery.Redelivered || delivered > maxUnstarted*w.cfg.MaxAttempts {
+	delivered := a.Attempt
+	if !a.Redelivered || delivered > maxUnstarted*w.cfg.MaxAttempts {
 		return delivered, nil
 	}
-	record, err := task.ReadRecord(ctx, w.bus, a.key)
+	record, err := task.ReadRecord(ctx, w.bus, a.Key)
 	first := 1 // the first delivery
 	if record.Stopped {
 		first = 0
@@ -44,9 +45,9 @@ func (w *Worker) countAttempts(ctx context.Context, a *attempt) (int, error) {
 // recordStart records the start of a call that was delivered before. If it cannot, the
 // call runs without the record.
 func (w *Worker) recordStart(ctx context.Context, a *attempt) {
-	err := w.retry(ctx, "cannot record the start of a call", startTimeout, isClosed, func() error { return task.CountStart(ctx, w.bus, a.key, 1) })
+	err := retry.Log(ctx, w.log, "cannot record the start of a call", startTimeout, bus.IsClosed, func() error { return task.CountStart(ctx, w.bus, a.Key, 1) })
 	if a.startCounted = err == nil; !a.startCounted {
-		w.log.Warn().Err(err).Str("call", a.key.ID).Str("session", a.key.Session).Msg("cannot record the start of a call; this attempt does not count")
+		w.log.Warn().Err(err).Str("call", a.Key.ID).Str("session", a.Key.Session).Msg("cannot record the start of a call; this attempt does not count")
 	}
 }
 
@@ -55,19 +56,19 @@ func (w *Worker) recordStart(ctx context.Context, a *attempt) {
 func (w *Worker) recordFailure(ctx context.Context, a *attempt, verdict error) {
 	_, rejected := bus.Rejected(verdict)
 	switch {
-	case ctx.Err() != nil && (a.startCounted || !a.delivery.Redelivered):
+	case ctx.Err() != nil && (a.startCounted || !a.Redelivered):
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		var err error
 		if a.startCounted {
-			err = task.CountStart(ctx, w.bus, a.key, -1)
+			err = task.CountStart(ctx, w.bus, a.Key, -1)
 		} else {
-			err = task.RecordStopped(ctx, w.bus, a.key)
+			err = task.RecordStopped(ctx, w.bus, a.Key)
 		}
 		if err != nil {
-			w.log.Warn().Err(err).Str("call", a.key.ID).Str("session", a.key.Session).Msg("an interrupted attempt counts")
+			w.log.Warn().Err(err).Str("call", a.Key.ID).Str("session", a.Key.Session).Msg("an interrupted attempt counts")
 		}
-	case ctx.Err() == nil && !a.startCounted && a.delivery.Redelivered && !rejected && !isHandedOn(verdict):
+	case ctx.Err() == nil && !a.startCounted && a.Redelivered && !rejected && !isHandedOn(verdict):
 		w.recordStart(ctx, a)
 	}
 }
@@ -90,21 +91,21 @@ func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error)
 		return false, err
 	}
 	d.Attempt = attempts
-	if a.invalid != nil || a.raw != nil {
-		return a.raw != nil, nil // no tool runs that could kill its workers
+	if a.Invalid != nil || a.Raw != nil {
+		return a.Raw != nil, nil // no tool runs that could kill its workers
 	}
-	checkpoint, resumed, err := w.registry.Checkpoint(ctx, a.call, d.Published)
+	checkpoint, resumed, err := w.registry.Checkpoint(ctx, a.Call, d.Published)
 	if err != nil {
 		return false, err
 	}
 	if resumed && checkpoint.Restarts < w.cfg.MaxAttempts && d.Attempt < w.cfg.MaxAttempts*(1+checkpoint.Steps) {
 		return true, nil
 	}
-	if d.Attempt <= w.cfg.MaxAttempts || a.once() { // a start of a once-only call is its claim
+	if d.Attempt <= w.cfg.MaxAttempts || a.Once() { // a start of a once-only call is its claim
 		return false, nil
 	}
 	// The lease of the last attempt may have ended although its worker lives.
-	return w.resume(ctx, a)
+	return w.resume(ctx, a, false)
 }
 
 // answerDeadLetter publishes a result for a call that became a dead letter, so
@@ -123,21 +124,21 @@ func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter d
 
 // publishGivenUp publishes the result of a call that became a dead letter.
 func (w *Worker) publishGivenUp(ctx context.Context, a *attempt, letter dead.Stored) error {
-	res := deadLetterResult(a.call, letter)
-	if a.once() {
+	res := deadLetterResult(a.Call, letter)
+	if a.Once() {
 		// From here on, no worker can start the call.
-		claim, won, err := w.writeClaim(ctx, a, task.Claim{GivenUp: true})
+		claim, won, err := w.writeClaim(ctx, a, true)
 		switch {
 		case err != nil:
 			return err
 		case won || claim.GivenUp:
-		case a.checkDigest(claim.Digest) != nil:
+		case a.Check(claim.Digest) != nil:
 			return nil // the claim belongs to another call with this id
 		default:
-			res = unknownOutcome(a.call.Tool, fmt.Sprintf(" The call is stored as dead letter %d.", letter.Number))
+			res = unknownOutcome(a.Call.Tool, fmt.Sprintf(" The call is stored as dead letter %d.", letter.Number))
 		}
 	}
-	err := w.publishFinal(ctx, a, res)
+	err := w.results.end(ctx, a, res)
 	if _, mismatch := bus.Rejected(err); mismatch {
 		return nil // the stored result belongs to another call with this id
 	}

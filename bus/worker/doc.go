@@ -7,16 +7,16 @@
 //     lease of each call until step 9 (bus/consume.go, bus/lease.go). If calls wait for
 //     long, sessions take turns (bus/turns.go).
 //  3. Decode: the worker decodes and checks the call (attempt.go).
-//  4. Resume: if the call was delivered before, the worker finds out how far the
-//     earlier delivery got (resume.go). A call that needs an approval is parked until
-//     a person has answered (park.go).
-//  5. Claim: the worker registers the execution, and writes the claim of a
-//     once-only call (execution.go, stored.go).
+//  4. Resume: the worker asks where the call is (task.Locator), because an earlier delivery may
+//     have got far, and waits while another worker runs it (resume.go). A call that needs an
+//     approval is parked until a person has answered (approve.go, park.go).
+//  5. Claim: the worker registers the execution (execution.go), and writes the claim of a
+//     once-only call (resume.go).
 //  6. Run: the worker runs the tool (run.go). If the tool continues in the
 //     background, steps 7 and 8 happen twice (run.go). If the tool returns a pause,
 //     the call is parked (park.go).
 //  7. Offload: the worker stores large content and puts a reference to it into the
-//     result (result.go).
+//     result (result.go, artifacts.go).
 //  8. Publish the result: the server keeps the first result of a call (result.go). If it has
 //     a text for a user, the worker then stores a report for the notifier.
 //  9. Acknowledge: handle returns nil, and the bus acknowledges the call

@@ -6,6 +6,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/rs/zerolog"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -18,6 +20,11 @@ var errCancelled = tools.Errorf(tools.CodeCancelled, "the call was cancelled")
 // executions are the calls that this worker runs. It also holds the recorded
 // cancellations, because a call may arrive after its cancellation.
 type executions struct {
+	bus      *bus.Bus
+	worker   string        // its name
+	stopping chan struct{} // closed when the worker stops
+	log      zerolog.Logger
+
 	mu        sync.Mutex
 	calls     map[tools.CallKey]*execution
 	cancelled map[tools.CallKey]struct{}
@@ -25,7 +32,7 @@ type executions struct {
 
 // execution is one call that this worker runs. Its tool reports progress to it.
 type execution struct {
-	worker  *Worker
+	of      *executions
 	attempt *attempt
 	cancel  context.CancelCauseFunc // ends the tool's context
 	ended   chan struct{}
@@ -40,32 +47,35 @@ type execution struct {
 	flush       *time.Timer // will publish them; nil if none is set
 }
 
-func newExecutions() *executions {
-	return &executions{calls: make(map[tools.CallKey]*execution), cancelled: make(map[tools.CallKey]struct{})}
+func newExecutions(b *bus.Bus, worker string, log zerolog.Logger) *executions {
+	return &executions{
+		bus: b, worker: worker, stopping: make(chan struct{}), log: log,
+		calls: make(map[tools.CallKey]*execution), cancelled: make(map[tools.CallKey]struct{}),
+	}
 }
 
 // begin adds a call, unless this worker already runs it, and returns the context
 // for its tool.
-func (e *executions) begin(ctx context.Context, w *Worker, a *attempt) (toolCtx context.Context, ok bool) {
+func (e *executions) begin(ctx context.Context, a *attempt) (toolCtx context.Context, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if _, running := e.calls[a.key]; running {
+	if _, running := e.calls[a.Key]; running {
 		return nil, false
 	}
-	exec := &execution{worker: w, attempt: a, ended: make(chan struct{})}
+	exec := &execution{of: e, attempt: a, ended: make(chan struct{})}
 	if a.approved {
 		ctx = tools.WithApproval(ctx)
 	}
 	toolCtx, exec.cancel = context.WithCancelCause(tools.WithReporter(ctx, exec))
-	if !a.call.Deadline.IsZero() {
+	if !a.Call.Deadline.IsZero() {
 		var release context.CancelFunc
-		toolCtx, release = context.WithDeadline(toolCtx, a.call.Deadline)
+		toolCtx, release = context.WithDeadline(toolCtx, a.Call.Deadline)
 		context.AfterFunc(toolCtx, release) // exec.cancel ends it too
 	}
-	if _, ok := e.cancelled[a.key]; ok {
+	if _, ok := e.cancelled[a.Key]; ok {
 		exec.cancel(errCancelled)
 	}
-	a.exec, e.calls[a.key] = exec, exec
+	a.exec, e.calls[a.Key] = exec, exec
 	return toolCtx, true
 }
 
@@ -77,7 +87,7 @@ func (e *executions) end(a *attempt) {
 	a.exec.flushProgress()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.calls, a.key)
+	delete(e.calls, a.Key)
 	a.exec.cancel(nil)
 	close(a.exec.ended)
 	a.exec = nil
@@ -90,13 +100,21 @@ func (e *executions) find(k tools.CallKey) *execution {
 	return e.calls[k]
 }
 
+// endOf returns a channel that is closed when the run of a call ends; nil if there is none.
+func (e *executions) endOf(k tools.CallKey) <-chan struct{} {
+	if exec := e.find(k); exec != nil {
+		return exec.ended
+	}
+	return nil
+}
+
 // countByQueue counts the running calls of each queue.
 func (e *executions) countByQueue() map[string]int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := map[string]int{}
 	for _, exec := range e.calls {
-		n[exec.attempt.queue]++
+		n[exec.attempt.Queue]++
 	}
 	return n
 }
@@ -150,11 +168,11 @@ func (e *executions) report(session, call string) (calls []task.RunningCall) {
 func (e *execution) report() task.RunningCall {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return task.RunningCall{ID: e.attempt.key.ID, Tool: e.attempt.call.Tool, Worker: e.worker.cfg.Name, StartedAt: e.attempt.started, Progress: e.progress}
+	return task.RunningCall{ID: e.attempt.Key.ID, Tool: e.attempt.Call.Tool, Worker: e.of.worker, StartedAt: e.attempt.Started, Progress: e.progress}
 }
 
 // Stopping returns a channel that is closed when the worker stops.
-func (e *execution) Stopping() <-chan struct{} { return e.worker.stopping }
+func (e *execution) Stopping() <-chan struct{} { return e.of.stopping }
 
 const (
 	// progressInterval is the shortest time between two progress events of a call.
@@ -220,15 +238,15 @@ func (e *execution) publishProgress() {
 	p := e.progress
 	p.Activity, e.activity, e.pendingText = e.activity, nil, 0
 	e.unreported, e.reported = false, time.Now()
-	b, call := e.worker.bus, e.attempt.call
+	b, call := e.of.bus, e.attempt.Call
 	body, err := bus.Encode(tools.ProgressEvent{ID: call.ID, Session: call.Session, Tool: call.Tool, Progress: p, At: time.Now().UTC()})
 	if err == nil {
-		err = b.Conn().Publish(b.Progress(e.attempt.key.Session, e.attempt.key.ID), body)
+		err = b.Conn().Publish(b.Progress(e.attempt.Key.Session, e.attempt.Key.ID), body)
 	}
 	if err != nil {
-		e.worker.log.Debug().Err(err).Msg("cannot publish progress")
+		e.of.log.Debug().Err(err).Msg("cannot publish progress")
 	}
 }
 
 // Detach frees the slot of the call for the next one.
-func (e *execution) Detach() { e.attempt.delivery.Detach() }
+func (e *execution) Detach() { e.attempt.Detach() }

@@ -30,44 +30,22 @@ func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 
 // handleAttempt does steps 4 to 9 of a call.
 func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
-	if a.invalid != nil {
-		return w.offloadAndPublish(ctx, a, tools.Failure(a.invalid))
+	if a.Invalid != nil {
+		return w.results.store(ctx, a, tools.Failure(a.Invalid))
 	}
-
-	if a.resumed.ArgsIn != "" {
-		if err := w.readArgs(ctx, a); err != nil {
-			return err
-		}
+	if err := w.artifacts.readArgs(ctx, a.Delivered); err != nil {
+		return err
+	}
+	if verdict := w.handOnUnknown(ctx, a); verdict != nil {
+		return verdict
 	}
 
 	// 4. Resume. The call may be parked, have a result, be running, or be a once-only
-	// call that was started.
-	if parked, err := w.isParked(ctx, a); parked || err != nil {
+	// call that was started. It may need an approval.
+	w.step("resume")
+	if ended, err := w.resume(ctx, a, false); ended || err != nil {
 		return err
 	}
-	if w.lacksTool(a) {
-		if verdict := w.handOnUnknown(ctx, a); verdict != nil {
-			return verdict
-		}
-	}
-	if !a.delivery.Ahead && w.records.WasAhead(a.key, a.delivery.Sequence) {
-		a.delivery.Redelivered = true
-	}
-	known, err := w.mayHaveRun(ctx, a)
-	if err != nil {
-		return err
-	}
-	if known {
-		w.step("resume")
-		resume := w.resume
-		if !a.delivery.Redelivered && (a.delivery.Republished || a.once()) {
-			resume = w.hasFinalResult // no worker runs a call that was settled; a claim shows who runs a once-only one
-		}
-		if ended, err := resume(ctx, a); ended || err != nil {
-			return err
-		}
-	}
-
 	if ended, err := w.approve(ctx, a); ended || err != nil {
 		return err
 	}
@@ -80,7 +58,7 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	if ended || err != nil {
 		return err
 	}
-	if a.delivery.Redelivered && !a.once() { // the claim of a once-only call ends its attempts
+	if a.Redelivered && !a.Once() { // the claim of a once-only call ends its attempts
 		w.recordStart(ctx, a)
 	}
 
@@ -91,69 +69,28 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	res := w.run(toolCtx, a)
 	a.exec.flushProgress() // before the result
 	waitRecorded()
-	if ctx.Err() != nil { // the worker is stopping
-		return w.interrupted(ctx, a, res)
-	}
-
-	if pause, ok := a.pauseOf(toolCtx, res); ok {
-		return w.pause(ctx, a, pause)
-	}
-	if errors.Is(res.Err, tools.ErrTakenOver) && res.IsError && !a.once() {
-		return handOn(0)
-	}
-	if errors.Is(res.Err, tools.ErrInterrupted) && res.IsError && toolCtx.Err() == nil {
-		if !a.once() {
-			return handOn(interruptedPause)
-		}
-		res = unknownOutcome(a.call.Tool, "")
-	}
-
-	// 7 to 9. Offload, publish the result, acknowledge.
-	if res.Async && !res.IsError {
-		return w.handleAsync(ctx, toolCtx, a, res)
-	}
-	return w.offloadAndPublish(ctx, a, res)
+	return w.finish(ctx, toolCtx, a, res)
 }
 
 // interruptedPause is the pause before a call runs again whose tool lost its connection.
 const interruptedPause = time.Second
 
-// maxSlotless limits the calls that need no slot: a worker publishes their results, or asks
-// others for their tools.
-const maxSlotless = 512
-
-// offloadAndPublish does steps 7 and 8 with a result or a completion, and closes
-// it. If it returns nil, handle can acknowledge the call.
-func (w *Worker) offloadAndPublish(ctx context.Context, a *attempt, res *tools.Result) error {
-	defer res.Close()
-
-	// 7. Offload. The content is durable before the result that refers to it.
-	w.step("offload")
-	short, err := w.offloadResult(ctx, a.call, a.def, res)
-	if ctx.Err() != nil {
-		return ctx.Err()
+// finish does steps 7 to 9 of a call whose tool has returned, unless the call continues later.
+func (w *Worker) finish(ctx, toolCtx context.Context, a *attempt, res *tools.Result) error {
+	failed := func(with error) bool { return res.IsError && errors.Is(res.Err, with) }
+	switch pause, paused := a.pauseOf(toolCtx, res); {
+	case ctx.Err() != nil: // the worker is stopping
+		return w.interrupted(ctx, a, res)
+	case paused:
+		return w.parking.pause(ctx, a, pause)
+	case failed(tools.ErrTakenOver) && !a.Once():
+		return handOn(0)
+	case failed(tools.ErrInterrupted) && toolCtx.Err() == nil && !a.Once():
+		return handOn(interruptedPause)
+	case failed(tools.ErrInterrupted) && toolCtx.Err() == nil:
+		res = unknownOutcome(a.Call.Tool, "")
+	case res.Async && !res.IsError:
+		return w.handleAsync(ctx, toolCtx, a, res)
 	}
-	if err != nil {
-		w.log.Error().Err(err).Str("call", a.key.ID).Str("session", a.key.Session).Msg("cannot store the result; publishing the content that fits")
-		short = w.offloader.Fallback(a.call, res, err)
-	}
-
-	// 8. Publish the result. The first result of a call wins. If the server syncs, it
-	// stores many results together, so this uses no slot.
-	w.step("publish")
-	if w.slotless.Add(1) <= maxSlotless {
-		a.delivery.ReleaseSlot()
-	}
-	defer w.slotless.Add(-1)
-	err = w.publishResult(ctx, a, short)
-	if errors.Is(err, bus.ErrTooLarge) {
-		err = w.publishResult(ctx, a, w.offloader.Fallback(a.call, res, err))
-	}
-	if err != nil {
-		return err
-	}
-
-	// 9. Acknowledge. If the acknowledgement is lost, step 4 ends the redelivery.
-	w.step("ack")
-	return nil
+	return w.results.store(ctx, a, res)
 }

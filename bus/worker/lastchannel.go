@@ -22,12 +22,12 @@ func (w *Worker) recordLastChannel(ctx context.Context, a *attempt) (wait func()
 		return func() {}
 	}
 	use := state.Use{
-		Session: a.key.Session, Channel: state.Channel{Name: a.call.Channel, ChatID: a.call.ChatID},
+		Session: a.Key.Session, Channel: state.Channel{Name: a.Call.Channel, ChatID: a.Call.ChatID},
 		// The session of the messages that users write in a chat is named after it.
-		OfChat: a.key.Session == tools.TokenOf(a.call.Channel+"-"+a.call.ChatID),
+		OfChat: a.Key.Session == tools.TokenOf(a.Call.Channel+"-"+a.Call.ChatID),
 	}
-	if a.delivery.Attempt > 1 {
-		use.Before = a.delivery.Published
+	if a.Attempt > 1 {
+		use.Before = a.Published
 	}
 	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
 	done := make(chan struct{})
@@ -40,7 +40,7 @@ func (w *Worker) recordLastChannel(ctx context.Context, a *attempt) (wait func()
 			return exists, err
 		})
 		if err != nil {
-			w.log.Error().Err(err).Str("call", a.key.ID).Str("session", a.key.Session).Msg("cannot record the last channel")
+			w.log.Error().Err(err).Str("call", a.Key.ID).Str("session", a.Key.Session).Msg("cannot record the last channel")
 		}
 	}()
 	return func() {
@@ -52,9 +52,9 @@ func (w *Worker) recordLastChannel(ctx context.Context, a *attempt) (wait func()
 // fromUser reports whether a user caused the call through its channel. The calls
 // of agents and schedules name a channel too, but no user sent a message then.
 func fromUser(a *attempt) bool {
-	switch a.call.Action {
+	switch a.Call.Action {
 	case tools.ActionAgent, bus.Heartbeat, bus.Cron:
 		return false
 	}
-	return a.invalid == nil && tools.IsToken(a.call.Channel) && a.call.Channel != tools.LastChannel
+	return a.Invalid == nil && tools.IsToken(a.Call.Channel) && a.Call.Channel != tools.LastChannel
 }

@@ -35,25 +35,25 @@ var (
 // toolLabel returns the name of a call's tool, unless this worker lacks it: any client
 // can publish any name.
 func (a *attempt) toolLabel() string {
-	if a.def.Name == "" {
+	if a.Tool.Name == "" {
 		return metrics.Other
 	}
-	return a.def.Name
+	return a.Tool.Name
 }
 
 // countWait counts how long a call waited in its queue, once.
 func (a *attempt) countWait() {
-	if !a.delivery.Redelivered && a.resumed.Number == 0 {
-		queueWait.Observe(a.started.Sub(a.delivery.Published).Seconds(), a.queue)
+	if !a.Redelivered && a.Resumed.Number == 0 {
+		queueWait.Observe(a.Started.Sub(a.Published).Seconds(), a.Queue)
 	}
 }
 
 // countResult counts a result or completion that was published.
-func (w *Worker) countResult(a *attempt, outcome tools.Outcome, took time.Duration) {
-	w.counters.add(a.queue, outcome, took)
-	callsTotal.Add(1, a.queue, a.toolLabel(), string(outcome))
+func (c *counters) countResult(a *attempt, outcome tools.Outcome, took time.Duration) {
+	c.add(a.Queue, outcome, took)
+	callsTotal.Add(1, a.Queue, a.toolLabel(), string(outcome))
 	if outcome != tools.Async {
-		callDuration.Observe(took.Seconds(), a.queue, a.toolLabel())
+		callDuration.Observe(took.Seconds(), a.Queue, a.toolLabel())
 	}
 }
 
@@ -118,10 +118,10 @@ func (c *counters) add(queue string, outcome tools.Outcome, took time.Duration) 
 // Stats returns the current statistics.
 func (w *Worker) Stats() Stats {
 	running := w.executions.countByQueue()
-	w.counters.mu.Lock()
-	defer w.counters.mu.Unlock()
+	w.results.counters.mu.Lock()
+	defer w.results.counters.mu.Unlock()
 	s := Stats{Worker: w.cfg.Name, Queues: make(map[string]QueueStats)}
-	for name, q := range w.counters.queues {
+	for name, q := range w.results.counters.queues {
 		q.Running, q.Outcomes = running[name], maps.Clone(q.Outcomes)
 		s.Queues[name] = q
 	}
@@ -137,17 +137,17 @@ func (w *Worker) Stats() Stats {
 
 // startSpan begins the span of an attempt. The caller ends it with endSpan.
 func (w *Worker) startSpan(ctx context.Context, a *attempt) (context.Context, trace.Span) {
-	ctx = tracing.From(ctx, a.delivery.Traceparent())
+	ctx = tracing.From(ctx, a.Traceparent())
 	if tracing.Off() {
 		return ctx, trace.SpanFromContext(ctx)
 	}
-	waited := []attribute.KeyValue{tracing.System.String("nats"), tracing.MessagingType.String("receive"), tracing.Destination.String(a.queue)}
-	_, wait := tracing.Start(ctx, "wait "+a.queue, trace.WithSpanKind(trace.SpanKindConsumer),
-		trace.WithTimestamp(a.delivery.Published), trace.WithAttributes(waited...))
-	wait.End(trace.WithTimestamp(a.started))
-	return tracing.Start(ctx, tracing.ExecuteTool+" "+a.toolLabel(), trace.WithTimestamp(a.started), trace.WithAttributes(
-		tracing.Operation.String(tracing.ExecuteTool), tracing.ToolName.String(a.call.Tool), tracing.ToolType.String("function"), tracing.ToolCall.String(a.key.ID),
-		tracing.Conversation.String(a.call.Session), tracing.Queue.String(a.queue), tracing.Attempt.Int(a.delivery.Attempt), tracing.Worker.String(w.cfg.Name)))
+	waited := []attribute.KeyValue{tracing.System.String("nats"), tracing.MessagingType.String("receive"), tracing.Destination.String(a.Queue)}
+	_, wait := tracing.Start(ctx, "wait "+a.Queue, trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithTimestamp(a.Published), trace.WithAttributes(waited...))
+	wait.End(trace.WithTimestamp(a.Started))
+	return tracing.Start(ctx, tracing.ExecuteTool+" "+a.toolLabel(), trace.WithTimestamp(a.Started), trace.WithAttributes(
+		tracing.Operation.String(tracing.ExecuteTool), tracing.ToolName.String(a.Call.Tool), tracing.ToolType.String("function"), tracing.ToolCall.String(a.Key.ID),
+		tracing.Conversation.String(a.Call.Session), tracing.Queue.String(a.Queue), tracing.Attempt.Int(a.Attempt), tracing.Worker.String(w.cfg.Name)))
 }
 
 // endSpan ends the span of an attempt with the error of handle, which may quote content:
@@ -166,9 +166,9 @@ func endSpan(span trace.Span, a *attempt, err error) {
 }
 
 // tracePublish begins the span of the publish of a result.
-func (w *Worker) tracePublish(ctx context.Context, a *attempt, kind string, event tools.ResultEvent) (context.Context, trace.Span) {
+func tracePublish(ctx context.Context, a *attempt, kind string, event tools.ResultEvent) (context.Context, trace.Span) {
 	if !trace.SpanContextFromContext(ctx).IsValid() { // not called by handle
-		ctx = tracing.From(ctx, a.delivery.Traceparent())
+		ctx = tracing.From(ctx, a.Traceparent())
 	}
 	a.outcome, a.errorCode = event.Outcome, ""
 	if event.IsError {

@@ -66,25 +66,25 @@ const (
 
 // lacksTool reports whether this worker cannot run a call that another one may run.
 func (w *Worker) lacksTool(a *attempt) bool {
-	return a.raw == nil && a.invalid == nil && a.def.Name == ""
+	return a.Raw == nil && a.Invalid == nil && a.Tool.Name == ""
 }
 
-// handOnUnknown returns the verdict that hands a call to another worker of the queue that
-// has the tool, or nil if there is none. While it asks, the call uses no slot: no tool runs, and
-// calls of a tool that nobody has would keep the others from running.
+// handOnUnknown returns the verdict that hands a call whose tool this worker lacks to another worker
+// of the queue that has it, or nil if there is none. While it asks, the call uses no slot: no tool
+// runs, and calls of a tool that nobody has would keep the others from running.
 func (w *Worker) handOnUnknown(ctx context.Context, a *attempt) error {
-	if w.slotless.Add(1) <= maxSlotless {
-		a.delivery.ReleaseSlot()
+	if !w.lacksTool(a) {
+		return nil
 	}
-	defer w.slotless.Add(-1)
+	defer w.results.slotless.release(a.Delivery)()
 	if offered, err := w.isOffered(ctx, a); !offered || err != nil {
 		return err
 	}
-	w.log.Debug().Str("call", a.key.ID).Str("session", a.key.Session).Str("tool", a.call.Tool).Msg("handing the call to a worker that has the tool")
-	return handOn(min(50*time.Millisecond<<min(a.delivery.Attempt, 10), maxHandOn))
+	w.log.Debug().Str("call", a.Key.ID).Str("session", a.Key.Session).Str("tool", a.Call.Tool).Msg("handing the call to a worker that has the tool")
+	return handOn(min(50*time.Millisecond<<min(a.Attempt, 10), maxHandOn))
 }
 
 // isOffered reports whether another worker of the queue has the tool of a call.
 func (w *Worker) isOffered(ctx context.Context, a *attempt) (bool, error) {
-	return task.IsOffered(ctx, w.bus, tools.OfferQuery{Queue: a.queue, Tool: a.call.Tool}, offerTimeout)
+	return task.IsOffered(ctx, w.bus, tools.OfferQuery{Queue: a.Queue, Tool: a.Call.Tool}, offerTimeout)
 }

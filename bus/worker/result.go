@@ -2,7 +2,11 @@ package worker
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -10,75 +14,114 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
-// offloadResult offloads res. It returns an error if the store keeps failing.
-func (w *Worker) offloadResult(ctx context.Context, call tools.Call, def tools.Definition, res *tools.Result) (short *tools.Result, err error) {
-	began := time.Now()
-	err = w.withStoreRetry(ctx, func() (err error) {
-		short, err = w.offloader.Result(ctx, call, def, res)
-		return err
-	})
-	if err == nil {
-		recordOffload(ctx, res, short, began)
-	}
-	return short, err
+// results stores what calls return.
+type results struct {
+	bus       *bus.Bus
+	artifacts *artifacts
+	locator   *task.Locator
+	worker    string   // its name
+	source    []string // the header ce-source of its events
+	counters  *counters
+	slotless  slotless
+	step      func(string)
+	log       zerolog.Logger
 }
 
-// publishResult publishes the result of the attempt, or the completion if the result
-// is published.
-func (w *Worker) publishResult(ctx context.Context, a *attempt, res *tools.Result) error {
-	event := tools.NewResultEvent(a.call, res)
-	event.Attempt, event.Worker, event.Digest = a.delivery.Attempt, w.cfg.Name, a.digest
-	took := time.Since(a.started)
-	event.StartedAt = a.resumed.Started // the waits of a run count for its user
+// maxSlotless limits the calls that need no slot: a worker publishes their results, or asks
+// others for their tools.
+const maxSlotless = 512
+
+// slotless counts the calls that released their slot.
+type slotless struct{ n atomic.Int64 }
+
+// release releases the slot of a delivery that needs none until done is called, unless there are
+// too many.
+func (s *slotless) release(d *bus.Delivery) (done func()) {
+	if s.n.Add(1) <= maxSlotless {
+		d.ReleaseSlot()
+	}
+	return func() { s.n.Add(-1) }
+}
+
+// store does steps 7 and 8 with a result or a completion, and closes it. If it returns nil,
+// handle can acknowledge the call.
+func (r *results) store(ctx context.Context, a *attempt, res *tools.Result) error {
+	defer res.Close()
+
+	// 7. Offload. The content is durable before the result that refers to it.
+	r.step("offload")
+	short, err := r.artifacts.Result(ctx, a.Call, a.Tool, res)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		r.log.Error().Err(err).Str("call", a.Key.ID).Str("session", a.Key.Session).Msg("cannot store the result; publishing the content that fits")
+		short = r.artifacts.store.Fallback(a.Call, res, err)
+	}
+
+	// 8. Publish the result. The first result of a call wins. If the server syncs, it
+	// stores many results together, so this uses no slot.
+	r.step("publish")
+	defer r.slotless.release(a.Delivery)()
+	err = r.publish(ctx, a, short)
+	if errors.Is(err, bus.ErrTooLarge) {
+		err = r.publish(ctx, a, r.artifacts.store.Fallback(a.Call, res, err))
+	}
+	if err != nil {
+		return err
+	}
+
+	// 9. Acknowledge. If the acknowledgement is lost, step 4 ends the redelivery.
+	r.step("ack")
+	return nil
+}
+
+// publish publishes the result of the attempt, or the completion if the result is published.
+func (r *results) publish(ctx context.Context, a *attempt, res *tools.Result) error {
+	event := tools.NewResultEvent(a.Call, res)
+	event.Attempt, event.Worker, event.Digest = a.Attempt, r.worker, a.Digest
+	took := time.Since(a.Started)
+	event.StartedAt = a.Resumed.Started // the waits of a run count for its user
 	event.DurationMS = time.Since(event.StartedAt).Milliseconds()
 	body, err := bus.Encode(event)
 	if err != nil {
 		return err
 	}
-	kind, subject := task.ResultKind, w.bus.Result(a.key.Session, a.key.ID)
+	kind, subject := task.ResultKind, r.bus.Result(a.Key.Session, a.Key.ID)
 	if a.resultPublished {
-		kind, subject = task.CompletionKind, w.bus.Completion(a.key.Session, a.key.ID)
+		kind, subject = task.CompletionKind, r.bus.Completion(a.Key.Session, a.Key.ID)
 	}
-	spanCtx, span := w.tracePublish(ctx, a, kind, event)
+	spanCtx, span := tracePublish(ctx, a, kind, event)
 	// Of the incoming headers, only the trace is forwarded.
-	header := task.EventHeader(kind, a.key.Session, a.key.ID, w.source)
+	header := task.EventHeader(kind, a.Key.Session, a.Key.ID, r.source)
 	tracing.Add(spanCtx, header)
-	var first task.StoredResult
-	won, err := w.publishFirst(spanCtx, bus.Message{Subject: subject, Body: body, Header: header}, func() (stored bool, err error) {
-		first, stored, err = w.readResult(ctx, subject)
-		return stored, err
-	})
+	first, won, err := r.locator.Results.Publish(spanCtx, bus.Message{Subject: subject, Body: body, Header: header})
 	span.End()
-	if !won && err == nil {
-		return w.resolveConflict(ctx, a, event, res, first)
-	}
 	if err != nil {
 		return err
 	}
-	w.countResult(a, event.Outcome, took)
+	if !won {
+		return r.resolveConflict(ctx, a, event, res, first)
+	}
+	r.counters.countResult(a, event.Outcome, took)
 	if kind == task.CompletionKind {
 		return nil
 	}
-	w.step("report")
-	return w.report(spanCtx, a, event, body)
-}
-
-// report stores the report of a stored result, if it has one.
-func (w *Worker) report(ctx context.Context, a *attempt, event tools.ResultEvent, body []byte) error {
-	return task.Report{Key: a.key, Event: event, Body: body}.Store(ctx, w.bus, w.publishWithRetry)
+	r.step("report")
+	return r.locator.Results.Report(spanCtx, a.Key, event, body)
 }
 
 // resolveConflict handles a result whose subject already holds the first one. That is
 // this one (its acknowledgement was lost), that of another delivery, or that of a
 // different call with the same id.
-func (w *Worker) resolveConflict(ctx context.Context, a *attempt, event tools.ResultEvent, res *tools.Result, first task.StoredResult) error {
+func (r *results) resolveConflict(ctx context.Context, a *attempt, event tools.ResultEvent, res *tools.Result, first task.StoredResult) error {
 	if a.resultPublished {
 		return nil // the first completion is stored, and it wins
 	}
-	if err := a.checkDigest(first.Digest); err != nil {
+	if err := a.Check(first.Digest); err != nil {
 		return err
 	}
-	if err := w.report(ctx, a, first.ResultEvent, first.Body); err != nil { // the process that stored it may have died before
+	if err := r.report(ctx, a, first); err != nil {
 		return err
 	}
 	switch {
@@ -88,18 +131,52 @@ func (w *Worker) resolveConflict(ctx context.Context, a *attempt, event tools.Re
 		// An earlier delivery started the tool in the background and this one did
 		// not, so this result is the completion.
 		a.resultPublished = true
-		return w.publishResult(ctx, a, res)
+		return r.publish(ctx, a, res)
 	}
-	w.log.Info().Str("call", a.key.ID).Str("session", a.key.Session).Str("first", first.Worker).Msg("another worker published the result first")
+	r.log.Info().Str("call", a.Key.ID).Str("session", a.Key.Session).Str("first", first.Worker).Msg("another worker published the result first")
 	a.lostRace = first.Outcome != tools.Async
 	return nil
 }
 
-// checkDigest rejects the call if a stored event with this digest belongs to
-// another call with the same id, whose result this call must not get.
-func (a *attempt) checkDigest(digest string) error {
-	if err := task.CheckDigest(a.call, a.digest, digest); err != nil {
-		return bus.Reject(tools.CodeMismatch, err)
+// report stores the report of a stored result: the process that stored the result may have died before.
+func (r *results) report(ctx context.Context, a *attempt, stored task.StoredResult) error {
+	return r.locator.Results.Report(ctx, a.Key, stored.ResultEvent, stored.Body)
+}
+
+// found notes the events of the attempt's call that are stored.
+func (r *results) found(ctx context.Context, a *attempt, stored []task.StoredResult) error {
+	if len(stored) == 0 {
+		return nil
 	}
-	return nil
+	a.resultPublished = a.resultPublished || stored[0].Outcome == tools.Async
+	return r.report(ctx, a, stored[0])
+}
+
+// end publishes the final result of a call that no worker will finish. If the tool may be
+// running in the background, the final result is a completion: the submitter and the notifier
+// expect it there.
+func (r *results) end(ctx context.Context, a *attempt, res *tools.Result) error {
+	if ended, err := r.hasEnded(ctx, a); ended || err != nil {
+		return err
+	}
+	if !a.resultPublished && a.Raw == nil && a.Invalid == nil && a.CallsBack {
+		err := r.publish(ctx, a, tools.AsyncResult("The tool may have been started in the background. The completion of this call will report its outcome."))
+		if err != nil {
+			return err
+		}
+		// Another worker's result may have won.
+		if ended, err := r.hasEnded(ctx, a); ended || err != nil {
+			return err
+		}
+	}
+	return r.publish(ctx, a, res)
+}
+
+// hasEnded reports whether the final result or the completion of the call is stored.
+func (r *results) hasEnded(ctx context.Context, a *attempt) (bool, error) {
+	stored, ended, err := r.locator.Stored(ctx, a.Delivered)
+	if err == nil {
+		err = r.found(ctx, a, stored)
+	}
+	return ended, err
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/retry"
@@ -15,157 +14,101 @@ import (
 // call. The pauses grow, because every worker receives every request.
 const askInterval = 250 * time.Millisecond
 
-// resume handles a call that may have been delivered before. It waits while any
-// worker is running the call. It returns true if the call already has its final
-// result and nothing is left to do.
-func (w *Worker) resume(ctx context.Context, a *attempt) (ended bool, err error) {
+// resume asks where a call is, and waits while any worker is running it. It returns true if
+// nothing is left to do, and false if this worker may start the call.
+func (w *Worker) resume(ctx context.Context, a *attempt, contested bool) (ended bool, err error) {
 	var (
 		pauses      = retry.Pauses(askInterval, 30*time.Second, 0)
 		silentSince = time.Now() // since when no worker has reported that it runs the call
 	)
 	for {
-		if parked, err := w.isParked(ctx, a); parked || err != nil {
-			return parked, err
+		place, err := w.locator.Locate(ctx, a.Delivered, contested)
+		if err == nil {
+			err = w.results.found(ctx, a, place.Stored)
 		}
-		if ended, err := w.hasFinalResult(ctx, a); ended || err != nil {
-			return ended, err
-		}
-		if exec := w.executions.find(a.key); exec != nil {
-			if err := w.detachAndWait(ctx, a, exec.ended); err != nil {
-				return false, err
-			}
-			silentSince = time.Now()
-			continue
-		}
-		claim, started, err := w.onceStarted(ctx, a)
 		if err != nil {
 			return false, err
 		}
-		died, running := false, false
-		if started || !a.once() { // otherwise no worker runs it: it would have claimed it before
-			if died, running, err = w.findHolder(ctx, a, claim); err != nil {
-				return false, err
+		switch place.Where {
+		case task.IsFresh, task.IsResumed:
+			return false, nil
+		case task.IsParked:
+			return true, w.parking.ask(ctx, place.Parked)
+		case task.HasEnded:
+			return true, nil
+		case task.IsClaimed:
+			if place.Died || time.Since(silentSince) >= w.cfg.ClaimTimeout {
+				return true, w.results.end(ctx, a, lostResult(a.Call.Tool, place.Claim))
 			}
+		case task.IsRunning:
 		}
-		switch {
-		case running:
-		case !started && time.Now().Before(w.othersBackBy):
-		case !started: // it may run again, unless it ended while this worker asked
-			return w.hasFinalResult(ctx, a)
-		case died || time.Since(silentSince) >= w.cfg.ClaimTimeout:
-			res := unknownOutcome(a.call.Tool, "")
-			if claim.GivenUp {
-				res = tools.Failure(tools.Errorf(tools.CodeGivenUp, "worker %s gave up on the call before any worker ran it", claim.Worker))
-			}
-			return true, w.publishFinal(ctx, a, res)
+		done := place.Here
+		if done == nil {
+			done = after(pauses.NextBackOff())
 		}
-		if err := w.detachAndWait(ctx, a, after(pauses.NextBackOff())); err != nil {
+		if err := w.detachAndWait(ctx, a, done); err != nil {
 			return false, err
 		}
-		if running {
+		if place.Where == task.IsRunning {
 			silentSince = time.Now()
 		}
 	}
-}
-
-// findHolder reports whether the worker that had the call died for certain, or else whether
-// a worker is running the call. claim is that of a once-only call; it may be empty.
-func (w *Worker) findHolder(ctx context.Context, a *attempt, claim task.Claim) (died, running bool, err error) {
-	if w.holderDied(a, claim) {
-		return true, false, nil
-	}
-	_, running, err = task.FindRunning(ctx, w.bus, a.key.Session, a.key.ID, w.cfg.AskTimeout)
-	return false, running, err
-}
-
-// mayHaveRun reports whether the call was delivered before, or was published before and
-// perhaps has a result. A once-only call may have one although nobody claimed it, for
-// example because no worker had its tool.
-func (w *Worker) mayHaveRun(ctx context.Context, a *attempt) (bool, error) {
-	if a.delivery.Redelivered || a.delivery.Republished {
-		return true, nil
-	}
-	if a.delivery.Header(bus.FreshHeader) != "" {
-		return false, nil
-	}
-	if a.once() {
-		return true, nil
-	}
-	_, stored, err := w.readResult(ctx, w.bus.Result(a.key.Session, a.key.ID))
-	return stored, err
 }
 
 // detachAndWait waits until done is closed. Waiting uses no slot, and the worker keeps the
 // lease. If the worker stops, it hands the call to another one immediately.
 func (w *Worker) detachAndWait(ctx context.Context, a *attempt, done <-chan struct{}) error {
-	a.delivery.Detach()
+	a.Detach()
 	select {
 	case <-done:
 		return nil
-	case <-w.stopping:
+	case <-w.executions.stopping:
 		return handOn(0)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// hasFinalResult reports whether the final result or the completion of the call
-// is stored.
-func (w *Worker) hasFinalResult(ctx context.Context, a *attempt) (bool, error) {
-	stored, err := w.readResults(ctx, a.key)
-	if len(stored) == 0 || err != nil {
-		return false, err
-	}
-	if err := a.checkDigest(stored[0].Digest); err != nil {
-		return false, err
-	}
-	final := true
-	if stored[0].Outcome == tools.Async && !a.completesElsewhere {
-		a.resultPublished, final = true, task.Ended(stored)
-	}
-	return final, w.report(ctx, a, stored[0].ResultEvent, stored[0].Body) // the worker that stored it may have died before
+// after returns a channel that is closed after a pause.
+func after(pause time.Duration) <-chan struct{} {
+	done := make(chan struct{})
+	time.AfterFunc(pause, func() { close(done) })
+	return done
 }
 
-// publishFinal publishes the final result of a call that no worker will finish. If
-// the tool may be running in the background, the final result is a completion: the
-// submitter and the notifier expect it there.
-func (w *Worker) publishFinal(ctx context.Context, a *attempt, res *tools.Result) error {
-	if ended, err := w.hasFinalResult(ctx, a); ended || err != nil {
-		return err
-	}
-	if !a.resultPublished && a.raw == nil && a.invalid == nil && a.callsBack {
-		err := w.publishResult(ctx, a, tools.AsyncResult("The tool may have been started in the background. The completion of this call will report its outcome."))
-		if err != nil {
-			return err
+// claim registers the attempt as running here until executions.end, and returns the
+// context for its tool. If another delivery or worker has the call, claim waits as
+// resume does; ended is true if nothing is left to do.
+func (w *Worker) claim(ctx context.Context, a *attempt) (toolCtx context.Context, ended bool, err error) {
+	for {
+		toolCtx, claimed := w.executions.begin(ctx, a)
+		if claimed && a.Once() {
+			_, claimed, err = w.writeClaim(ctx, a, false)
 		}
-		// Another worker's result may have won.
-		if ended, err := w.hasFinalResult(ctx, a); ended || err != nil {
-			return err
+		if claimed || err != nil {
+			return toolCtx, false, err
+		}
+		w.executions.end(a)
+		if ended, err := w.resume(ctx, a, true); ended || err != nil {
+			return nil, ended, err
 		}
 	}
-	return w.publishResult(ctx, a, res)
 }
 
-// onceStarted reports whether the call is once-only and was claimed, so that it must
-// not run again, and returns the claim. It assumes so if the stream may have dropped
-// the claim.
-func (w *Worker) onceStarted(ctx context.Context, a *attempt) (claim task.Claim, started bool, err error) {
-	if !a.once() {
-		return claim, false, nil
-	}
-	claim, claimed, err := w.readClaim(ctx, a.key)
-	if err != nil {
-		return claim, false, err
-	}
-	if claimed {
-		return claim, true, a.checkDigest(claim.Digest)
-	}
-	var since time.Time
-	err = w.readWithRetry(ctx, func() (err error) {
-		since, err = w.drops.CompleteSince(ctx, w.bus)
-		return err
+// writeClaim stores the claim of a call that this worker starts, or gives up on. It returns the
+// stored one and whether it is this one: the first claim wins.
+func (w *Worker) writeClaim(ctx context.Context, a *attempt, giveUp bool) (stored task.Claim, won bool, err error) {
+	return w.locator.Results.Claim(ctx, a.Key, task.Claim{
+		Worker: w.cfg.Name, Process: w.locator.Process, OwnServer: w.locator.OwnServer, Digest: a.Digest, At: a.Started, GivenUp: giveUp,
 	})
-	return claim, a.delivery.Published.Before(since), err
+}
+
+// lostResult is the result of a once-only call that was claimed and that no worker runs.
+func lostResult(tool string, claim task.Claim) *tools.Result {
+	if claim.GivenUp {
+		return tools.Failure(tools.Errorf(tools.CodeGivenUp, "worker %s gave up on the call before any worker ran it", claim.Worker))
+	}
+	return unknownOutcome(tool, "")
 }
 
 // unknownOutcome is the result of a once-only call whose worker stopped while it
@@ -176,68 +119,4 @@ func unknownOutcome(tool, hint string) *tools.Result {
 	res := tools.Failure(tools.Errorf(tools.CodeUnknownOutcome, "%s", text))
 	res.ForUser = text
 	return res
-}
-
-// after returns a channel that is closed after a pause.
-func after(pause time.Duration) <-chan struct{} {
-	done := make(chan struct{})
-	time.AfterFunc(pause, func() { close(done) })
-	return done
-}
-
-const (
-	// returnTime is longer than other workers need to connect to a server that has restarted.
-	returnTime = 15 * time.Second
-	// announceInterval is the pause between two announcements of a worker.
-	announceInterval = time.Hour
-)
-
-// takeOver finds out whether the deliveries of an earlier process are certainly without a
-// worker. It is called before this worker consumes or answers requests.
-//
-// With OwnServer, the server and the worker end together. So a call that was stored before
-// this start can only have run in a dead process, unless another worker uses the server. That
-// one has announced itself, and may need a while until it is connected again and answers.
-func (w *Worker) takeOver(ctx context.Context) error {
-	if !w.cfg.OwnServer {
-		return w.announce(ctx)
-	}
-	others, err := task.OthersAnnounced(ctx, w.bus)
-	if others {
-		w.othersBackBy = time.Now().Add(returnTime)
-	} else if err == nil {
-		w.aloneAt = time.Now()
-	}
-	return err
-}
-
-// announce announces this worker to the next process of the server.
-func (w *Worker) announce(ctx context.Context) error {
-	return w.retry(ctx, "cannot announce this worker", startTimeout, isClosed, func() error { return task.Announce(ctx, w.bus) })
-}
-
-// keepAnnounced repeats the announcement until ctx ends.
-func (w *Worker) keepAnnounced(ctx context.Context) {
-	ticker := time.NewTicker(announceInterval)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			_ = w.announce(ctx) // retry has logged it
-		}
-	}
-}
-
-// holderDied reports whether it is certain that no process runs the call any more, without
-// asking the workers. claim is that of a once-only call; it may be empty.
-func (w *Worker) holderDied(a *attempt, claim task.Claim) bool {
-	if !w.cfg.OwnServer {
-		return false
-	}
-	if claim != (task.Claim{}) {
-		return claim.OwnServer && claim.Process != "" && claim.Process != w.process
-	}
-	return a.delivery.Published.Before(w.aloneAt)
 }

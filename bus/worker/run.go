@@ -12,34 +12,26 @@ import (
 // run runs the attempt's tool within the call's deadline, or takes the raw result. It
 // always returns a result.
 func (w *Worker) run(ctx context.Context, a *attempt) *tools.Result {
-	if a.raw != nil {
-		return w.rawResult(ctx, a)
+	if a.Raw != nil {
+		res, err := w.artifacts.Raw(ctx, *a.Raw)
+		if err != nil {
+			return tools.Failure(err)
+		}
+		return res
 	}
 	if cause := endCause(ctx, a); cause != nil {
 		return tools.Failure(cause)
 	}
 	var callback tools.AsyncCallback
-	if a.callsBack {
+	if a.CallsBack {
 		a.completion = make(chan *tools.Result, 1)
 		callback = func(_ context.Context, res *tools.Result) { a.completion <- res } // the registry calls it at most once
 	}
-	call, err := w.withArtifacts(ctx, a)
+	call, err := w.artifacts.expand(ctx, a.Delivered)
 	if err != nil {
 		return withCause(ctx, a, tools.Failure(err))
 	}
 	return withCause(ctx, a, w.registry.Run(ctx, call, callback))
-}
-
-// rawResult returns the result of a tool that another program ran.
-func (w *Worker) rawResult(ctx context.Context, a *attempt) (res *tools.Result) {
-	err := w.withStoreRetry(ctx, func() (err error) {
-		res, err = w.offloader.Raw(ctx, *a.raw)
-		return err
-	})
-	if err != nil {
-		return tools.Failure(err)
-	}
-	return res
 }
 
 // withCause adds to an error result why the tool's context ended: the tool cannot
@@ -66,24 +58,9 @@ func endCause(ctx context.Context, a *attempt) error {
 	case errors.Is(context.Cause(ctx), errCancelled):
 		return errCancelled
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return tools.Errorf(tools.CodeTimeout, "the deadline of the call (%s) has passed", a.call.Deadline.UTC().Format(time.RFC3339))
+		return tools.Errorf(tools.CodeTimeout, "the deadline of the call (%s) has passed", a.Call.Deadline.UTC().Format(time.RFC3339))
 	}
 	return nil
-}
-
-// withArtifacts returns the call of an attempt with the contents of artifacts in place of
-// arguments {"$artifact":"ID"}, if its tool accepts that. The attempt keeps the
-// arguments of the client, which its digest identifies.
-func (w *Worker) withArtifacts(ctx context.Context, a *attempt) (call tools.Call, err error) {
-	call = a.call
-	if w.cfg.Reader == nil || !a.def.AcceptsArtifacts {
-		return call, nil
-	}
-	err = w.withStoreRetry(ctx, func() (err error) {
-		call.Args, err = w.cfg.Reader.Expand(ctx, a.key.Session, a.def.Parameters, a.call.Args)
-		return err
-	})
-	return call, err
 }
 
 // finalPublishTimeout is how long a worker that stops may take to publish the result of a once-only
@@ -95,7 +72,7 @@ const finalPublishTimeout = 5 * time.Second
 // knows that no one else will, and publishes what the tool returned, or that the outcome is
 // unknown.
 func (w *Worker) interrupted(ctx context.Context, a *attempt, res *tools.Result) error {
-	if !a.once() || res.Async {
+	if !a.Once() || res.Async {
 		_ = res.Close()
 		return ctx.Err()
 	}
@@ -104,10 +81,10 @@ func (w *Worker) interrupted(ctx context.Context, a *attempt, res *tools.Result)
 	defer cancel()
 	if res.IsError {
 		_ = res.Close()
-		res = unknownOutcome(a.call.Tool, "")
+		res = unknownOutcome(a.Call.Tool, "")
 	}
-	if err := w.offloadAndPublish(ctx, a, res); err != nil {
-		w.log.Warn().Err(err).Str("call", a.key.ID).Str("session", a.key.Session).Msg("cannot publish the result of an interrupted call; another worker will")
+	if err := w.results.store(ctx, a, res); err != nil {
+		w.log.Warn().Err(err).Str("call", a.Key.ID).Str("session", a.Key.Session).Msg("cannot publish the result of an interrupted call; another worker will")
 		return stopped
 	}
 	return nil
@@ -132,11 +109,11 @@ const completionGrace = 2 * time.Second
 // After a restart the result is already published.
 func (w *Worker) handleAsync(ctx, toolCtx context.Context, a *attempt, res *tools.Result) error {
 	if !a.resultPublished {
-		if err := w.offloadAndPublish(ctx, a, res); err != nil {
+		if err := w.results.store(ctx, a, res); err != nil {
 			return err
 		}
 	}
-	if a.completesElsewhere {
+	if a.CompletesElsewhere() {
 		return nil
 	}
 	if a.lostRace { // a completion would contradict the final result
@@ -151,7 +128,7 @@ func (w *Worker) handleAsync(ctx, toolCtx context.Context, a *attempt, res *tool
 // the worker dies. toolCtx is the tool's context, ctx the worker's.
 func (w *Worker) awaitCompletion(ctx, toolCtx context.Context, a *attempt) error {
 	a.resultPublished = true
-	a.delivery.Detach()
+	a.Detach()
 	var res *tools.Result
 	select {
 	case res = <-a.completion:
@@ -166,16 +143,16 @@ func (w *Worker) awaitCompletion(ctx, toolCtx context.Context, a *attempt) error
 		}
 	}
 	if pause, ok := a.pauseOf(toolCtx, res); ok {
-		return w.pause(ctx, a, pause)
+		return w.parking.pause(ctx, a, pause)
 	}
-	return w.offloadAndPublish(ctx, a, withCause(toolCtx, a, res))
+	return w.results.store(ctx, a, withCause(toolCtx, a, res))
 }
 
 // discardCompletion stops an async tool whose completion must not be published,
 // and gives it completionGrace to release its resources.
 func (w *Worker) discardCompletion(a *attempt) {
 	a.exec.cancel(errCancelled)
-	a.delivery.Detach()
+	a.Detach()
 	select {
 	case res := <-a.completion:
 		_ = res.Close()

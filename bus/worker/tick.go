@@ -52,7 +52,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	// Each tick runs once. The server publishes the last ticks again after a kill,
 	// and after the clock was set back by hours. The calls stream may have removed the
 	// call by then.
-	stored, err := w.readResults(ctx, tools.CallKey{Session: tools.Token(call.Session), ID: tools.Token(call.ID)})
+	stored, err := w.locator.Results.Read(ctx, tools.CallKey{Session: tools.Token(call.Session), ID: tools.Token(call.ID)})
 	if len(stored) > 0 || err != nil {
 		return err
 	}
@@ -73,10 +73,13 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
-	m := bus.Message{Subject: w.bus.Call(queue, call.Tool, call.SessionToken(), call.IDToken()), Body: data, Header: nats.Header{}}
+	m := bus.Message{
+		Subject: w.bus.Call(queue, call.Tool, call.SessionToken(), call.IDToken()), Body: data, Header: nats.Header{},
+		Timeout: bus.NoTimeout, WaitIfFull: true,
+	}
 	ctx, span := traceTick(ctx, d, kind, name, due, call)
 	tracing.Add(ctx, m.Header)
-	err = w.publishWithRetry(ctx, m)
+	_, err = w.bus.Publish(ctx, m)
 	endTick(span, err)
 	if err != nil && !errors.Is(err, bus.ErrSubjectExists) { // an earlier delivery of the tick may have published it
 		return err
@@ -156,7 +159,7 @@ func (w *Worker) runEnded(ctx context.Context, r schedule.Run) (ended, lost bool
 		return true, false, nil
 	}
 	k := tools.CallKey{Session: tools.Token(r.Session), ID: tools.Token(r.Call)}
-	stored, err := w.readResults(ctx, k)
+	stored, err := w.locator.Results.Read(ctx, k)
 	if err != nil || len(stored) > 0 {
 		return task.Ended(stored), false, err
 	}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -24,19 +23,6 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
-
-// Offloader replaces large content in results by references; *offload.Offloader
-// implements it. The content is durable when a method returns.
-type Offloader interface {
-	// Result returns the offloaded form of res. An error means that the store
-	// failed, not the tool; res is unchanged.
-	Result(ctx context.Context, call tools.Call, def tools.Definition, res *tools.Result) (*tools.Result, error)
-	// Raw returns the result of a tool that another program ran.
-	Raw(ctx context.Context, raw tools.RawEvent) (*tools.Result, error)
-	// Fallback returns the result to publish if res cannot be stored: an error
-	// with as much of the content as fits.
-	Fallback(call tools.Call, res *tools.Result, cause error) *tools.Result
-}
 
 // Config configures a Worker. The zero value works.
 type Config struct {
@@ -94,22 +80,16 @@ type Config struct {
 type Worker struct {
 	bus        *bus.Bus
 	registry   *tools.Registry
-	offloader  Offloader
 	cfg        Config
 	log        zerolog.Logger
+	artifacts  *artifacts
 	executions *executions
 	records    *task.Follower
-	process    string    // identifies this worker in claims
-	aloneAt    time.Time // when it was certain that no worker ran a call; or zero
-	// othersBackBy is when workers that lost their server are connected again. Until then, a
-	// worker that does not answer may still run a call.
-	othersBackBy time.Time
-	stopping     chan struct{} // closed when Run's context ends
-	counters     *counters
-	slotless     atomic.Int64    // calls that released their slot
-	source       []string        // the header ce-source of our events
-	step         func(string)    // called before each step of a call
-	drops        retention.Drops // of the results stream
+	locator    *task.Locator
+	results    *results
+	parking    *parking
+	step       func(string)    // called before each step of a call
+	drops      retention.Drops // of the results stream
 }
 
 // New returns a worker that is not running yet.
@@ -123,13 +103,23 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 	cfg.AskTimeout = cmp.Or(max(cfg.AskTimeout, 0), task.AskTimeout)
 	cfg.ClaimTimeout = cmp.Or(max(cfg.ClaimTimeout, 0), b.Config().Lease)
 	w := &Worker{
-		bus: b, registry: registry, offloader: offloader, cfg: cfg, log: cfg.Log,
-		executions: newExecutions(), process: nuid.Next(), stopping: make(chan struct{}), counters: newCounters(cfg.Queues),
-		source: []string{"/stevedore/worker/" + tools.Token(cfg.Name)},
+		bus: b, registry: registry, cfg: cfg, log: cfg.Log,
+		artifacts:  &artifacts{store: offloader, reader: cfg.Reader, bus: b, log: cfg.Log},
+		executions: newExecutions(b, cfg.Name, cfg.Log),
 	}
 	w.records = task.NewFollower(b, task.FollowerConfig{
 		Cancelled: w.executions.cancel, Expired: w.executions.forgetCancellation, Stop: w.executions.stop, Log: cfg.Log,
 	})
+	w.locator = &task.Locator{
+		Bus: b, Records: w.records, Results: task.NewResults(b, cfg.Log), Here: w.executions.endOf,
+		CompleteSince: func(ctx context.Context) (time.Time, error) { return w.drops.CompleteSince(ctx, b) },
+		AskTimeout:    cfg.AskTimeout, Process: nuid.Next(), OwnServer: cfg.OwnServer,
+	}
+	w.results = &results{
+		bus: b, artifacts: w.artifacts, locator: w.locator, worker: cfg.Name, source: []string{"/stevedore/worker/" + tools.Token(cfg.Name)},
+		counters: newCounters(cfg.Queues), log: cfg.Log,
+	}
+	w.parking = &parking{bus: b, records: w.records, artifacts: w.artifacts, results: w.results, approvals: cfg.Approvals, log: cfg.Log}
 	return w
 }
 
@@ -150,10 +140,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 	}
 	w.step = tracing.Steps(ctx)
+	w.results.step = w.step
 	if err := w.takeOver(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { close(w.stopping) })()
+	defer context.AfterFunc(ctx, func() { close(w.executions.stopping) })()
 	stopAnswering, err := w.answer(ctx)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"github.com/rs/zerolog"
 )
 
 // Pauses returns the pauses between attempts. They grow from about first to about longest, and
@@ -24,4 +25,20 @@ func Do(ctx context.Context, pauses backoff.BackOff, final func(error) bool, fai
 		}
 		return err
 	}, backoff.WithContext(pauses, ctx), failed)
+}
+
+// Warn returns a function for Do that logs each failure as message.
+func Warn(log zerolog.Logger, message string) func(err error, pause time.Duration) {
+	return func(err error, pause time.Duration) {
+		log.Warn().Err(err).Stringer("retry_in", pause.Round(time.Millisecond)).Msg(message)
+	}
+}
+
+// Log is Do with pauses of up to 10 s, until limit has passed (0: never). It logs each failure as
+// message.
+func Log(ctx context.Context, log zerolog.Logger, message string, limit time.Duration, final func(error) bool, do func() error) error {
+	if err := do(); err == nil || final(err) { // most succeed, and need no policy
+		return err
+	}
+	return Do(ctx, Pauses(200*time.Millisecond, 10*time.Second, limit), final, Warn(log, message), do)
 }

@@ -1,0 +1,161 @@
+package task
+
+import (
+	"context"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Where says where a delivered call is.
+type Where int
+
+const (
+	IsFresh   Where = iota // delivered for the first time: a worker may start it
+	IsResumed              // delivered before: a worker may start it again
+	IsParked               // its record replaces this delivery
+	HasEnded               // its final result is stored
+	IsRunning              // a worker runs it, or may run it and is not connected yet
+	IsClaimed              // a once-only call was started, and no worker reports that it runs it
+)
+
+// Place is where a delivered call is, with what is known of it there.
+type Place struct {
+	Where  Where
+	Parked Parked         // if it is parked
+	Stored []StoredResult // its events, as far as they were read
+	// Here is closed when the run of a call that runs in this worker ends; nil if another one runs
+	// it, as By says. By is empty if no worker has answered.
+	Here <-chan struct{}
+	By   RunningCall
+	// Claim is that of a claimed call; empty if the stream may have dropped it. Died is set if the
+	// worker that started the call has certainly died.
+	Claim Claim
+	Died  bool
+}
+
+// Locator finds out where the calls are that a worker gets.
+type Locator struct {
+	Bus     *bus.Bus
+	Records *Follower
+	Results *Results
+	// Here returns a channel that is closed when a call that this worker runs ends; nil if it does
+	// not run the call.
+	Here func(tools.CallKey) <-chan struct{}
+	// CompleteSince returns since when the results stream has dropped no message.
+	CompleteSince func(context.Context) (time.Time, error)
+	// AskTimeout is how long another worker may take to say that it runs a call.
+	AskTimeout time.Duration
+
+	// Process names this process in claims. OwnServer is set if the server runs in it. The server
+	// and the worker then end together: a call that was stored before AloneAt, when no other worker
+	// used the server, can only have run in a process that has died.
+	Process   string
+	OwnServer bool
+	AloneAt   time.Time
+	// OthersBackBy is when workers that lost their server are connected again. Until then, one that
+	// does not answer may still run a call.
+	OthersBackBy time.Time
+}
+
+// Locate finds out where a delivered call is. It asks only what may be so: a message that nobody
+// can have handled before is fresh without a request. contested is set if this worker could not
+// begin the call, so that another delivery of it is running or has ended.
+func (l *Locator) Locate(ctx context.Context, d *Delivered, contested bool) (p Place, err error) {
+	if parked, ok := l.Records.Find(d.Key); ok && d.Raw == nil && d.Resumed.Number < parked.Number {
+		return Place{Where: IsParked, Parked: parked}, d.Check(parked.Digest)
+	}
+	if !d.Ahead && l.Records.WasAhead(d.Key, d.Sequence) {
+		d.Redelivered = true
+	}
+	if d.Redelivered {
+		p.Where = IsResumed
+	} else if !contested && !d.Republished && d.Header(bus.FreshHeader) != "" {
+		return p, nil
+	}
+	var ended bool
+	if p.Stored, ended, err = l.Stored(ctx, d); ended || err != nil {
+		p.Where = HasEnded
+		return p, err
+	}
+	// No worker runs a call that was settled, and a claim shows who runs a once-only one.
+	settled := d.Republished || d.Once() || len(p.Stored) == 0
+	if !contested && !d.Redelivered && settled {
+		return p, nil
+	}
+	return p, l.holder(ctx, d, &p)
+}
+
+// Stored returns the stored events of a call, and whether they include the final one.
+func (l *Locator) Stored(ctx context.Context, d *Delivered) (stored []StoredResult, ended bool, err error) {
+	stored, err = l.Results.Read(ctx, d.Key)
+	if len(stored) == 0 || err != nil {
+		return nil, false, err
+	}
+	return stored, Ended(stored) || d.CompletesElsewhere(), d.Check(stored[0].Digest)
+}
+
+// holder finds out which worker has a call without a final result.
+func (l *Locator) holder(ctx context.Context, d *Delivered, p *Place) error {
+	if p.Here = l.Here(d.Key); p.Here != nil {
+		p.Where = IsRunning
+		return nil
+	}
+	started, err := l.onceStarted(ctx, d, p)
+	if err != nil {
+		return err
+	}
+	running := false
+	if started || !d.Once() { // otherwise no worker runs it: it would have claimed it before
+		if p.Died = l.holderDied(d, p.Claim); !p.Died {
+			if p.By, running, err = FindRunning(ctx, l.Bus, d.Key.Session, d.Key.ID, l.AskTimeout); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case running, !started && time.Now().Before(l.OthersBackBy):
+		p.Where = IsRunning
+	case started:
+		p.Where = IsClaimed
+	default: // it may have ended while this worker asked
+		var ended bool
+		if p.Stored, ended, err = l.Stored(ctx, d); ended {
+			p.Where = HasEnded
+		}
+	}
+	return err
+}
+
+// onceStarted reports whether the call is once-only and was started, so that it must not run
+// again. It assumes so if the stream may have dropped the claim.
+func (l *Locator) onceStarted(ctx context.Context, d *Delivered, p *Place) (started bool, err error) {
+	if !d.Once() {
+		return false, nil
+	}
+	if p.Claim, started, err = l.Results.readClaim(ctx, d.Key); err != nil {
+		return false, err
+	}
+	if started {
+		return true, d.Check(p.Claim.Digest)
+	}
+	var since time.Time
+	err = l.Results.read(ctx, func() (err error) {
+		since, err = l.CompleteSince(ctx)
+		return err
+	})
+	return d.Published.Before(since), err
+}
+
+// holderDied reports whether it is certain that no process runs the call any more, without
+// asking the workers. claim is that of a once-only call; it may be empty.
+func (l *Locator) holderDied(d *Delivered, claim Claim) bool {
+	if !l.OwnServer {
+		return false
+	}
+	if claim != (Claim{}) {
+		return claim.OwnServer && claim.Process != "" && claim.Process != l.Process
+	}
+	return d.Published.Before(l.AloneAt)
+}

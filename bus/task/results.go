@@ -1,0 +1,125 @@
+package task
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/nats-io/nuid"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/retry"
+)
+
+// Results reads and writes the results stream for a worker. Its methods wait while the bus is
+// unreachable or full: an error would count as an attempt of a call that did nothing wrong, or
+// run its tool again.
+//
+// The stream keeps the first message of each subject. A client of the worker's account can
+// publish a message on the subject of a result, a completion or a claim before a worker does, or
+// make the server publish an acknowledgement there. Such a message is not the outcome of the
+// call, and must not block it: the worker removes it, and it counts as none.
+type Results struct {
+	bus *bus.Bus
+	log zerolog.Logger
+}
+
+// NewResults returns the results of a bus.
+func NewResults(b *bus.Bus, log zerolog.Logger) *Results { return &Results{b, log} }
+
+// Read returns the stored events of a call, as ReadResults does.
+func (r *Results) Read(ctx context.Context, k tools.CallKey) (stored []StoredResult, err error) {
+	err = r.read(ctx, func() (err error) {
+		stored, err = readResults(ctx, r.bus, k.Session, k.ID, readStored)
+		return err
+	})
+	return stored, err
+}
+
+// Publish publishes a result or a completion. If the subject already holds one, won is false, and
+// first is the stored one.
+func (r *Results) Publish(ctx context.Context, m bus.Message) (first StoredResult, won bool, err error) {
+	won, err = r.publishFirst(ctx, m, func() (stored bool, err error) {
+		first, stored, err = readStored(ctx, r.bus, m.Subject)
+		return stored, err
+	})
+	return first, won, err
+}
+
+// Report stores the report of a stored result, if it has one.
+func (r *Results) Report(ctx context.Context, k tools.CallKey, event tools.ResultEvent, body []byte) error {
+	return Report{Key: k, Event: event, Body: body}.Store(ctx, r.bus, r.publish)
+}
+
+// Claim stores the claim of a call. It returns the stored one and whether it is this one: the
+// first claim wins.
+func (r *Results) Claim(ctx context.Context, k tools.CallKey, claim Claim) (stored Claim, won bool, err error) {
+	claim.Nonce = nuid.Next() // it identifies our own claim if its acknowledgement was lost
+	body, err := bus.Encode(claim)
+	if err != nil {
+		return Claim{}, false, err
+	}
+	won, err = r.publishFirst(ctx, bus.Message{Subject: r.bus.Claim(k.Session, k.ID), Body: body}, func() (ok bool, err error) {
+		stored, _, err = ReadClaim(ctx, r.bus, k.Session, k.ID)
+		return stored.Nonce != "", err
+	})
+	if won {
+		stored = claim
+	}
+	return stored, won || err == nil && stored.Nonce == claim.Nonce, err
+}
+
+// readClaim reads the claim of a call.
+func (r *Results) readClaim(ctx context.Context, k tools.CallKey) (claim Claim, ok bool, err error) {
+	err = r.read(ctx, func() (err error) {
+		claim, _, err = ReadClaim(ctx, r.bus, k.Session, k.ID)
+		return err
+	})
+	return claim, claim.Nonce != "", err
+}
+
+// maxForged is how often a worker publishes the same event again after it removed a message
+// in its place.
+const maxForged = 20
+
+// publishFirst publishes the only event of a subject. won is false if the subject already
+// holds one, which read reads. A rejecting message may have been forged, or may have expired.
+func (r *Results) publishFirst(ctx context.Context, m bus.Message, read func() (stored bool, err error)) (won bool, err error) {
+	for range maxForged {
+		if err = r.publish(ctx, m); !errors.Is(err, bus.ErrSubjectExists) {
+			return err == nil, err
+		}
+		stored := false
+		if err := r.read(ctx, func() (err error) { stored, err = read(); return err }); stored || err != nil {
+			return false, err
+		}
+	}
+	return false, errors.New("the server rejected the event because of an earlier one, which does not exist")
+}
+
+// publish publishes, and repeats that while the bus is unreachable or full.
+func (r *Results) publish(ctx context.Context, m bus.Message) error {
+	m.Timeout, m.WaitIfFull = bus.NoTimeout, true
+	_, err := r.bus.Publish(ctx, m)
+	return err
+}
+
+// read reads, repeats that while the bus is unreachable, and removes a forged message that it finds.
+func (r *Results) read(ctx context.Context, read func() error) error {
+	return retry.Log(ctx, r.log, "cannot read results", 0, bus.IsClosed, func() error {
+		err := read()
+		forged, ok := errors.AsType[*ForgedError](err)
+		if !ok {
+			return err
+		}
+		if err := Delete(ctx, r.bus, forged.Sequence); err != nil {
+			return fmt.Errorf("remove the forged message %d from %q: %w; this needs the permission to publish to "+
+				"$JS.API.STREAM.MSG.DELETE.%s", forged.Sequence, forged.Subject, err, r.bus.StreamName(bus.Results))
+		}
+		r.log.Warn().Str("subject", forged.Subject).Uint64("sequence", forged.Sequence).Str("reason", tools.Excerpt(forged.Error(), 300)).
+			Msg("removed a message that no worker published; a client of this account has published it or caused it")
+		return nil
+	})
+}
