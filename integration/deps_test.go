@@ -51,7 +51,7 @@ var allowedImports = map[string][]string{
 	"bus/bustest":                {"bus", "bus/admin", "bus/embedded"},
 	"bus":                        {"bus/internal/fair", "bus/internal/nkey", "bus/internal/publisher", "bus/internal/pull", "bus/jsapi", "tools/jsonform", "tools/retry"},
 	"bus/jsapi":                  {},
-	"bus/dead":                   {"bus", "bus/jsapi"},
+	"bus/dead":                   {"bus", "bus/jsapi", "tools"},
 	"bus/admin":                  {"bus", "bus/jsapi", "bus/retention"},
 	"bus/internal/publisher":     {"bus/jsapi"},
 	"bus/internal/pull":          {"bus/jsapi"},

@@ -142,7 +142,7 @@ func TestRemoveConversation(t *testing.T) {
 	if err != nil || len(sizes) != 1 || sizes[0] != "other" {
 		t.Errorf("left: %+v, %v", sizes, err)
 	}
-	if err := agents.Remove(t.Context(), b, "s", true); err != agents.ErrNoConversation {
+	if err := agents.Remove(t.Context(), b, "s", true); tools.CodeOf(err) != tools.CodeNotFound {
 		t.Errorf("again: %v", err)
 	}
 }

@@ -2,7 +2,6 @@ package agents
 
 import (
 	"context"
-	"errors"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/session"
@@ -10,15 +9,12 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-var (
-	// ErrNoConversation: the session has no entries.
-	ErrNoConversation = tools.Errorf(tools.CodeNotFound, "there is no such conversation")
-	// ErrRunning: a run of the session has not ended.
-	ErrRunning = tools.Errorf("conflict", "a run of the conversation has not ended; cancel it first")
-)
+// ErrRunning means that a run of the session has not ended.
+var ErrRunning = tools.Errorf("conflict", "a run of the conversation has not ended; cancel it first")
 
 // Remove deletes the log of a session, last, after those of its sub-agents. With force, it
-// does so although a run has not ended, which then starts again.
+// does so although a run has not ended, which then starts again. The error for a session without
+// entries has the code tools.CodeNotFound.
 func Remove(ctx context.Context, b *bus.Bus, id string, force bool) error {
 	token, store := tools.TokenOf(id), session.New(b)
 	bodies, last, err := store.Read(ctx, token, 0)
@@ -26,7 +22,7 @@ func Remove(ctx context.Context, b *bus.Bus, id string, force bool) error {
 		return err
 	}
 	if len(bodies) == 0 {
-		return ErrNoConversation
+		return tools.Errorf(tools.CodeNotFound, "session %q has no conversation", tools.Excerpt(id, 80))
 	}
 	entries, err := agent.DecodeEntries(bodies)
 	if err != nil && !force {
@@ -36,7 +32,7 @@ func Remove(ctx context.Context, b *bus.Bus, id string, force bool) error {
 		return ErrRunning
 	}
 	for _, child := range agent.SubagentSessions(entries) {
-		if err := Remove(ctx, b, child, force); err != nil && !errors.Is(err, ErrNoConversation) {
+		if err := Remove(ctx, b, child, force); tools.CodeOf(err) != tools.CodeNotFound && err != nil {
 			return err
 		}
 	}

@@ -3,16 +3,16 @@ package dead
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // ErrNone means that no dead letter has the number.
-var ErrNone = errors.New("no such dead letter")
+var ErrNone = tools.Errorf(tools.CodeNotFound, "no such dead letter")
 
 // List iterates over the dead letters of a kind with numbers after a number, oldest first. An
 // empty kind means all.

@@ -24,6 +24,8 @@ type ApprovalRequest struct {
 // ApprovalList lists the calls that wait for an approval.
 type ApprovalList struct {
 	Approvals []task.Approval `json:"approvals"`
+	// Omitted counts those that would make the list too long: the ones with the latest deadlines.
+	Omitted int `json:"omitted,omitempty"`
 }
 
 // Text is one line for each call.
@@ -34,6 +36,9 @@ func (l ApprovalList) Text() string {
 	lines := make([]string, len(l.Approvals))
 	for i, a := range l.Approvals {
 		lines[i] = fmt.Sprintf("%s  %s  %s  until %s  %s", a.Session, a.ID, a.Tool, a.Deadline.UTC().Format(time.RFC3339), tools.EscapeLine(string(a.Args)))
+	}
+	if l.Omitted > 0 {
+		lines = append(lines, fmt.Sprintf("(and %d more)", l.Omitted))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -56,14 +61,14 @@ func (a ApprovalAnswer) Text() string {
 // The operations on the calls that wait for an approval. The session and the function are part of
 // the subject, so the server's permissions decide who may answer.
 var (
-	ListApprovals = define("listApprovals", "approval.SESSION.list", "List the calls of a session that wait for a person's approval.", listApprovals)
+	ListApprovals = define("listApprovals", "approval.SESSION.list", "List the calls of a session that wait for a person's approval.", listApprovals).alone()
 	// ListAllApprovals takes no arguments.
 	ListAllApprovals = define("listAllApprovals", "approvals.list", "List the calls of all sessions that wait for a person's approval.",
 		func(ctx context.Context, env Env, _ struct{}) (ApprovalList, error) {
 			return listApprovals(ctx, env, ApprovalRequest{})
-		})
-	Approve = define("approve", "approval.SESSION.yes", "Let a call run.", answerApproval(true)).changes()
-	Deny    = define("deny", "approval.SESSION.no", "End a call that needs an approval.", answerApproval(false)).changes()
+		}).alone()
+	Approve = define("approve", "approval.SESSION.yes", "Let a call run.", answerApproval(true)).changes().alone()
+	Deny    = define("deny", "approval.SESSION.no", "End a call that needs an approval.", answerApproval(false)).changes().alone()
 )
 
 func answerApproval(yes bool) func(context.Context, Env, ApprovalRequest) (ApprovalAnswer, error) {
@@ -92,7 +97,8 @@ func listApprovals(ctx context.Context, env Env, _ ApprovalRequest) (ApprovalLis
 	if err != nil {
 		return ApprovalList{}, err
 	}
-	waiting = waiting[:min(len(waiting), maxApprovals)]
+	omitted := max(0, len(waiting)-maxApprovals)
+	waiting = waiting[:len(waiting)-omitted]
 	size := 0
 	for _, a := range waiting {
 		size += len(a.Args)
@@ -108,5 +114,5 @@ func listApprovals(ctx context.Context, env Env, _ ApprovalRequest) (ApprovalLis
 			}
 		}
 	}
-	return ApprovalList{Approvals: waiting}, nil
+	return ApprovalList{Approvals: waiting, Omitted: omitted}, nil
 }

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"reflect"
 	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/offload"
@@ -25,6 +28,8 @@ type Operation struct {
 	// Changes is set if the operation changes something. Then its request may have no unknown
 	// fields: a misspelt one must not be ignored.
 	Changes bool
+	// Alone is set if the operation needs no worker: it runs with the rights of the client, too.
+	Alone bool
 	// Tool is the tool of models that takes the same arguments, if there is one.
 	Tool string
 	// In and Out are the types of the request and of the answer.
@@ -74,6 +79,12 @@ func (op *Op[In, Out]) changes() *Op[In, Out] {
 	return op
 }
 
+// alone marks an operation that needs no worker.
+func (op *Op[In, Out]) alone() *Op[In, Out] {
+	op.Alone = true
+	return op
+}
+
 // like marks an operation that takes the arguments of a tool.
 func (op *Op[In, Out]) like(tool string) *Op[In, Out] {
 	op.Tool = tool
@@ -103,28 +114,48 @@ func (op *Operation) decode(body []byte, in any) error {
 	return badRequest(err)
 }
 
-// Ask asks a worker, and returns the body of its answer. A session that the subject of the
-// operation does not contain is ignored.
+// AnswerTimeout is the time in which a worker must answer.
+const AnswerTimeout = 40 * time.Second
+
+// Ask asks a worker, and returns its answer as JSON. If none answers, or only older ones
+// that do not know the operation, one that needs no worker runs in this process. A session that the subject of the operation does not contain is ignored.
 func (op *Operation) Ask(ctx context.Context, b *bus.Bus, session string, in any) ([]byte, error) {
-	return Request(ctx, b, b.RPC(strings.Replace(op.Subject, "SESSION", tools.TokenOf(session), 1)), in)
+	tokens := op.tokens(session)
+	asking, cancel := context.WithTimeout(ctx, AnswerTimeout)
+	defer cancel()
+	answer, err := Request(asking, b, b.RPC(tokens...), in)
+	if !op.Alone || !errors.Is(err, nats.ErrNoResponders) && tools.CodeOf(err) != CodeUnknown {
+		return answer, err
+	}
+	body, err := bus.Encode(in)
+	if err != nil {
+		return nil, err
+	}
+	out, err := op.answer(ctx, Env{Bus: b, Tokens: tokens}, body)
+	if err != nil {
+		return nil, err
+	}
+	return encodeAnswer(out)
 }
 
-// Do asks a worker, and returns its answer.
+// tokens are those of the subject for a session, after <prefix>.rpc.
+func (op *Operation) tokens(session string) []string {
+	return strings.Split(strings.Replace(op.Subject, "SESSION", tools.TokenOf(session), 1), ".")
+}
+
+// Do is Ask with the answer decoded.
 func (op *Op[In, Out]) Do(ctx context.Context, b *bus.Bus, session string, in In) (out Out, err error) {
 	body, err := op.Ask(ctx, b, session, in)
 	if err == nil {
 		err = json.Unmarshal(body, &out)
 	}
-	if err != nil {
-		return out, err
-	}
-	return out, nil
+	return out, err
 }
 
 // Here runs the operation in this process, for programs that may read and write the streams: it
 // works without a worker.
 func (op *Op[In, Out]) Here(ctx context.Context, b *bus.Bus, session string, in In) (Out, error) {
-	return op.run(ctx, Env{Bus: b, Tokens: strings.Split(strings.Replace(op.Subject, "SESSION", tools.TokenOf(session), 1), ".")}, in)
+	return op.run(ctx, Env{Bus: b, Tokens: op.tokens(session)}, in)
 }
 
 // CodeUnknown is the error code if a worker does not know an operation, because it is older than

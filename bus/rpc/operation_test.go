@@ -1,12 +1,16 @@
 package rpc_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -53,6 +57,27 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		if code := msg.Header.Get("Nats-Service-Error-Code"); code != test.code || !strings.Contains(string(msg.Data), test.text) {
 			t.Errorf("%+v: %s %s", test, code, msg.Data)
 		}
+	}
+}
+
+// A list of approvals that is too long says what it leaves out.
+func TestApprovalsThatAreOmitted(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	var parked sync.WaitGroup
+	for i := range 201 {
+		parked.Go(func() {
+			call := tools.Call{ID: fmt.Sprint("c", i), Session: "s", Tool: "shell"}
+			p := task.Parked{Call: call, Queue: "default", State: task.InputRequired, Since: time.Now(), Until: time.Now().Add(time.Hour)}
+			if _, err := task.Park(t.Context(), b, p); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	parked.Wait()
+	list, err := rpc.ListAllApprovals.Do(t.Context(), b, "", struct{}{})
+	if err != nil || len(list.Approvals) != 200 || list.Omitted != 1 || !strings.HasSuffix(list.Text(), "\n(and 1 more)") {
+		t.Errorf("%d approvals, %d omitted, %v", len(list.Approvals), list.Omitted, err)
 	}
 }
 

@@ -194,23 +194,31 @@ func recovered(answer func() (any, error)) (v any, err error) {
 	return answer()
 }
 
-// respond sends v as JSON; bytes are JSON already.
-func (s *Service) respond(req micro.Request, v any) (err error) {
-	body, encoded := v.(json.RawMessage)
-	if !encoded {
-		if body, err = bus.Encode(v); err != nil {
-			return err
-		}
-	}
-	if t, ok := v.(interface{ Text() string }); ok {
-		if body, err = withText(body, t.Text()); err != nil {
-			return err
-		}
+// respond sends v as JSON.
+func (s *Service) respond(req micro.Request, v any) error {
+	body, err := encodeAnswer(v)
+	if err != nil {
+		return err
 	}
 	if limit := int(s.bus.Conn().MaxPayload()); len(body) > limit {
 		return tools.Errorf(CodeTooLarge, "the answer has %d bytes, but the server accepts at most %d; request less", len(body), limit)
 	}
 	return s.send(req, &nats.Msg{Data: body})
+}
+
+// encodeAnswer returns v as JSON, with its text for models; bytes are JSON already.
+func encodeAnswer(v any) ([]byte, error) {
+	body, encoded := v.(json.RawMessage)
+	if !encoded {
+		var err error
+		if body, err = bus.Encode(v); err != nil {
+			return nil, err
+		}
+	}
+	if t, ok := v.(interface{ Text() string }); ok {
+		return withText(body, t.Text())
+	}
+	return body, nil
 }
 
 // send answers a request. It does not use the methods Respond and Error of req:

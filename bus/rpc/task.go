@@ -22,7 +22,7 @@ var (
 				return task.ListPage(ctx, env.Bus, env.session(), in.Page)
 			}
 			return task.List(ctx, env.Bus, env.session())
-		})
+		}).alone()
 	GetTask = define("getTask", "task.SESSION.get", "Get the state of a call.",
 		func(ctx context.Context, env Env, in TaskRequest) (none task.Task, err error) {
 			id, err := tokenOf(in.ID, "task")
@@ -30,13 +30,18 @@ var (
 				return none, err
 			}
 			return task.Get(ctx, env.Bus, env.session(), id)
-		})
+		}).alone()
 	CancelTask = define("cancelTask", "task.SESSION.cancel", "Cancel a call.",
 		func(ctx context.Context, env Env, in TaskRequest) (none task.Task, err error) {
 			id, err := tokenOf(in.ID, "task")
 			if err != nil {
 				return none, err
 			}
-			return task.Cancel(ctx, env.Bus, env.session(), id, "a client")
-		}).changes()
+			var t task.Task
+			err = env.Bus.WatchDenial(ctx, env.Bus.Result(env.session(), id), func(ctx context.Context) (err error) {
+				t, err = task.Cancel(ctx, env.Bus, env.session(), id, "a client")
+				return err
+			})
+			return t, err
+		}).changes().alone()
 )

@@ -13,7 +13,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
-	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -60,8 +59,7 @@ func TestDownload(t *testing.T) {
 				t.Errorf("into a closed pipe: %v", err)
 			}
 			other := &Options{Session: "other"}
-			var exit *cli.Error
-			if err := other.Download(t.Context(), b, "many", 0, &out); !errors.As(err, &exit) || exit.Code != cli.ExitNotFound {
+			if err := other.Download(t.Context(), b, "many", 0, &out); tools.CodeOf(err) != tools.CodeNotFound {
 				t.Errorf("of another session: %v", err)
 			}
 		})

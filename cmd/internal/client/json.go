@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 )
@@ -12,9 +13,16 @@ import (
 // listFields are the fields of the answers that are lists.
 var listFields = []string{"artifacts", "tasks", "tools", "approvals"}
 
+// notes are the fields of a list that say what it leaves out.
+var notes = map[string]string{
+	"omitted":    "stevedore: %s more are not in this list\n",
+	"incomplete": "stevedore: too many calls are queued to check all of them; some may be missing\n%.0s",
+	"next":       "stevedore: there may be more: continue with --after %s\n",
+}
+
 // printJSON prints an answer in the shape of all commands: the items of a list one per
-// line, or one object, without the text for models.
-func (o *Options) printJSON(out io.Writer, body []byte) error {
+// line, or one object, without the text for models. What a list leaves out is a note on stderr.
+func printJSON(out, stderr io.Writer, body []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {
 		return fmt.Errorf("read answer: %w", err)
@@ -23,6 +31,11 @@ func (o *Options) printJSON(out io.Writer, body []byte) error {
 		var items []json.RawMessage
 		if list, ok := fields[name]; !ok || json.Unmarshal(list, &items) != nil {
 			continue
+		}
+		for name, note := range notes {
+			if value, ok := fields[name]; ok {
+				fmt.Fprintf(stderr, note, cli.Printable(stderr, strings.Trim(string(value), `"`)))
+			}
 		}
 		return cli.JSONLines(out, items)
 	}

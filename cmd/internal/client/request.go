@@ -67,7 +67,7 @@ func RequestCommand[In, Out any](o *Options, use, short string, op *rpc.Op[In, O
 			if err != nil {
 				return err
 			}
-			return o.Print(cmd.OutOrStdout(), answer.Body)
+			return o.Print(cmd, answer.Body)
 		})
 	}}
 }
@@ -98,6 +98,26 @@ func (o *Options) With(cmd *cobra.Command, do func(context.Context, *bus.Bus) er
 	if outage := Outage(connected, b); outage != nil && err != nil && !errors.Is(err, bus.ErrUnreachable) {
 		return outage
 	}
+	return o.exit(cmd, err)
+}
+
+// exit returns the error of an operation with its exit code, and the command that lists what there is.
+func (o *Options) exit(cmd *cobra.Command, err error) error {
+	if _, done := errors.AsType[*cli.Error](err); done || err == nil {
+		return err
+	}
+	switch text := commandNames.Replace(err.Error()); tools.CodeOf(err) {
+	case tools.CodeNotFound, tools.CodeExpired:
+		if list, _, _ := cmd.Parent().Find([]string{"ls"}); list != cmd.Parent() {
+			text += "; see " + list.CommandPath()
+		}
+		if o.Session != "" {
+			text += " --session " + tools.TokenOf(o.Session)
+		}
+		return cli.Exit(cli.ExitNotFound, "%s", text)
+	case tools.CodeInvalidArguments:
+		return cli.Exit(cli.ExitUsage, "%s", text)
+	}
 	return err
 }
 
@@ -124,9 +144,6 @@ func Outage(connected context.Context, b *bus.Bus) error {
 	return nil
 }
 
-// answerTimeout is the time in which a worker must answer.
-const answerTimeout = 40 * time.Second
-
 var (
 	errNoWorker     = cli.Exit(cli.ExitUnreachable, "no worker answers; start one with \"stevedore up\" or \"stevedore serve\"")
 	errDisconnected = fmt.Errorf("%w: the connection was lost before the worker answered; try again", bus.ErrUnreachable)
@@ -138,33 +155,18 @@ type Answer[Out any] struct {
 	Body []byte
 }
 
-// Ask asks a worker for an operation, in the session of the command.
+// Ask runs an operation in the session of the command.
 func Ask[In, Out any](ctx context.Context, o *Options, b *bus.Bus, op *rpc.Op[In, Out], in In) (answer Answer[Out], err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
-	defer cancel()
 	answer.Body, err = op.Ask(ctx, b, o.Session, in)
-	switch tools.CodeOf(err) {
-	case tools.CodeNotFound, tools.CodeExpired:
-		group, session, _ := strings.Cut(op.Subject, ".")
-		list := "stevedore " + strings.TrimSuffix(group, "s") + "s ls"
-		if strings.HasPrefix(session, "SESSION.") {
-			list += " --session " + tools.TokenOf(o.Session)
-		}
-		return answer, cli.Exit(cli.ExitNotFound, "%s; see %s", commandNames.Replace(err.Error()), list)
-	case tools.CodeInvalidArguments:
-		return answer, cli.Exit(cli.ExitUsage, "%s", commandNames.Replace(err.Error()))
-	case rpc.CodeUnknown:
-		return answer, cli.Exit(cli.ExitFailed, "the workers are older than this program and do not know this operation: %s", err.Error())
-	}
 	switch {
-	case errors.Is(err, nats.ErrNoResponders) && hasWorkers(ctx, b, op.Subject):
+	case tools.CodeOf(err) == rpc.CodeUnknown, errors.Is(err, nats.ErrNoResponders) && hasWorkers(ctx, b, op.Subject):
 		return answer, cli.Exit(cli.ExitFailed, "the workers are older than this program and do not know this operation: %s", op.Subject)
 	case errors.Is(err, nats.ErrNoResponders):
 		return answer, errNoWorker
 	case errors.Is(err, nats.ErrDisconnected):
 		return answer, errDisconnected
 	case errors.Is(err, context.DeadlineExceeded):
-		return answer, cli.Exit(cli.ExitPending, "the worker did not answer within %s", answerTimeout)
+		return answer, cli.Exit(cli.ExitPending, "the worker did not answer within %s", rpc.AnswerTimeout)
 	case err != nil:
 		return answer, err
 	}
@@ -206,9 +208,10 @@ func AskAgain[In, Out any](ctx context.Context, o *Options, b *bus.Bus, op *rpc.
 }
 
 // Print prints an answer: as JSON with --json, otherwise only its text.
-func (o *Options) Print(out io.Writer, body []byte) error {
+func (o *Options) Print(cmd *cobra.Command, body []byte) error {
+	out := cmd.OutOrStdout()
 	if o.JSON {
-		return o.printJSON(out, body)
+		return printJSON(out, cmd.ErrOrStderr(), body)
 	}
 	var answer struct {
 		Text string `json:"text"`

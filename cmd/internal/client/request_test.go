@@ -9,6 +9,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // A command of a newer version says that the workers are older, and does not wait.
@@ -16,7 +17,7 @@ func TestAskOlderWorkers(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	ask := func() error {
-		_, err := Ask(t.Context(), new(Options), b, rpc.GetTask, rpc.TaskRequest{ID: "x"})
+		_, err := Ask(t.Context(), new(Options), b, rpc.ArtifactRecord, rpc.ArtifactRequest{ArtifactID: "x"})
 		return err
 	}
 	if err := ask(); err == nil || !strings.Contains(err.Error(), "no worker answers") {
@@ -37,8 +38,33 @@ func TestAskOlderWorkers(t *testing.T) {
 	if err := ask(); err == nil || !strings.Contains(err.Error(), "the workers are older than this program") {
 		t.Errorf("a worker without the endpoint: %v", err)
 	}
-	answer(b.RPC("task", "*", "*"), &nats.Msg{Header: nats.Header{micro.ErrorCodeHeader: {rpc.CodeUnknown}, micro.ErrorHeader: {"unknown function \"get\""}}})
+	answer(b.RPC("artifact", "*", "*"), &nats.Msg{Header: nats.Header{micro.ErrorCodeHeader: {rpc.CodeUnknown}, micro.ErrorHeader: {"unknown function \"record\""}}})
 	if err := ask(); err == nil || !strings.Contains(err.Error(), "the workers are older than this program") {
 		t.Errorf("a worker without the function: %v", err)
 	}
+}
+
+// An operation that needs no worker runs without one, and with workers that do not know it.
+func TestAskAlone(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	o := &Options{Session: "s"}
+	ask := func() {
+		t.Helper()
+		if list, err := Ask(t.Context(), o, b, rpc.ListTasks, rpc.TaskRequest{}); err != nil || !strings.Contains(string(list.Body), `"text":"No call is queued`) {
+			t.Errorf("list: %s, %v", list.Body, err)
+		}
+		if _, err := Ask(t.Context(), o, b, rpc.CancelTask, rpc.TaskRequest{ID: "x"}); tools.CodeOf(err) != tools.CodeNotFound {
+			t.Errorf("cancel: %v", err)
+		}
+	}
+	ask()
+	sub, err := b.Conn().Subscribe(b.RPC("task", "*", "*"), func(m *nats.Msg) {
+		_ = m.RespondMsg(&nats.Msg{Header: nats.Header{micro.ErrorCodeHeader: {rpc.CodeUnknown}, micro.ErrorHeader: {"unknown function"}}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = sub.Unsubscribe() }()
+	ask()
 }

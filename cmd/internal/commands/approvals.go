@@ -3,7 +3,6 @@ package commands
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,7 +45,7 @@ func newApprovalsCommand() *cobra.Command {
 	cmd.PersistentFlags().StringVar(&o.Session, "session", "", "`SESSION` of the calls; default all sessions")
 	answer := func(use, short string, op *rpc.Op[rpc.ApprovalRequest, rpc.ApprovalAnswer]) *cobra.Command {
 		cmd := o.Command(use, short, func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
-			return o.answer(ctx, b, args[0], op, cmd.OutOrStdout())
+			return o.answer(ctx, b, args[0], op, cmd)
 		})
 		cmd.Flags().StringVar(&o.reason, "reason", "", "`TEXT` for the model")
 		return cmd
@@ -77,7 +76,10 @@ func (o *approvalOptions) list(ctx context.Context, b *bus.Bus, cmd *cobra.Comma
 	}
 	out, list := cmd.OutOrStdout(), answer.Out
 	if o.JSON {
-		return o.Print(out, answer.Body)
+		return o.Print(cmd, answer.Body)
+	}
+	if list.Omitted > 0 {
+		defer fmt.Fprintf(cmd.ErrOrStderr(), "stevedore: %d more are not in this list\n", list.Omitted)
 	}
 	if len(list.Approvals) == 0 {
 		_, err := fmt.Fprintln(out, list.Text())
@@ -94,7 +96,7 @@ func (o *approvalOptions) list(ctx context.Context, b *bus.Bus, cmd *cobra.Comma
 }
 
 // answer answers the approval of a call. Without a session, the id must be unique.
-func (o *approvalOptions) answer(ctx context.Context, b *bus.Bus, id string, op *rpc.Op[rpc.ApprovalRequest, rpc.ApprovalAnswer], out io.Writer) error {
+func (o *approvalOptions) answer(ctx context.Context, b *bus.Bus, id string, op *rpc.Op[rpc.ApprovalRequest, rpc.ApprovalAnswer], cmd *cobra.Command) error {
 	if o.Session == "" {
 		list, err := o.waiting(ctx, b)
 		if err != nil {
@@ -106,10 +108,12 @@ func (o *approvalOptions) answer(ctx context.Context, b *bus.Bus, id string, op 
 				found = append(found, a)
 			}
 		}
-		switch len(found) {
-		case 0:
+		switch {
+		case len(found) == 0 && list.Out.Omitted > 0:
+			return cli.Exit(cli.ExitUsage, "%d calls wait, and no call %q is among the first; add --session", len(list.Out.Approvals)+list.Out.Omitted, id)
+		case len(found) == 0:
 			return cli.Exit(cli.ExitNotFound, "no call %q waits for an approval; see stevedore approvals ls", id)
-		case 1:
+		case len(found) == 1:
 			o.Session = found[0].Session
 		default:
 			return cli.Exit(cli.ExitUsage, "calls of %d sessions have the id %q; add --session", len(found), id)
@@ -119,5 +123,5 @@ func (o *approvalOptions) answer(ctx context.Context, b *bus.Bus, id string, op 
 	if err != nil {
 		return err
 	}
-	return o.Print(out, answer.Body)
+	return o.Print(cmd, answer.Body)
 }

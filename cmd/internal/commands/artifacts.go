@@ -58,7 +58,7 @@ func newArtifactsCommand() *cobra.Command {
 			case err != nil:
 				return err
 			case o.JSON:
-				return o.Print(cmd.OutOrStdout(), answer.Body)
+				return o.Print(cmd, answer.Body)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", tools.OneLine(args[0]))
 			return err
@@ -92,7 +92,7 @@ func newArtifactsLs(o *client.Options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return printArtifacts(o, answer, cmd.OutOrStdout(), cmd.ErrOrStderr())
+				return printArtifacts(o, cmd, answer)
 			})
 		},
 	}
@@ -191,7 +191,7 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.Print(cmd.OutOrStdout(), answer.Body)
+				return o.Print(cmd, answer.Body)
 			})
 		},
 	}

@@ -2,7 +2,8 @@ package commands
 
 import (
 	"fmt"
-	"io"
+
+	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
@@ -10,15 +11,15 @@ import (
 )
 
 // printArtifacts prints a listing of artifacts, the newest last.
-func printArtifacts(o *client.Options, answer client.Answer[*offload.Listing], out, stderr io.Writer) error {
+func printArtifacts(o *client.Options, cmd *cobra.Command, answer client.Answer[*offload.Listing]) error {
 	l := answer.Out
 	if n := len(l.Artifacts); n < l.Count {
-		fmt.Fprintf(stderr, "These are the newest %d of %d artifacts.\n", n, l.Count)
+		fmt.Fprintf(cmd.ErrOrStderr(), "These are the newest %d of %d artifacts.\n", n, l.Count)
 	}
 	if o.JSON {
-		return o.Print(out, answer.Body)
+		return o.Print(cmd, answer.Body)
 	}
-	return client.PrintList(o, out, l.Artifacts, "No artifacts in this session.",
+	return client.PrintList(o, cmd.OutOrStdout(), l.Artifacts, "No artifacts in this session.",
 		[]string{"artifact", "tool", "type", "size", "lines", "tokens", "created", "expires"},
 		func(a offload.ListedArtifact) []any {
 			return []any{a.ID, dash(a.Metadata["tool_name"]), a.Type, bus.FormatBytes(a.Size), a.Lines, a.Tokens, a.CreatedAt, a.ExpiresAt}

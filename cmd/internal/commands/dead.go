@@ -124,9 +124,6 @@ func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]d
 			return nil, cli.Exit(cli.ExitUsage, "%q is not the number of a dead letter; see stevedore dead ls", arg)
 		}
 		letter, err := dead.Get(ctx, b, number)
-		if errors.Is(err, dead.ErrNone) {
-			return nil, cli.Exit(cli.ExitNotFound, "%w; see stevedore dead ls", err)
-		}
 		if err != nil {
 			return nil, err
 		}

@@ -73,14 +73,10 @@ func newMemoryCommand() *cobra.Command {
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), cli.Printable(cmd.OutOrStdout(), n.Text))
 				return err
 			}
-			return cli.Exit(cli.ExitNotFound, "there is no note %q; see stevedore memory ls", args[0])
+			return tools.Errorf(tools.CodeNotFound, "there is no note %q", args[0])
 		}),
 		o.Command("rm ID", "Remove a note", func(ctx context.Context, b *bus.Bus, _ *cobra.Command, args []string) error {
-			err := memory.New(b).Remove(ctx, allOwners, args[0])
-			if tools.CodeOf(err) == tools.CodeNotFound {
-				return cli.Exit(cli.ExitNotFound, "%w; see stevedore memory ls", err)
-			}
-			return err
+			return memory.New(b).Remove(ctx, allOwners, args[0])
 		}))
 	return cmd
 }

@@ -186,8 +186,9 @@ func TestWatchWhileTheBusIsAway(t *testing.T) {
 				var out strings.Builder
 				ended := make(chan error, 1)
 				cmd.SetContext(t.Context())
+				cmd.SetOut(&out)
 				go func() {
-					ended <- tasks.With(cmd, func(ctx context.Context, b *bus.Bus) error { return watchTask(ctx, tasks, b, "c1", &out) })
+					ended <- tasks.With(cmd, func(ctx context.Context, b *bus.Bus) error { return watchTask(ctx, tasks, b, "c1", cmd) })
 				}()
 				time.Sleep(5 * time.Second)
 				stop()

@@ -92,15 +92,12 @@ func newRemoveSessionCommand(o *client.Options) *cobra.Command {
 	force := false
 	cmd := o.Command("rm SESSION", "Delete a conversation and those of its sub-agents", func(ctx context.Context, b *bus.Bus,
 		_ *cobra.Command, args []string) error {
-		switch err := agents.Remove(ctx, b, args[0], force); {
-		case errors.Is(err, agents.ErrNoConversation):
-			return cli.Exit(cli.ExitNotFound, "session %q has no conversation", args[0])
-		case errors.Is(err, agents.ErrRunning):
+		err := agents.Remove(ctx, b, args[0], force)
+		if errors.Is(err, agents.ErrRunning) {
 			return cli.Exit(cli.ExitPending, "session %q has a run that has not ended; see stevedore tasks ls --session %s, or use --force",
 				args[0], cli.ShellWord(args[0]))
-		default:
-			return err
 		}
+		return err
 	})
 	cmd.Flags().BoolVar(&force, "force", false, "delete it although a run has not ended; the worker that continues this run starts it again")
 	return cmd

@@ -3,7 +3,6 @@ package commands
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -27,9 +26,6 @@ func showTrace(ctx context.Context, o *client.Options, b *bus.Bus, session, run 
 		token = tools.TokenOf(run)
 	}
 	t, err := agents.ReadTrace(ctx, b, tools.TokenOf(session), token)
-	if e, ok := errors.AsType[*tools.Error](err); ok && e.Code == tools.CodeNotFound {
-		return cli.Exit(cli.ExitNotFound, "%s", e.Message)
-	}
 	if err != nil {
 		return err
 	}

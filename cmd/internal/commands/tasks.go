@@ -44,7 +44,7 @@ func newTasksCommand() *cobra.Command {
 		client.RequestCommand(o, "get ID", "Show the state of a call", rpc.GetTask, byID),
 		client.RequestCommand(o, "cancel ID", "Cancel a call that has not ended", rpc.CancelTask, byID),
 		o.Command("watch ID", "Print the progress of a call until it has ended", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
-			return watchTask(ctx, o, b, args[0], cmd.OutOrStdout())
+			return watchTask(ctx, o, b, args[0], cmd)
 		}),
 	)
 	o.Complete(client.Listed(rpc.ListTasks, func(l task.Listing) []task.Task { return l.Tasks }, func(t task.Task) string { return t.ID }), cmd.Commands()...)
@@ -61,7 +61,7 @@ func newListTasksCommand(o *client.Options) *cobra.Command {
 		if !o.JSON && !cmd.Flags().Changed("session") {
 			fmt.Fprintf(cmd.ErrOrStderr(), "The calls of the session %s; for those of another one, add --session (see stevedore sessions ls).\n", o.Session)
 		}
-		return o.Print(cmd.OutOrStdout(), answer.Body)
+		return o.Print(cmd, answer.Body)
 	})
 	addPage(cmd, &page.Limit, "newest first; default all, oldest first, up to 500")
 	cmd.Flags().StringVar(&page.After, "after", "", "continue after this `PLACE`, which the page before printed")
@@ -69,7 +69,7 @@ func newListTasksCommand(o *client.Options) *cobra.Command {
 }
 
 // watchTask prints the progress of a task until the task has ended.
-func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, out io.Writer) error {
+func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, cmd *cobra.Command) error {
 	session, call := tools.TokenOf(o.Session), tools.TokenOf(id)
 	events := make(chan *nats.Msg, 256)
 	for _, subject := range []string{b.Progress(session, call), b.Result(session, call), b.Completion(session, call)} {
@@ -88,7 +88,7 @@ func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, ou
 		if err != nil {
 			return err
 		}
-		if err := o.Print(out, answer.Body); err != nil {
+		if err := o.Print(cmd, answer.Body); err != nil {
 			return err
 		}
 		if t := answer.Out; !t.EndedAt.IsZero() {
@@ -97,7 +97,7 @@ func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, ou
 			}
 			return nil
 		}
-		if err := nextChange(ctx, o, b, b.Progress(session, call), events, reconnected, &shown, out); err != nil {
+		if err := nextChange(ctx, o, b, b.Progress(session, call), events, reconnected, &shown, cmd.OutOrStdout()); err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"context"
-	"io"
 	"slices"
 	"strings"
 
@@ -41,7 +40,7 @@ func newToolsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printTools(o, cmd.OutOrStdout(), answer)
+			return printTools(o, cmd, answer)
 		}),
 		client.RequestCommand(o, "show NAME", "Show the description, the arguments and the queues of a tool", rpc.ShowOffers,
 			func(args []string) (tools.OfferQuery, error) {
@@ -55,14 +54,14 @@ func newToolsCommand() *cobra.Command {
 // toolNames are the names of the tools that workers offer.
 var toolNames = client.Listed(rpc.ListOffers, func(l rpc.ToolList) []rpc.ToolInfo { return l.Tools }, func(t rpc.ToolInfo) string { return t.Name })
 
-func printTools(o *client.Options, out io.Writer, answer client.Answer[rpc.ToolList]) error {
+func printTools(o *client.Options, cmd *cobra.Command, answer client.Answer[rpc.ToolList]) error {
 	if o.JSON {
-		return o.Print(out, answer.Body)
+		return o.Print(cmd, answer.Body)
 	}
 	t := cli.NewTable("tool", "effect", "queues", "description")
 	for _, tool := range answer.Out.Tools {
 		queues := slices.DeleteFunc(tool.Queues, func(queue string) bool { return strings.HasPrefix(queue, bus.AgentQueue+"-") }) // the queues of sub-agents
 		t.Row(tool.Name, tool.Effect, strings.Join(queues, " "), tools.Excerpt(tool.Summary(), 80))
 	}
-	return t.Print(out, "No worker offers tools.")
+	return t.Print(cmd.OutOrStdout(), "No worker offers tools.")
 }

@@ -16,7 +16,6 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
 	"github.com/stevedore-bus/stevedore/offload"
@@ -114,8 +113,6 @@ func classify(err error) (status int, code, message string) {
 		return http.StatusForbidden, codeForbidden, "the user of this page has no permission for this on the bus: " + err.Error()
 	case errors.Is(err, context.DeadlineExceeded):
 		return http.StatusGatewayTimeout, tools.CodeTimeout, "no answer in time; try again"
-	case errors.Is(err, dead.ErrNone):
-		return http.StatusNotFound, tools.CodeNotFound, err.Error()
 	}
 	return http.StatusInternalServerError, "failed", err.Error()
 }

@@ -2,32 +2,19 @@ package console
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// readTimeout is the time that a worker gets to read an artifact.
-const readTimeout = 40 * time.Second
-
-// ask asks a worker for an operation in the session of the path. The workers have the store, so the
-// page works with every store.
-func ask[In, Out any](c *Console, r *http.Request, op *rpc.Op[In, Out], in In) (Out, error) {
-	ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
-	defer cancel()
-	return op.Do(ctx, c.bus, r.PathValue("session"), in)
-}
-
-// read answers with an operation of the workers that reads the artifact of the path. The parameters
-// are its arguments: as for a tool, numbers may be texts.
+// read answers with an operation that reads the artifact of the path. The workers have the store, so the
+// page works with every store. The parameters are its arguments: as for a tool, numbers may be texts.
 func (c *Console) read(op rpc.Operation) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		in := map[string]string{}
@@ -35,9 +22,7 @@ func (c *Console) read(op rpc.Operation) func(*http.Request) (any, error) {
 			in[name] = r.URL.Query().Get(name)
 		}
 		in["artifact_id"] = r.PathValue("id")
-		ctx, cancel := context.WithTimeout(r.Context(), readTimeout)
-		defer cancel()
-		body, err := op.Ask(ctx, c.bus, r.PathValue("session"), in)
+		body, err := op.Ask(r.Context(), c.bus, r.PathValue("session"), in)
 		return json.RawMessage(body), err
 	}
 }
@@ -54,7 +39,7 @@ func (c *Console) artifacts(r *http.Request) (any, error) {
 	if r.PathValue("session") == "" {
 		list = rpc.ListAllArtifacts
 	}
-	return ask(c, r, list, rpc.ReadRequest{Offset: offset, Limit: artifactsPerPage})
+	return list.Do(r.Context(), c.bus, r.PathValue("session"), rpc.ReadRequest{Offset: offset, Limit: artifactsPerPage})
 }
 
 const maxNumber = 1 << 50
@@ -65,7 +50,7 @@ const downloadChars = offload.ReadChars / 2
 // artifactContent writes all bytes of an artifact as a download. The browser saves the
 // file and never shows it.
 func (c *Console) artifactContent(w http.ResponseWriter, r *http.Request) {
-	rec, err := ask(c, r, rpc.ArtifactRecord, rpc.ArtifactRequest{ArtifactID: r.PathValue("id")})
+	rec, err := rpc.ArtifactRecord.Do(r.Context(), c.bus, r.PathValue("session"), rpc.ArtifactRequest{ArtifactID: r.PathValue("id")})
 	if err != nil {
 		c.fail(w, r, err)
 		return
@@ -77,7 +62,7 @@ func (c *Console) artifactContent(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	for offset, total, sent := int64(0), int64(1), int64(0); offset < total && sent < to; offset += downloadChars {
-		page, err := ask(c, r, rpc.ReadArtifact, rpc.ReadRequest{ArtifactID: r.PathValue("id"), Offset: offset, Limit: downloadChars})
+		page, err := rpc.ReadArtifact.Do(r.Context(), c.bus, r.PathValue("session"), rpc.ReadRequest{ArtifactID: r.PathValue("id"), Offset: offset, Limit: downloadChars})
 		if err != nil {
 			if offset == 0 {
 				c.fail(w, r, err)

@@ -121,7 +121,7 @@ func (c *Console) cancelCalls(r *http.Request) (any, error) {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			_, err := c.cancelCall(r.Context(), tools.CallKey{Session: tools.TokenOf(k.Session), ID: tools.TokenOf(k.ID)})
+			_, err := rpc.CancelTask.Do(r.Context(), c.bus, k.Session, rpc.TaskRequest{ID: k.ID})
 			mu.Lock()
 			defer mu.Unlock()
 			answer.count(err)

@@ -1,14 +1,10 @@
 package console
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
 	"time"
-
-	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/status"
@@ -112,18 +108,8 @@ func (c *Console) call(r *http.Request) (any, error) {
 	return details, nil
 }
 
-func (c *Console) cancel(r *http.Request) (any, error) { return c.cancelCall(r.Context(), callOf(r)) }
-
-func (c *Console) cancelCall(ctx context.Context, k tools.CallKey) (any, error) {
-	// A worker cancels it, because the role of the page may not publish results. Without
-	// a worker, the page tries it itself.
-	in := rpc.TaskRequest{ID: k.ID}
-	cancelled, err := rpc.CancelTask.Do(ctx, c.bus, k.Session, in)
-	if errors.Is(err, nats.ErrNoResponders) {
-		err = c.bus.WatchDenial(ctx, c.bus.Result(k.Session, k.ID), func(ctx context.Context) (err error) {
-			cancelled, err = rpc.CancelTask.Here(ctx, c.bus, k.Session, in)
-			return err
-		})
-	}
-	return cancelled, err
+// cancel ends a call. A worker does it, because the role of the page may not publish results.
+func (c *Console) cancel(r *http.Request) (any, error) {
+	k := callOf(r)
+	return rpc.CancelTask.Do(r.Context(), c.bus, k.Session, rpc.TaskRequest{ID: k.ID})
 }
