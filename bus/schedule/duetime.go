@@ -3,7 +3,6 @@ package schedule
 import (
 	"time"
 
-	"github.com/adhocore/gronx"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -42,20 +41,9 @@ func tickTimes(header func(name string) string) (due, next time.Time) {
 	case s.Every > 0:
 		return next.Add(-s.Every).UTC(), next
 	}
-	return s.previous(next).UTC(), next
-}
-
-// previous returns the time before next at which a cron expression was due. It
-// returns next, which is also unique, if next does not follow from that time.
-func (s Schedule) previous(next time.Time) time.Time {
-	fields, err := cronFields(s.Cron)
-	loc, zoneErr := s.location()
-	if err != nil || zoneErr != nil {
-		return next
+	times, err := s.dueTimes()
+	if err != nil {
+		return next.UTC(), next // which is also unique
 	}
-	prev, err := gronx.PrevTickBefore(fields+" *", next.In(loc), false)
-	if err != nil || !s.next(time.Time{}, prev).Equal(next) {
-		return next
-	}
-	return prev
+	return times.before(next).UTC(), next
 }

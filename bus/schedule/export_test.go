@@ -7,8 +7,14 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// CanonicalCron returns the canonical form of an expression.
-func CanonicalCron(expression string) (string, error) { return cronFields(expression) }
+// Before returns the last time before next at which a schedule was due.
+func (s Schedule) Before(next time.Time) time.Time {
+	times, err := s.dueTimes()
+	if err != nil {
+		return time.Time{}
+	}
+	return times.before(next)
+}
 
 // RunSkipped runs what is checked each half hour.
 func (st *Store) RunSkipped(ctx context.Context, now time.Time) error {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/adhocore/gronx"
 )
 
 const (
@@ -48,74 +46,14 @@ func (s Schedule) pattern() (string, error) {
 }
 
 func (s Schedule) cronPattern() (string, error) {
-	if _, err := s.location(); err != nil {
-		return "", err
-	}
-	fields, err := cronFields(s.Cron)
+	times, err := s.dueTimes()
 	if err != nil {
 		return "", err
 	}
-	// The seventh field is the year for gronx; without it, six fields are ambiguous.
-	if expr := fields + " *"; !gronx.IsValid(expr) {
-		return "", fmt.Errorf("cron expression %q: the syntax is not valid", s.Cron)
-	}
-	if s.next(time.Time{}, time.Now()).IsZero() {
+	if times.after(time.Now()).IsZero() {
 		return "", fmt.Errorf("cron expression %q: it is never due", s.Cron)
 	}
-	return fields, nil
-}
-
-func (s Schedule) location() (*time.Location, error) {
-	switch s.TimeZone {
-	case "":
-		return time.UTC, nil
-	case "Local":
-		return nil, errors.New(`time zone "Local": use a name such as "Europe/Berlin", because the server may be in another zone`)
-	}
-	loc, err := time.LoadLocation(s.TimeZone)
-	if err != nil {
-		return nil, fmt.Errorf("time zone %q: it is not known; want one such as \"Europe/Berlin\"", s.TimeZone)
-	}
-	return loc, nil
-}
-
-// maxCron is longer than a list of all sixty minutes and all sixty seconds.
-const maxCron = 1000
-
-// cronFields returns an expression in its canonical form, with six fields.
-func cronFields(expr string) (string, error) {
-	switch strings.TrimSpace(expr) {
-	case "@yearly", "@annually":
-		return "0 0 0 1 1 *", nil
-	case "@monthly":
-		return "0 0 0 1 * *", nil
-	case "@weekly":
-		return "0 0 0 * * 0", nil
-	case "@daily", "@midnight":
-		return "0 0 0 * * *", nil
-	case "@hourly":
-		return "0 0 * * * *", nil
-	}
-	if len(expr) > maxCron {
-		return "", fmt.Errorf("cron expression %.80q...: it has %d characters; at most %d are accepted", expr, len(expr), maxCron)
-	}
-	fields := strings.Fields(expr)
-	switch len(fields) {
-	case 5:
-		fields = append([]string{"0"}, fields...)
-	case 6:
-	default:
-		return "", fmt.Errorf("cron expression %q: it has %d fields; want 5 (minute hour day month weekday), such as \"30 9 * * 1-5\", or "+
-			"6 with seconds first", expr, len(fields))
-	}
-	for i, field := range cronLayout() {
-		canonical, err := field.canonical(fields[i])
-		if err != nil {
-			return "", fmt.Errorf("cron expression %q: %w", expr, err)
-		}
-		fields[i] = canonical
-	}
-	return strings.Join(fields, " "), nil
+	return serverExpression(s.Cron)
 }
 
 // next returns the first time after a time at which s is due, or zero. Intervals
@@ -129,16 +67,11 @@ func (s Schedule) next(since, after time.Time) time.Time {
 		}
 		return since.Add((after.Sub(since)/s.Every + 1) * s.Every)
 	case s.Cron != "":
-		fields, err := cronFields(s.Cron)
-		loc, zoneErr := s.location()
-		if err != nil || zoneErr != nil {
-			return time.Time{}
-		}
-		next, err := gronx.NextTickAfter(fields+" *", after.In(loc), false)
+		times, err := s.dueTimes()
 		if err != nil {
 			return time.Time{}
 		}
-		return next
+		return times.after(after)
 	case s.At.After(after):
 		return s.At
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/adhocore/gronx"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
@@ -62,18 +61,17 @@ func (st *Store) runSkipped(ctx context.Context, now time.Time, log zerolog.Logg
 // skipped returns the time between two others at which the clocks go forward in the zone of a
 // cron expression, if it is due in the hour that they skip and not in the one that follows.
 func (s Schedule) skipped(from, to time.Time) (at time.Time, ok bool) {
-	fields, err := cronFields(s.Cron)
-	loc, zoneErr := s.location()
-	if s.Cron == "" || err != nil || zoneErr != nil {
+	times, err := s.dueTimes()
+	if s.Cron == "" || err != nil {
 		return at, false
 	}
-	_, at = from.In(loc).ZoneBounds()
+	_, at = from.In(times.zone).ZoneBounds()
 	if at.IsZero() || at.After(to) {
 		return at, false
 	}
 	_, before := at.Add(-time.Second).Zone()
 	_, after := at.Zone()
 	end := at.Add(time.Duration(after-before) * time.Second)
-	due, err := gronx.NextTickAfter(fields+" *", at.In(time.FixedZone("", before)), true)
-	return at, err == nil && due.Before(end) && !s.next(time.Time{}, at.Add(-time.Second)).Before(end)
+	due := times.times.Next(at.Add(-time.Second).In(time.FixedZone("", before))) // as if the clocks had not gone forward
+	return at, !due.IsZero() && due.Before(end) && !times.after(at.Add(-time.Second)).Before(end)
 }
