@@ -1,9 +1,6 @@
 package agent
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Codes of provider errors.
 const (
@@ -23,6 +20,10 @@ const (
 // users; it never contains the API key.
 type ProviderError struct {
 	Code string
+	// Model that failed, as provider:model.
+	Model string
+	// Others are the failures of the other models of its list.
+	Others []error
 	// Status of the HTTP response; 0 if there was none.
 	Status int
 	// Message is the provider's own text.
@@ -35,7 +36,7 @@ type ProviderError struct {
 
 func (e *ProviderError) Error() string {
 	text := map[string]string{
-		CodeBadKey:          "the API key of the model is missing or was rejected; check it",
+		CodeBadKey:          "the API key is missing or was rejected; check it",
 		CodeUnknownModel:    "the provider does not know the model; check its name",
 		CodeContextOverflow: "the conversation is too long for the model",
 		CodeRateLimited:     "the provider limits the rate of requests; try again later",
@@ -46,8 +47,14 @@ func (e *ProviderError) Error() string {
 		CodeBadAnswer:       "the provider's answer cannot be decoded",
 		CodeScript:          "the script does not match the conversation",
 	}[e.Code]
-	if e.Message == "" {
-		return text
+	if e.Message != "" {
+		text += ": " + e.Message
 	}
-	return fmt.Sprintf("%s: %s", text, e.Message)
+	if e.Model != "" {
+		text = e.Model + ": " + text
+	}
+	for _, other := range e.Others {
+		text += "; " + other.Error()
+	}
+	return text
 }

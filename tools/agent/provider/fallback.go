@@ -33,6 +33,7 @@ type Fallback struct {
 type candidate struct {
 	Candidate
 	mu       sync.Mutex
+	last     error     // the last failure
 	failing  time.Time // since when; zero if the last answer was good
 	down     bool
 	askAgain time.Time // if it is down
@@ -50,11 +51,12 @@ func NewFallback(after time.Duration, log zerolog.Logger, models ...Candidate) *
 
 // Complete implements agent.Provider.
 func (f *Fallback) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
-	var failures []error
+	var failures, skipped []error
 	for i, m := range f.models {
 		isLast := i == len(f.models)-1
 		down, ask := m.state()
 		if !ask && !isLast {
+			skipped = append(skipped, m.lastFailure())
 			continue
 		}
 		asked := req
@@ -74,21 +76,27 @@ func (f *Fallback) Complete(ctx context.Context, req agent.Request) (agent.Respo
 			f.log.Warn().Err(err).Str("model", m.Spec).Str("instead", f.models[i+1].Spec).Msg("the model is down; another one answers")
 		}
 	}
-	return agent.Response{}, lastOf(failures)
+	return agent.Response{}, lastOf(failures, skipped)
 }
 
-// lastOf returns the last error. If an earlier one is temporary and the last is not, it
-// returns the earlier one, so that the run waits.
-func lastOf(failures []error) error {
+// lastOf returns the last failure, with the others and those of the models that were not asked. If
+// an earlier one is temporary and the last is not, it returns the earlier one, so that the run waits.
+func lastOf(failures, skipped []error) error {
 	isTemporary := func(err error) bool {
 		failure, ok := errors.AsType[*agent.ProviderError](err)
 		return ok && failure.Retryable
 	}
-	last := failures[len(failures)-1]
-	if i := slices.IndexFunc(failures, isTemporary); i >= 0 && !isTemporary(last) {
-		return failures[i]
+	chosen := len(failures) - 1
+	if i := slices.IndexFunc(failures, isTemporary); i >= 0 && !isTemporary(failures[chosen]) {
+		chosen = i
 	}
-	return last
+	failure, ok := errors.AsType[*agent.ProviderError](failures[chosen])
+	if !ok {
+		return failures[chosen]
+	}
+	named := *failure
+	named.Others = append(skipped, slices.Delete(slices.Clone(failures), chosen, chosen+1)...)
+	return &named
 }
 
 // state reports whether the model is down, and whether it is to be asked. Of a model that is
@@ -102,6 +110,13 @@ func (c *candidate) state() (down, ask bool) {
 		c.askAgain = now.Add(probeInterval)
 	}
 	return c.down, ask
+}
+
+// lastFailure returns the failure because of which the model is down.
+func (c *candidate) lastFailure() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
 }
 
 // works notes an answer, and reports whether the model was down.
@@ -122,6 +137,7 @@ func (c *candidate) fails(err error, after time.Duration) (down bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
+	c.last = err
 	if c.failing.IsZero() {
 		c.failing = now
 	}

@@ -3,6 +3,10 @@ package provider_test
 import (
 	"bytes"
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -100,4 +104,32 @@ func TestFallback(t *testing.T) {
 			t.Errorf("log: %s", log.String())
 		}
 	})
+}
+
+// An error of a list names each model that failed, also one that was not asked again.
+func TestFallbackNamesTheModels(t *testing.T) {
+	rejects := func(status int, message string) string {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+			fmt.Fprintf(w, `{"error":{"message":%q}}`, message)
+		}))
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	var candidates []provider.Candidate
+	for spec, url := range map[string]string{"anthropic:A": rejects(http.StatusPaymentRequired, "pay"), "openai:B": rejects(http.StatusUnauthorized, "no such key")} {
+		p, err := provider.Open(spec, provider.Config{BaseURL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		candidates = append(candidates, provider.Candidate{Spec: spec, Provider: p})
+	}
+	slices.SortFunc(candidates, func(a, b provider.Candidate) int { return strings.Compare(a.Spec, b.Spec) })
+	f := provider.NewFallback(time.Minute, zerolog.Nop(), candidates...)
+	const want = "openai:B: the API key is missing or was rejected; check it: no such key; anthropic:A: the account has no credit: pay"
+	for range 2 {
+		if _, err := f.Complete(t.Context(), agent.Request{}); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
 }

@@ -35,7 +35,7 @@ func (m measured) Complete(ctx context.Context, req agent.Request) (agent.Respon
 	res.Usage.Cost = cmp.Or(res.Usage.Cost, m.price.Cost(res.Usage)) // a script may have set it
 	outcome := "completed"
 	if failure, ok := errors.AsType[*agent.ProviderError](err); ok {
-		outcome = failure.Code
+		outcome, failure.Model = failure.Code, m.kind+":"+m.model
 	} else if err != nil {
 		outcome = "interrupted"
 	}
