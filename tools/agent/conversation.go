@@ -36,6 +36,7 @@ type runState struct {
 	text           string         // of the last turn that had one
 	lastResult     *CallResult    // of the last call, in order of the calls
 	toolCounts     map[string]int // calls that ran, by tool
+	sent           []string       // what the user got before the reply: messages, and outputs of tools
 	children       int            // sub-agents that turns before the last one started
 	waits          []time.Time    // since the last turn, because the provider failed
 
@@ -117,9 +118,17 @@ func (s *runState) addResults(results []CallResult) {
 	}
 	// The order of the calls counts, not that of their results. So the outcome is
 	// the same if another loop continues the run.
-	for i := range s.calls {
-		if res, ok := s.results[s.callID(i)]; ok {
-			s.lastResult = &res
+	for i, call := range s.calls {
+		res, ok := s.results[s.callID(i)]
+		if !ok {
+			continue
+		}
+		s.lastResult = &res
+		if text := messageToUser(call); text != "" && !res.IsError {
+			s.sent = append(s.sent, text)
+		}
+		if s.toolOutput == OutputAll && res.hasOutput() {
+			s.sent = append(s.sent, strings.TrimSpace(res.ForUser))
 		}
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -41,7 +43,8 @@ type Outcome struct {
 	// Reply is the text of the last turn that had one.
 	Reply string `json:"reply,omitempty"`
 	// ForUser is the text that the user gets: Reply, or the reason if the run did not
-	// end well. The output of tools is not part of it; see ToolOutput.
+	// end well. It is empty if the user got the same text before, from a tool. The output of
+	// tools is not part of it; see ToolOutput.
 	ForUser string `json:"for_user,omitempty"`
 	Turns   int    `json:"turns"`
 	Usage   Usage  `json:"usage"`
@@ -95,6 +98,7 @@ func (s *runState) outcome(reason Reason, cause error) Outcome {
 		o.ForUser = o.Err().Error()
 	case o.Reply == "" && !s.answeredUser():
 		o.ForUser = noReply
+	case slices.Contains(s.sent, strings.TrimSpace(o.Reply)): // the user has it
 	default:
 		o.ForUser = o.Reply
 	}

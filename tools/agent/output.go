@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/cenkalti/backoff/v4"
@@ -32,10 +34,24 @@ func (s *runState) lastOutput(end Outcome) *CallResult {
 	case s.toolOutput != OutputLast && s.toolOutput != "", end.Reason == Cancelled,
 		s.lastResult == nil, !s.lastResult.hasOutput():
 		return nil
+	case strings.TrimSpace(s.lastResult.ForUser) == strings.TrimSpace(end.ForUser), slices.Contains(s.sent, strings.TrimSpace(s.lastResult.ForUser)):
+		return nil // the user gets it once
 	case s.call != nil && s.call.Action == tools.ActionHeartbeat && strings.TrimSpace(end.Reply) == tools.HeartbeatOK:
 		return nil // nothing to report
 	}
 	return s.lastResult
+}
+
+// messageToUser returns the text that a call sends to the user of its run, or "".
+func messageToUser(call Block) string {
+	var in struct {
+		Content, Channel string
+		ChatID           string `json:"chat_id"`
+	}
+	if call.Name != "message" || json.Unmarshal(call.Input, &in) != nil || in.Channel != "" || in.ChatID != "" {
+		return ""
+	}
+	return strings.TrimSpace(in.Content)
 }
 
 // sendOutput sends a result to the user. If the outbox fails for long, the run
@@ -58,7 +74,7 @@ func (r *run) sendOutput(ctx context.Context, res CallResult) error {
 	return err
 }
 
-// OutputOf returns the tool results that the user saw before the reply of a run.
+// OutputOf returns the tool results that the user sees before the reply of a run.
 func OutputOf(entries []Entry, run string) []CallResult {
 	var shown []CallResult
 	c := newConversation()
@@ -74,6 +90,7 @@ func OutputOf(entries []Entry, run string) []CallResult {
 				}
 			}
 		case e.Kind == KindEnd && e.End != nil:
+			shown = slices.DeleteFunc(shown, func(res CallResult) bool { return strings.TrimSpace(res.ForUser) == strings.TrimSpace(e.End.Reply) })
 			if res := s.lastOutput(*e.End); res != nil {
 				shown = append(shown, *res)
 			}

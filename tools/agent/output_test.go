@@ -112,6 +112,47 @@ func TestToolOutput(t *testing.T) {
 	}
 }
 
+// The user gets no text twice, whether a tool's output, a message or the reply has it first.
+func TestSameTextOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		mode  agent.ToolOutput
+		turns []string
+		sent  int
+		reply string
+	}{
+		"output and reply":          {agent.OutputLast, []string{asks("say", `{}`), `{"text":"It is 7. "}`}, 0, "It is 7. "},
+		"each output and reply":     {agent.OutputAll, []string{asks("say", `{}`), `{"text":"It is 7."}`}, 1, ""},
+		"message and reply":         {agent.OutputLast, []string{asks("message", `{"content":"Done."}`), `{"text":"Done."}`}, 0, ""},
+		"message and output":        {agent.OutputLast, []string{asks("message", `{"content":"It is 7."}`), asks("say", `{}`), `{"text":"Done."}`}, 0, "Done."},
+		"message to another chat":   {agent.OutputLast, []string{asks("message", `{"content":"Done.","chat_id":"8"}`), `{"text":"Done."}`}, 0, "Done."},
+		"message that was not sent": {agent.OutputLast, []string{asks("message", `{"content":"fail"}`), `{"text":"fail"}`}, 0, "fail"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			type message struct {
+				Content string `json:"content"`
+				ChatID  string `json:"chat_id,omitempty"`
+			}
+			s := newStage(t, newTool(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+				return tools.UserResult("It is 7.")
+			}), tools.MustTool("message", "Send a message.", func(_ context.Context, _ tools.Call, in message) *tools.Result {
+				if in.Content == "fail" {
+					return tools.Failure(errors.New("no"))
+				}
+				return tools.SilentResult("sent")
+			}).WithEffect(tools.Keyed))
+			sent := &outbox{}
+			o, err := s.agent(parseScript(t, c.turns...), agent.Config{ToolOutput: c.mode, SendOutput: sent.send}).
+				Run(t.Context(), tools.Call{ID: "r", Session: "s"}, agent.Text("go"))
+			if err != nil || o.ForUser != c.reply || len(sent.calls) != c.sent {
+				t.Errorf("the user gets %q and then %q (%v)", sent.texts, o.ForUser, err)
+			}
+			if shown := agent.OutputOf(s.entries(t, "s"), "r"); len(shown) > 0 && o.Reply == shown[0].ForUser {
+				t.Errorf("by the log, the user sees %q twice", o.Reply)
+			}
+		})
+	}
+}
+
 // A heartbeat that has nothing to report shows nothing. A user's message that is
 // answered so shows its output.
 func TestSilentHeartbeatSendsNoOutput(t *testing.T) {
