@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -16,6 +17,26 @@ func Escape(text string) string {
 		return text
 	}
 	return escape(strings.ReplaceAll(text, "\r\n", "\n"), invisible)
+}
+
+// EscapeJSON is Escape for JSON, which keeps its meaning.
+func EscapeJSON(text string) string {
+	if isPlain(text) {
+		return text
+	}
+	var out strings.Builder
+	for len(text) > 0 {
+		r, size := utf8.DecodeRuneInString(text)
+		if r < 0x7f || r == utf8.RuneError || !invisible(r) { // below 0x7f, strings of JSON have escapes already
+			out.WriteString(text[:size])
+		} else {
+			for _, unit := range utf16.AppendRune(nil, r) {
+				fmt.Fprintf(&out, `\u%04x`, unit)
+			}
+		}
+		text = text[size:]
+	}
+	return out.String()
 }
 
 // EscapeBytes returns a text as UTF-8: it replaces each byte that is not part of a

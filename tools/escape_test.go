@@ -1,6 +1,9 @@
 package tools
 
 import (
+	"encoding/json"
+	"maps"
+	"strings"
 	"testing"
 	"unicode/utf8"
 )
@@ -40,6 +43,20 @@ func TestEscapeKeepsJoiners(t *testing.T) {
 	} {
 		if got := Escape(text); got != want {
 			t.Errorf("Escape(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+// JSON keeps its meaning, also of characters that need two escapes.
+func TestEscapeJSON(t *testing.T) {
+	for _, text := range []string{"plain", "a\x1b\x7f\u009b\u202e\u2028\u00ad\U000e0101\r\n\t\x00", "ü 👨\u200d👩", "\xff"} {
+		in, err := json.Marshal(map[string]string{text: text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, got, want := EscapeJSON(string(in)), map[string]string{}, map[string]string{}
+		if json.Unmarshal([]byte(out), &got) != nil || json.Unmarshal(in, &want) != nil || !maps.Equal(got, want) || strings.IndexFunc(out, invisible) >= 0 {
+			t.Errorf("%q becomes %q", in, out)
 		}
 	}
 }

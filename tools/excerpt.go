@@ -2,7 +2,6 @@ package tools
 
 import (
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -18,10 +17,10 @@ func Excerpt(s string, n int) string {
 	return s[:n] + "…"
 }
 
-// OneLine replaces line breaks and other control characters in s by spaces, for
-// tables and headers.
+// OneLine replaces line breaks and invisible characters in s by spaces, for tables and
+// headers.
 func OneLine(s string) string {
-	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) }), " ")
+	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\t' || invisible(r) }), " ")
 }
 
 // Redact replaces secrets in a text. Short ones stay: they would hide ordinary words.

@@ -5,13 +5,12 @@ package main
 import (
 	"context"
 	"io"
-	"os"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 )
 
 func main() {
-	os.Exit(run(cli.SignalContext(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+	cli.Main(run)
 }
 
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {

@@ -155,7 +155,7 @@ func list(cmd *cobra.Command, b *bus.Bus, asJSON bool) error {
 	case len(answer.Jobs) == 0:
 		_, err = fmt.Fprintln(cmd.OutOrStdout(), "Nothing is scheduled.")
 	default:
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), cli.Printable(cmd.OutOrStdout(), answer.Text()))
+		_, err = fmt.Fprintln(cmd.OutOrStdout(), answer.Text())
 	}
 	return err
 }

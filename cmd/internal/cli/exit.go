@@ -88,10 +88,11 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		return ExitOK
 	}
 	if text := strings.TrimSpace(err.Error()); text != "" {
+		text = strings.TrimSpace(Indent(tools.Escape(text)))
 		if advice := Advice(err); advice != "" {
 			text += "\n" + advice
 		}
-		fmt.Fprintf(stderr, "%s: %s\n", root.Name(), Printable(stderr, text))
+		fmt.Fprintf(stderr, "%s: %s\n", root.Name(), text)
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Code

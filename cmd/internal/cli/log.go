@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"log"
 	"os"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Logging are the settings of the log.
@@ -34,9 +37,16 @@ func (l *Logging) Logger(stderr io.Writer) (zerolog.Logger, error) {
 	var out io.Writer
 	switch text := IsTerminal(stderr); {
 	case l.Format == "text", l.Format == "auto" && text:
-		out = zerolog.ConsoleWriter{Out: stderr, TimeFormat: time.TimeOnly, NoColor: !text || os.Getenv("NO_COLOR") != ""}
+		out = zerolog.ConsoleWriter{Out: Raw(stderr), TimeFormat: time.TimeOnly, NoColor: !text || os.Getenv("NO_COLOR") != "",
+			FormatFieldValue: func(v any) string { return tools.EscapeLine(fmt.Sprintf("%s", v)) }, // a list is not quoted
+			FormatPrepare: func(event map[string]any) error {
+				if text, ok := event[zerolog.MessageFieldName].(string); ok {
+					event[zerolog.MessageFieldName] = tools.EscapeLine(text)
+				}
+				return nil
+			}}
 	case l.Format == "json", l.Format == "auto":
-		out = stderr
+		out = jsonLog{stderr}
 	default:
 		return zerolog.Nop(), Exit(ExitUsage, "--log-format %q: want text, json or auto", l.Format)
 	}
@@ -44,6 +54,16 @@ func (l *Logging) Logger(stderr io.Writer) (zerolog.Logger, error) {
 	log.SetFlags(0)
 	log.SetOutput(standardLog{logger})
 	return logger, nil
+}
+
+// jsonLog writes events without characters that a terminal would interpret.
+type jsonLog struct{ to io.Writer }
+
+func (l jsonLog) Write(event []byte) (int, error) {
+	if _, err := io.WriteString(l.to, tools.EscapeJSON(string(event))); err != nil {
+		return 0, err
+	}
+	return len(event), nil
 }
 
 // standardLog receives the standard library's log, which net/http writes to. A line

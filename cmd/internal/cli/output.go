@@ -3,12 +3,10 @@ package cli
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/mattn/go-isatty"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -68,6 +66,15 @@ func (t *Table) Print(out io.Writer, empty string) error {
 	return err
 }
 
+// Line prints a line. A name in it cannot begin another line.
+func Line(w io.Writer, format string, args ...any) error {
+	_, err := fmt.Fprintln(w, tools.EscapeLine(fmt.Sprintf(format, args...)))
+	return err
+}
+
+// Indent indents all lines of a text of others, so that none looks like a line of ours.
+func Indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }
+
 // Time formats a time for lists: local time with its offset.
 func Time(t time.Time) string {
 	if t.IsZero() {
@@ -76,13 +83,14 @@ func Time(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05 -0700")
 }
 
-// JSON writes v as one line of JSON.
+// JSON writes v as one line of JSON, in which characters that no terminal should interpret are
+// escapes.
 func JSON(w io.Writer, v any) error {
 	data, err := bus.Encode(v)
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(w, "%s\n", data)
+	_, err = io.WriteString(w, tools.EscapeJSON(string(data))+"\n")
 	return err
 }
 
@@ -94,33 +102,4 @@ func JSONLines[T any](w io.Writer, items []T) error {
 		}
 	}
 	return nil
-}
-
-// Printable returns a text for w. If w is a terminal, it escapes control characters,
-// which could take the terminal over.
-func Printable(w io.Writer, text string) string {
-	if !IsTerminal(w) {
-		return text
-	}
-	return tools.Escape(text)
-}
-
-// Dim returns a text in the faint style, if w is a terminal that shows styles.
-func Dim(w io.Writer, text string) string {
-	if !IsTerminal(w) || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" {
-		return text
-	}
-	return "\x1b[2m" + text + "\x1b[0m"
-}
-
-// IsTerminal reports whether w is a terminal.
-func IsTerminal(w io.Writer) bool {
-	if p, ok := w.(promptWriter); ok {
-		w = p.Writer
-	}
-	if o, ok := w.(*pipeWriter); ok {
-		w = o.w
-	}
-	f, ok := w.(*os.File)
-	return ok && isatty.IsTerminal(f.Fd())
 }

@@ -39,6 +39,7 @@ func StartProgress(w io.Writer, what string, bytes int64) *Progress {
 
 func (p *Progress) show(w io.Writer, what string, bytes int64) {
 	defer close(p.stopped)
+	w = Raw(w)
 	select {
 	case <-p.stop:
 		return

@@ -86,3 +86,27 @@ func TestNoProgressElsewhere(t *testing.T) {
 		t.Errorf("a pipe shows %q", out.String())
 	}
 }
+
+// A terminal shows what is written to it in pieces as it shows the whole, without control characters.
+func TestScreenEscapes(t *testing.T) {
+	shown, program := openTerminal(t)
+	w := onTerminal(program)
+	for _, b := range []byte("é\r\n\x1b[2J\u009bx\xe2\x80\r") {
+		if n, err := w.Write([]byte{b}); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	w.(*screen).flush()
+	const want = "é\r\n\\x1b[2J\\x9bx\\xe2\\x80\\x0d"
+	seen, buf := "", make([]byte, 4096)
+	for len(seen) < len(want) {
+		n, err := shown.Read(buf)
+		if err != nil {
+			t.Fatalf("%v after %q", err, seen)
+		}
+		seen += string(buf[:n])
+	}
+	if seen != want {
+		t.Errorf("the terminal shows %q, want %q", seen, want)
+	}
+}

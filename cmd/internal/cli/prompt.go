@@ -49,7 +49,7 @@ type readLine struct {
 
 // NewPrompt returns a Prompt. It edits lines if stdin and stdout are terminals.
 func NewPrompt(stdin io.Reader, stdout io.Writer) *Prompt {
-	p := &Prompt{stdout: stdout}
+	p := &Prompt{stdout: Raw(stdout)}
 	p.changed = sync.NewCond(&p.mu)
 	if file, ok := stdin.(*os.File); ok && canEdit(file) && IsTerminal(stdout) {
 		if keys, err := newKeyFilter(file); err == nil {

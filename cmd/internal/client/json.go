@@ -15,9 +15,9 @@ var listFields = []string{"artifacts", "tasks", "tools", "approvals"}
 
 // notes are the fields of a list that say what it leaves out.
 var notes = map[string]string{
-	"omitted":    "stevedore: %s more are not in this list\n",
-	"incomplete": "stevedore: too many calls are queued to check all of them; some may be missing\n%.0s",
-	"next":       "stevedore: there may be more: continue with --after %s\n",
+	"omitted":    "stevedore: %s more are not in this list",
+	"incomplete": "stevedore: too many calls are queued to check all of them; some may be missing%.0s",
+	"next":       "stevedore: there may be more: continue with --after %s",
 }
 
 // printJSON prints an answer in the shape of all commands: the items of a list one per
@@ -34,13 +34,12 @@ func printJSON(out, stderr io.Writer, body []byte) error {
 		}
 		for name, note := range notes {
 			if value, ok := fields[name]; ok {
-				fmt.Fprintf(stderr, note, cli.Printable(stderr, strings.Trim(string(value), `"`)))
+				_ = cli.Line(stderr, note, strings.Trim(string(value), `"`)) // it is lost if stderr is closed
 			}
 		}
 		return cli.JSONLines(out, items)
 	}
-	_, err := fmt.Fprintf(out, "%s\n", withoutText(body))
-	return err
+	return cli.JSON(out, json.RawMessage(withoutText(body)))
 }
 
 // withoutText removes the field text, which the service puts first, from an object.

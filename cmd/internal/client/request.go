@@ -224,11 +224,11 @@ func (o *Options) Print(cmd *cobra.Command, body []byte) error {
 		if err := json.Indent(&pretty, body, "", "  "); err != nil {
 			return fmt.Errorf("read answer: %w", err)
 		}
-		answer.Text = pretty.String()
+		answer.Text = tools.EscapeJSON(pretty.String())
 	}
 	if !strings.HasSuffix(answer.Text, "\n") {
 		answer.Text += "\n"
 	}
-	_, err := io.WriteString(out, cli.Printable(out, answer.Text))
+	_, err := io.WriteString(out, answer.Text)
 	return err
 }

@@ -334,7 +334,7 @@ func (o promptOptions) printOutput(ctx context.Context, b *bus.Bus, view *agentV
 			view.note("output of %s:", res.Tool)
 		}
 		text, whole := firstOutput(strings.TrimRight(res.ForUser, "\n"))
-		if _, err := fmt.Fprintf(stderr, "%s\n", cli.Printable(stderr, text)); err != nil {
+		if _, err := fmt.Fprintf(stderr, "%s\n", text); err != nil {
 			return err
 		}
 		switch {

@@ -27,6 +27,9 @@ type agentView struct {
 // add shows a progress event.
 func (v *agentView) add(event tools.ProgressEvent) {
 	for _, a := range event.Activity {
+		if a.Type != tools.ActivityText { // a line each
+			a.Tool, a.Args, a.Text = tools.EscapeLine(a.Tool), tools.EscapeLine(a.Args), tools.EscapeLine(a.Text)
+		}
 		switch a.Type {
 		case tools.ActivityText:
 			v.addText(a)
@@ -96,7 +99,7 @@ func (v *agentView) write(text string) {
 	if text == "" || v.err != nil {
 		return
 	}
-	_, v.err = io.WriteString(v.stdout, cli.Printable(v.stdout, text))
+	_, v.err = io.WriteString(v.stdout, text)
 	v.open = !strings.HasSuffix(text, "\n")
 }
 
@@ -104,7 +107,7 @@ func (v *agentView) write(text string) {
 func (v *agentView) note(format string, args ...any) {
 	v.endLine()
 	text := strings.TrimSpace(fmt.Sprintf(format, args...))
-	fmt.Fprintln(v.stderr, cli.Dim(v.stderr, cli.Printable(v.stderr, text)))
+	cli.Note(v.stderr, text)
 }
 
 // endLine ends a line that the model has not ended.

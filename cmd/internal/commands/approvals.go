@@ -86,8 +86,11 @@ func (o *approvalOptions) list(ctx context.Context, b *bus.Bus, cmd *cobra.Comma
 		return err
 	}
 	for _, a := range list.Approvals {
-		_, err := fmt.Fprintf(out, "%s (session %s): %s, asked %s ago, until %s\n%s\n\n", a.ID, a.Session, cli.Printable(out, a.Tool),
-			time.Since(a.AskedAt).Round(time.Second), a.Deadline.Local().Format(time.DateTime), process.ApprovalArgs(a))
+		err := cli.Line(out, "%s (session %s): %s, asked %s ago, until %s", a.ID, a.Session, a.Tool,
+			time.Since(a.AskedAt).Round(time.Second), a.Deadline.Local().Format(time.DateTime))
+		if err == nil {
+			_, err = fmt.Fprintf(out, "%s\n\n", cli.Indent(process.ApprovalArgs(a)))
+		}
 		if err != nil {
 			return err
 		}

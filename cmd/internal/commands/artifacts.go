@@ -18,7 +18,6 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/offload"
-	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const artifactsHelp = `List, read and search artifacts: the results that workers offloaded. A running worker
@@ -60,7 +59,7 @@ func newArtifactsCommand() *cobra.Command {
 			case o.JSON:
 				return o.Print(cmd, answer.Body)
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "removed %s\n", tools.OneLine(args[0]))
+			err = cli.Line(cmd.OutOrStdout(), "removed %s", args[0])
 			return err
 		}),
 		newArtifactsSweep(o),
@@ -180,7 +179,7 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 					case err == nil && o.JSON:
 						err = cli.JSON(cmd.OutOrStdout(), savedArtifact{ID: in.ArtifactID, File: file, Size: size})
 					case err == nil:
-						_, err = fmt.Fprintf(cmd.ErrOrStderr(), "saved %d bytes to %s\n", size, tools.OneLine(file))
+						err = cli.Line(cmd.ErrOrStderr(), "saved %d bytes to %s", size, file)
 					}
 					return err
 				}

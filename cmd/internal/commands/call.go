@@ -218,6 +218,6 @@ func printResult(event tools.ResultEvent, asJSON bool, stdout io.Writer) error {
 	if !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	_, err := io.WriteString(stdout, cli.Printable(stdout, text))
+	_, err := io.WriteString(stdout, text)
 	return err
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
-	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const channelsHelp = `List and test the channels that deliver notifications to users. These commands take the
@@ -97,7 +96,7 @@ func listChannels(o *process.ChannelOptions, out io.Writer, json bool) error {
 		if c.Error != "" {
 			line += "  cannot be opened: " + c.Error
 		}
-		if _, err := fmt.Fprintln(out, tools.OneLine(line)); err != nil {
+		if err := cli.Line(out, "%s", line); err != nil {
 			return err
 		}
 	}

@@ -41,7 +41,7 @@ func (o promptOptions) converse(ctx context.Context, prompt *cli.Prompt, stdout,
 	fmt.Fprintf(stderr, "session %s\n", o.call.Session)
 	if prompt.Interactive() {
 		o.recall(ctx, b, prompt)
-		fmt.Fprintln(stderr, cli.Dim(stderr, `Enter sends, \ or Alt+Enter continues on the next line, Ctrl-C cancels the answer, Ctrl-D ends.`))
+		cli.Note(stderr, `Enter sends, \ or Alt+Enter continues on the next line, Ctrl-C cancels the answer, Ctrl-D ends.`)
 	}
 	feed, stopFeed, err := startFeed(ctx, o, b, prompt, stderr)
 	if err != nil {

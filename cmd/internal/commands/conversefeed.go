@@ -84,7 +84,7 @@ func (f *feed) poll(ctx context.Context) {
 			if f.prompt == nil {
 				how = "Answer in another terminal"
 			}
-			f.print("May %s run?\n%s\n%s: stevedore approvals yes %s", a.Tool, process.ApprovalArgs(a), how, cli.ShellWord(a.ID))
+			f.print("May %s run?\n%s\n%s: stevedore approvals yes %s", tools.EscapeLine(a.Tool), cli.Indent(process.ApprovalArgs(a)), how, cli.ShellWord(a.ID))
 		}
 	}
 	if len(f.open) == 0 {
@@ -120,13 +120,13 @@ func (f *feed) showCompletion(event tools.ResultEvent) {
 	if !whole {
 		text += "\n[the start of the text]"
 	}
-	f.print("The background task %s (%s) has ended: %s.\n%s", event.ID, event.Tool, event.Outcome, text)
+	f.print("%s\n%s", tools.EscapeLine(fmt.Sprintf("The background task %s (%s) has ended: %s.", event.ID, event.Tool, event.Outcome)), text)
 }
 
 // print writes a text, each line as a note.
 func (f *feed) print(format string, args ...any) {
 	text := strings.TrimSpace(fmt.Sprintf(format, args...))
-	fmt.Fprintln(f.stderr, cli.Dim(f.stderr, cli.Printable(f.stderr, text)))
+	cli.Note(f.stderr, text)
 }
 
 // answer answers the oldest open question if the message is a yes or a no. Otherwise,

@@ -192,7 +192,7 @@ func (o *cronOptions) print(out io.Writer, answer cron.Answer) error {
 	if o.JSON {
 		return cli.JSON(out, answer)
 	}
-	_, err := fmt.Fprintln(out, cli.Printable(out, answer.Text()))
+	_, err := fmt.Fprintln(out, answer.Text())
 	return err
 }
 

@@ -100,7 +100,7 @@ func (o *deadOptions) each(done string, retry bool) func(*cobra.Command, []strin
 					errs = append(errs, err)
 					return
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "%s %d: %s %s\n", done, letter.Number, tools.OneLine(letter.Kind), tools.OneLine(letter.Name))
+				_ = cli.Line(cmd.OutOrStdout(), "%s %d: %s %s", done, letter.Number, letter.Kind, letter.Name)
 			})
 			return errors.Join(errs...)
 		})
@@ -171,6 +171,6 @@ func (o *deadOptions) show(ctx context.Context, b *bus.Bus, cmd *cobra.Command, 
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s\n\n%s\n", head, cli.Printable(out, string(body)))
+	_, err = fmt.Fprintf(out, "%s\n\n%s\n", tools.EscapeJSON(string(head)), body)
 	return err
 }

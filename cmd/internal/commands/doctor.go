@@ -94,9 +94,9 @@ func (d *doctor) report(out io.Writer, asJSON bool) error {
 			}
 			continue
 		}
-		fmt.Fprintf(out, "%-8s %-12s %s\n", f.Status, f.Check, cli.Printable(out, f.Text))
+		_ = cli.Line(out, "%-8s %-12s %s", f.Status, f.Check, f.Text)
 		if f.Fix != "" {
-			fmt.Fprintf(out, "%-8s %-12s %s\n", "", "", cli.Printable(out, "-> "+f.Fix))
+			_ = cli.Line(out, "%-8s %-12s -> %s", "", "", f.Fix)
 		}
 	}
 	if failed > 0 {

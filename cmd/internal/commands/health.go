@@ -2,7 +2,6 @@ package commands
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -44,7 +43,7 @@ func newHealthCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), tools.OneLine(answer))
+			err = cli.Line(cmd.OutOrStdout(), "%s", answer)
 			return err
 		},
 	}

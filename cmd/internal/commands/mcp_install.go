@@ -198,7 +198,7 @@ func changeHost(ctx context.Context, host *hosts.Host, o mcpInstallOptions, c ho
 		line, err := changeAdapter(adapter, c.Prefix != nil, o.DryRun)
 		if err != nil {
 			failed++
-			fmt.Fprintf(stderr, "the adapter for the shell of %s cannot be changed: %v\n", host.Title, err)
+			_ = cli.Line(stderr, "the adapter for the shell of %s cannot be changed: %v", host.Title, err)
 		} else if err := printAdapter(out, host, c, line, o.JSON); err != nil {
 			return err
 		}
@@ -211,7 +211,7 @@ func changeHost(ctx context.Context, host *hosts.Host, o mcpInstallOptions, c ho
 			continue
 		case err != nil:
 			failed++
-			fmt.Fprintf(stderr, "%s was left alone: %v\n", l.Path, err)
+			_ = cli.Line(stderr, "%s was left alone: %v", l.Path, err)
 			continue
 		}
 		if err := printOutcomes(out, l, c, outcomes, o.JSON); err != nil {
@@ -289,7 +289,7 @@ func printOutcomes(out io.Writer, l hosts.Location, c hosts.Change, outcomes []h
 	if c.DryRun {
 		done = "would be " + done
 	}
-	fmt.Fprintf(out, "%s, %s\n", l.Host().Title, l.Path)
+	_ = cli.Line(out, "%s, %s", l.Host().Title, l.Path)
 	for i, line := range lines {
 		what := done
 		if !line.Changed {
@@ -297,7 +297,7 @@ func printOutcomes(out io.Writer, l hosts.Location, c hosts.Change, outcomes []h
 		} else if c.Prefix != nil {
 			what += ": " + shortCommand(slices.Concat(c.Prefix, outcomes[i].Command))
 		}
-		fmt.Fprintf(out, "  %s: %s\n", cli.Printable(out, serverTitle(line.Server, line.Project)), cli.Printable(out, what))
+		_ = cli.Line(out, "  %s: %s", serverTitle(line.Server, line.Project), what)
 	}
 	switch {
 	case len(lines) == 0:

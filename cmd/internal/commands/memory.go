@@ -70,7 +70,7 @@ func newMemoryCommand() *cobra.Command {
 				if o.JSON {
 					return cli.JSON(cmd.OutOrStdout(), n)
 				}
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), cli.Printable(cmd.OutOrStdout(), n.Text))
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), n.Text)
 				return err
 			}
 			return tools.Errorf(tools.CodeNotFound, "there is no note %q", args[0])

@@ -85,16 +85,16 @@ func newProvisionCommand() *cobra.Command {
 			progress.Stop()
 			out := cmd.OutOrStdout()
 			for _, name := range got.Created {
-				fmt.Fprintf(out, "%s: created\n", name)
+				_ = cli.Line(out, "%s: created", name)
 			}
 			for _, name := range got.Unused {
-				fmt.Fprintf(out, "%s: created at its first use\n", name)
+				_ = cli.Line(out, "%s: created at its first use", name)
 			}
 			for _, step := range got.Moved {
-				fmt.Fprintln(out, step)
+				_ = cli.Line(out, "%v", step)
 			}
 			for _, d := range got.Differences {
-				fmt.Fprintln(out, d)
+				_ = cli.Line(out, "%v", d)
 			}
 			switch {
 			case err != nil:

@@ -95,7 +95,7 @@ func newRunCommand() *cobra.Command {
 // file.
 func (o *runOptions) run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
 	child := exec.Command(args[0], args[1:]...) // ctx ends at a signal, which the child gets
-	child.Stdin, child.Stdout, child.Stderr = stdin, stdout, stderr
+	child.Stdin, child.Stdout, child.Stderr = stdin, cli.Raw(stdout), cli.Raw(stderr)
 	var outputs []*heldOutput
 	if !cli.IsTerminal(stdout) {
 		held := newHeldOutput(stdout, o.threshold)

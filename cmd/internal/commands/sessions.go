@@ -166,7 +166,10 @@ const maxShown = 600
 
 func showSession(out io.Writer, entries []agent.Entry) error {
 	printEntry := func(e agent.Entry, who, text string) error {
-		_, err := fmt.Fprintf(out, "%s  %s\n%s\n\n", e.At.Local().Format(time.DateTime), who, cli.Printable(out, text))
+		err := cli.Line(out, "%s  %s", e.At.Local().Format(time.DateTime), who)
+		if err == nil {
+			_, err = fmt.Fprintf(out, "%s\n\n", text)
+		}
 		return err
 	}
 	for _, e := range entries {
@@ -174,7 +177,7 @@ func showSession(out io.Writer, entries []agent.Entry) error {
 		switch {
 		case e.Message != nil:
 			if len(e.Files) > 0 {
-				if err = printEntry(e, "instructions from "+cli.Printable(out, strings.Join(e.Files, ", ")), ""); err != nil {
+				if err = printEntry(e, "instructions from "+strings.Join(e.Files, ", "), ""); err != nil {
 					return err
 				}
 			}
@@ -183,9 +186,9 @@ func showSession(out io.Writer, entries []agent.Entry) error {
 				case agent.TypeText:
 					err = printEntry(e, string(e.Kind), block.Text)
 				case agent.TypeToolUse:
-					err = printEntry(e, "calls "+cli.Printable(out, block.Name), tools.Excerpt(string(block.Input), maxShown))
+					err = printEntry(e, "calls "+block.Name, tools.Excerpt(string(block.Input), maxShown))
 				default:
-					err = printEntry(e, cli.Printable(out, block.Type), "")
+					err = printEntry(e, block.Type, "")
 				}
 				if err != nil {
 					return err
@@ -193,7 +196,7 @@ func showSession(out io.Writer, entries []agent.Entry) error {
 			}
 		case e.Kind == agent.KindResults:
 			for _, a := range e.Results {
-				if err = printEntry(e, fmt.Sprintf("result of %s (%s, %s)", cli.Printable(out, a.Tool), a.Call, a.Outcome), tools.Excerpt(a.ForLLM, maxShown)); err != nil {
+				if err = printEntry(e, fmt.Sprintf("result of %s (%s, %s)", a.Tool, a.Call, a.Outcome), tools.Excerpt(a.ForLLM, maxShown)); err != nil {
 					return err
 				}
 			}
@@ -202,7 +205,7 @@ func showSession(out io.Writer, entries []agent.Entry) error {
 		case e.Kind == agent.KindCompacted && e.Compaction != nil:
 			err = printEntry(e, fmt.Sprintf("%d turns replaced by a summary", e.Compaction.Turns), e.Compaction.Summary)
 		case e.Kind == agent.KindNotice && e.Notice != nil:
-			err = printEntry(e, "notice: "+cli.Printable(out, e.Notice.Title), tools.Excerpt(e.Notice.Text, maxShown))
+			err = printEntry(e, "notice: "+e.Notice.Title, tools.Excerpt(e.Notice.Text, maxShown))
 		case e.Kind == agent.KindWaiting && e.Wait != nil:
 			why := ""
 			if e.Wait.Error != nil {

@@ -82,7 +82,8 @@ func printStatus(out io.Writer, s status.Status, beats []agents.Schedule) error 
 	if s.Server.Cluster != "" {
 		cluster = ", cluster " + s.Server.Cluster
 	}
-	fmt.Fprintf(out, "Server %s, nats-server %s%s, %.1f ms away\n\n", s.Server.URL, s.Server.Version, cluster, s.Server.RTTms)
+	_ = cli.Line(out, "Server %s, nats-server %s%s, %.1f ms away", s.Server.URL, s.Server.Version, cluster, s.Server.RTTms) // Print fails, too
+	fmt.Fprintln(out)
 
 	noStreams := "No streams."
 	if len(s.Problems) == 0 || s.Problems[0].Code == status.StreamMissing {
@@ -137,10 +138,10 @@ func printStatus(out io.Writer, s status.Status, beats []agents.Schedule) error 
 		fmt.Fprintln(out)
 	}
 	for _, e := range s.Errors {
-		fmt.Fprintf(out, "! could not read the %s\n", e)
+		_ = cli.Line(out, "! could not read the %s", e)
 	}
 	for _, p := range s.Problems {
-		fmt.Fprintf(out, "! %s\n", p)
+		_ = cli.Line(out, "! %s", p)
 	}
 	if len(s.Errors)+len(s.Problems) == 0 {
 		fmt.Fprintln(out, "Nothing needs attention.")

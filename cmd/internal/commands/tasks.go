@@ -125,18 +125,23 @@ func nextChange(ctx context.Context, o *client.Options, b *bus.Bus, progress str
 			if err := json.Unmarshal(msg.Data, &p); err != nil {
 				continue // not an event of a worker
 			}
-			line := string(msg.Data)
-			if !o.JSON {
-				line = p.Message
-				if p.Total > 0 {
-					line = fmt.Sprintf("%3.0f%%  %s", 100*p.Done/p.Total, p.Message)
-				}
+			line := p.Message
+			if o.JSON {
+				line = string(msg.Data)
+			} else if p.Total > 0 {
+				line = fmt.Sprintf("%3.0f%%  %s", 100*p.Done/p.Total, p.Message)
 			}
 			if line == *shown {
 				continue
 			}
 			*shown = line
-			if _, err := fmt.Fprintln(out, cli.Printable(out, line)); err != nil {
+			var err error
+			if o.JSON {
+				err = cli.JSON(out, json.RawMessage(msg.Data))
+			} else {
+				err = cli.Line(out, "%s", line)
+			}
+			if err != nil {
 				return err
 			}
 		}

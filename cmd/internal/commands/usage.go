@@ -102,7 +102,7 @@ func printSavings(out io.Writer, sums []savings.Sum) error {
 	table := cli.NewTable("host", "tool", "results", "characters", "host alone", "shown", "read back", "saved")
 	var total savings.Sum
 	for _, s := range sums {
-		table.Row(cli.Printable(out, s.Host), cli.Printable(out, s.Tool), s.Results, s.Whole, s.Alone, s.Shown, s.Read, s.Saved)
+		table.Row(s.Host, s.Tool, s.Results, s.Whole, s.Alone, s.Shown, s.Read, s.Saved)
 		total.Add(s)
 	}
 	if len(sums) > 1 {

@@ -217,7 +217,7 @@ func (d *demo) quote(text string, first, last int) {
 	for i, line := range lines {
 		switch {
 		case i < first || i >= len(lines)-last:
-			d.print("   | %s", cli.Printable(d.out, tools.Excerpt(line, maxColumns)))
+			d.print("   | %s", tools.Excerpt(line, maxColumns))
 		case i == first:
 			d.print("   | ...")
 		}

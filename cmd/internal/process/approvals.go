@@ -166,5 +166,5 @@ func ApprovalArgs(a task.Approval) string {
 	if json.Indent(&indented, a.Args, "", "  ") != nil {
 		return tools.Escape(string(a.Args))
 	}
-	return tools.Escape(indented.String())
+	return tools.EscapeJSON(indented.String())
 }
