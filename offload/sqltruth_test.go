@@ -61,7 +61,7 @@ func TestSQLIsNotSilentlyWrong(t *testing.T) {
 		{"unit", "SELECT max(ms) FROM t1", "99", fmt.Sprintf(noted, "9ms")},
 		{"json", "SELECT max(ms), count(ms) FROM t1", "99|2999", fmt.Sprintf(noted, "N/A")},
 		{"money", "SELECT count(*), sum(price) FROM t1", "4|", "price is TEXT (such as '1,234.50')"},
-		{"dates", "SELECT count(*) FROM t1 WHERE day BETWEEN '01/01/2025' AND '12/31/2025'", "", "day is TEXT (such as '01/02/2025')"},
+		{"dates", "SELECT count(*) FROM t1 WHERE day BETWEEN '01/01/2025' AND '12/31/2025'", "0", "day is DATE, and never equals the text '01/01/2025'; compare with dates such as 2025-01-31; day: '12/31/2024' is read as 2024-12-31"},
 		{"iso", "SELECT max(day) FROM t1", "2025-03-04", ""},
 		{"flags", "SELECT sum(paid) FROM t1", "2", ""},
 		{"flags", "SELECT count(*) FROM t1 WHERE paid = 'true'", "0", "compare with 1 or 0"},

@@ -43,22 +43,12 @@ var realForm = regexp.MustCompile(`^-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]+)?(?:[eE]
 
 // IsReal reports whether a text is how a number is printed.
 func IsReal(s string) bool {
-	if len(s) > 40 || !realForm.MatchString(s) {
+	if s == "" || len(s) > 40 || s[len(s)-1] < '0' || s[len(s)-1] > '9' || !realForm.MatchString(s) {
 		return false
 	}
 	_, err := strconv.ParseFloat(s, 64)
 	return err == nil
 }
-
-// oddNumber matches what begins like a number, also behind a currency, and isoDate the dates that
-// sort as text.
-var (
-	oddNumber = regexp.MustCompile(`^[-+(]?\s*(?:[A-Z]{0,3}\p{Sc}|[A-Z]{3})?\s*[-+]?[0-9]+(?:[.,/%: ]|\p{Sc}|[A-Za-z]{1,3}$)`)
-	isoDate   = regexp.MustCompile(`^\d{4}-\d\d-\d\d|^\d\d:\d\d`)
-)
-
-// IsOdd reports whether a cell looks like a number or a date in a form that SQL does not know.
-func IsOdd(text string) bool { return oddNumber.MatchString(text) && !isoDate.MatchString(text) }
 
 // Kinds of cells that tell the names of columns from their values.
 const (
@@ -70,12 +60,6 @@ const (
 	kinds
 )
 
-// numeric matches numbers with separators, currencies and units, and dated dates and times.
-var (
-	numeric = regexp.MustCompile(`^[-+(]?\s*(?:[A-Z]{0,3}\p{Sc}|[A-Z]{3})?\s*[-+]?[0-9][0-9.,' \x{a0}\x{202f}]*(?:%|\p{Sc}|[A-Za-z\x{b5}]{1,3})?\)?$`)
-	dated   = regexp.MustCompile(`^(?:\d{4}[-/.]\d\d?[-/.]\d\d?|\d\d?[-/.](?:\d\d?|[A-Z][a-z]{2})[-/.]\d\d(?:\d\d)?|\d\d?:\d\d)(?:$|[T :,]+[0-9:.,TZAPMapm+ -]*$)`)
-)
-
 // kindOf returns the kind of a cell.
 func kindOf(cell string) int {
 	cell = strings.TrimSpace(cell)
@@ -84,11 +68,13 @@ func kindOf(cell string) int {
 		return nothing
 	case IsBoolean(cell):
 		return boolean
-	case len(cell) > 40 || !strings.ContainsAny(cell, "0123456789"):
-		return text
-	case IsInteger(cell), IsReal(cell), numeric.MatchString(cell):
+	case IsInteger(cell), IsReal(cell):
 		return number
-	case dated.MatchString(cell):
+	}
+	if _, ok := ParseNumber(cell); ok {
+		return number
+	}
+	if _, ok := ParseDate(cell); ok {
 		return date
 	}
 	return text

@@ -3,10 +3,8 @@ package tables
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
-	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -33,41 +31,34 @@ type cell struct {
 // Column is a column of a table.
 type Column struct {
 	Name string `json:"name"`
-	// Type is INTEGER, REAL, TEXT, BOOLEAN (1 and 0), or JSON (text for json_extract and ->>).
+	// Type is INTEGER, REAL, TEXT, BOOLEAN (1 and 0), DATE (text as in ISO 8601), or JSON (text for
+	// json_extract and ->>).
 	Type string `json:"type"`
-	// Misfits counts the cells that are no numbers in a column of numbers. They are NULL, and the
-	// column Texts has their text. Of a column of text, Misfits counts the cells that look like
-	// numbers or dates in a form that SQL does not know.
+	// Read says how cells such as "1.234,50" are read, if that is not obvious.
+	Read string `json:"read,omitempty"`
+	// Misfits counts the cells that are not of the type. They are NULL, and the column Texts has
+	// their text. Of a column of text, Misfits counts the cells that look like numbers or dates.
 	Misfits  int64    `json:"misfits,omitempty"`
 	Examples []string `json:"examples,omitempty"` // of Misfits
 	Texts    string   `json:"texts,omitempty"`
 
 	source int  // the number of the cell in a row
 	texts  bool // has the texts of Misfits
+	reading
 }
 
 // columns are the columns of a table that is being read, and what was seen in them.
 type columns struct {
 	names []string // in the source
 	index map[string]int
-	seen  []traits
+	seen  []looks
 	// tooMany is true if a column was left out.
 	tooMany bool
 }
 
-// traits are what the cells of a column were.
-type traits struct {
-	integer, real, boolean, nested bool
-	// code is true if a cell has only digits and is no number, such as 007.
-	code    bool
-	numbers int64
-	missing group // markers such as N/A
-	others  group
-	odd     group // those of others that look like numbers or dates
-}
-
-// group counts cells, and has up to two different ones as examples.
+// group counts cells that look alike, and has up to two different ones as examples.
 type group struct {
+	look
 	n        int64
 	examples []string
 }
@@ -107,82 +98,11 @@ func (c *columns) add(name string) (i int, ok bool) {
 // see notes what the cells of a row are.
 func (c *columns) see(row []cell) {
 	for len(c.seen) < len(row) {
-		c.seen = append(c.seen, traits{})
+		c.seen = append(c.seen, looks{})
 	}
 	for i, cell := range row {
 		c.seen[i].see(cell)
 	}
-}
-
-func (t *traits) see(c cell) {
-	switch c.kind {
-	case boolean:
-		t.boolean = true
-		return
-	case nested:
-		t.nested = true
-		return
-	case missing:
-		return
-	}
-	switch text := c.text; {
-	case c.kind == word && text == "":
-	case describe.IsInteger(text):
-		t.integer = true
-		t.numbers++
-	case c.kind != quoted && describe.IsReal(text):
-		t.real = true
-		t.numbers++
-	case c.kind == word && describe.IsBoolean(text):
-		t.boolean = true
-	case describe.IsMarker(text):
-		t.missing.add(text)
-	default:
-		t.code = t.code || onlyDigits(strings.TrimPrefix(text, "-"))
-		t.others.add(text)
-		if describe.IsOdd(text) {
-			t.odd.add(text)
-		}
-	}
-}
-
-func onlyDigits(text string) bool {
-	return text != "" && strings.Trim(text, "0123456789") == ""
-}
-
-// maxOthers is how many per cent of the cells of a column of numbers may be neither numbers nor
-// markers.
-const maxOthers = 5
-
-// typ returns the type of a column, by all of its cells.
-func (t traits) typ() string {
-	few := t.numbers > 0 && t.others.n*100 <= (t.numbers+t.others.n)*maxOthers
-	switch {
-	case t.nested && !t.boolean && t.numbers+t.others.n+t.missing.n == 0:
-		return "JSON"
-	case t.nested, t.code:
-		return "TEXT"
-	case few && t.real:
-		return "REAL"
-	case few:
-		return "INTEGER"
-	case t.boolean && t.others.n+t.missing.n == 0:
-		return "BOOLEAN"
-	}
-	return "TEXT"
-}
-
-// misfits returns the cells that the type of the column does not hold as they are meant.
-func (t traits) misfits(typ string) group {
-	switch {
-	case typ == "INTEGER" || typ == "REAL":
-		all := group{t.missing.n + t.others.n, slices.Concat(t.others.examples, t.missing.examples)}
-		all.examples = all.examples[:min(len(all.examples), 2)]
-		return all
-	case typ == "TEXT" && t.odd.n*2 > t.others.n:
-		return t.odd
-	}
-	return group{}
 }
 
 // typed returns the columns with types and unique names, and behind them one with the texts of each
@@ -203,54 +123,16 @@ func (c *columns) typed() []Column {
 		if name == "" {
 			name = fmt.Sprintf("c%d", i+1)
 		}
-		all[i] = Column{Name: unique(tools.Excerpt(name, 100)), Type: "TEXT", source: i}
+		all[i] = Column{Name: unique(tools.Excerpt(name, 100)), Type: "TEXT", source: i, reading: reading{typ: "TEXT"}}
 		if i < len(c.seen) {
-			all[i].Type = c.seen[i].typ()
-			odd := c.seen[i].misfits(all[i].Type)
-			all[i].Misfits, all[i].Examples = odd.n, odd.examples
+			c.seen[i].decide(&all[i])
 		}
 	}
 	for i := range c.names {
 		if col := &all[i]; col.Misfits > 0 && col.Type != "TEXT" {
 			col.Texts = unique(col.Name + "_text")
-			all = append(all, Column{Name: col.Texts, Type: "TEXT", source: i, texts: true})
+			all = append(all, Column{Name: col.Texts, Type: "TEXT", source: i, texts: true, reading: col.reading})
 		}
 	}
 	return all
-}
-
-// value returns a cell as SQLite stores it in a column.
-func (c cell) value(col Column) any {
-	if !col.texts {
-		return c.as(col.Type)
-	}
-	if c.kind == missing || c.text == "" || c.as("REAL") != nil {
-		return nil
-	}
-	return c.text
-}
-
-// as returns a cell as a type, or nil if it is missing or does not fit.
-func (c cell) as(typ string) any {
-	switch {
-	case c.kind == missing:
-		return nil
-	case typ == "TEXT", typ == "JSON":
-		return c.text
-	case c.kind == boolean, c.kind == word && describe.IsBoolean(c.text):
-		if strings.EqualFold(c.text, "true") {
-			return int64(1)
-		}
-		return int64(0)
-	case describe.IsInteger(c.text):
-		n, _ := strconv.ParseInt(c.text, 10, 64) // IsInteger checked it
-		if typ == "REAL" {
-			return float64(n)
-		}
-		return n
-	case typ == "REAL" && c.kind != quoted && describe.IsReal(c.text):
-		f, _ := strconv.ParseFloat(c.text, 64) // IsReal checked it
-		return f
-	}
-	return nil
 }

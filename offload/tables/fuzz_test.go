@@ -38,7 +38,7 @@ func FuzzFind(f *testing.F) {
 				t.Fatalf("a row has %d cells, and the table %d columns", len(row), len(all))
 			}
 			for i, c := range row {
-				v := c.value(all[i])
+				v := all[i].value(c)
 				if _, text := v.(string); text && (all[i].Type == "INTEGER" || all[i].Type == "REAL") {
 					t.Fatalf("%q in a column of type %s", v, all[i].Type)
 				}

@@ -162,7 +162,7 @@ func (s *Schema) insert(tx *sql.Tx, l *layout, t Table, src io.Reader) error {
 		for _, c := range s.Columns {
 			var v any
 			if c.source < len(cells) {
-				v = cells[c.source].value(c)
+				v = c.value(cells[c.source])
 				size += len(cells[c.source].text)
 			}
 			values = append(values, v)
@@ -190,7 +190,7 @@ func tooLarge(err error) error {
 // affinity returns the type of a column in SQLite's sense. "JSON" would convert text to numbers.
 func affinity(typ string) string {
 	switch typ {
-	case "JSON":
+	case "JSON", "DATE":
 		return "TEXT"
 	case "BOOLEAN":
 		return "INTEGER"

@@ -51,24 +51,35 @@ var (
 // note says what a query may not expect of a column that it uses, or is empty.
 func (c Column) note(rows int64, query string) string {
 	named := regexp.MustCompile(`(?i)(^|[^\pL\pN_])` + regexp.QuoteMeta(c.Name) + `($|[^\pL\pN_])`).MatchString(query)
-	numeric := c.Type == "INTEGER" || c.Type == "REAL" || c.Type == "BOOLEAN"
-	if numeric && named {
-		if text := c.comparedText(query); text != "" {
-			return fmt.Sprintf("%s is %s, and never equals the text '%s'%s", columnName(c.Name), c.Type, tools.Excerpt(text, 40), c.instead())
-		}
+	name := columnName(c.Name)
+	var notes []string
+	if text := c.comparedText(query); named && text != "" {
+		notes = append(notes, fmt.Sprintf("%s is %s, and never equals the text '%s'%s", name, c.Type, tools.Excerpt(text, 40), c.instead()))
+	}
+	if named && c.Read != "" {
+		notes = append(notes, name+": "+c.Read)
 	}
 	switch {
-	case c.Misfits == 0 || !named && !everyColumn.MatchString(query):
-		return ""
-	case numeric:
-		return fmt.Sprintf("%s: %d of %d cells are no numbers (%s) and count as NULL; %s has their text",
-			columnName(c.Name), c.Misfits, rows, strings.Join(c.Examples, ", "), columnName(c.Texts))
+	case c.Misfits == 0 || !named && !everyColumn.MatchString(query) || c.Type != "TEXT" && len(notes) > 0 && c.Read == "":
+	case c.Type != "TEXT":
+		notes = append(notes, fmt.Sprintf("%s: %d of %d cells are no %s (%s) and count as NULL; %s has their text",
+			name, c.Misfits, rows, c.plural(), strings.Join(c.Examples, ", "), columnName(c.Texts)))
 	case named && calculates.MatchString(query):
-		return fmt.Sprintf("%s is TEXT (such as '%s'): SUM, MIN, MAX, ORDER BY and comparisons use its characters, not numbers or dates; "+
-			"convert it with replace, substr and CAST",
-			columnName(c.Name), c.Examples[0])
+		notes = append(notes, fmt.Sprintf("%s is TEXT (such as '%s'): SUM, MIN, MAX, ORDER BY and comparisons use its characters, not numbers or dates; "+
+			"convert it with replace, substr and CAST", name, c.Examples[0]))
 	}
-	return ""
+	return strings.Join(notes, "; ")
+}
+
+// plural returns what the cells of the column are.
+func (c Column) plural() string {
+	switch c.Type {
+	case "BOOLEAN":
+		return "booleans"
+	case "DATE":
+		return "dates"
+	}
+	return "numbers"
 }
 
 // instead says what to compare with in place of a text.
@@ -78,16 +89,28 @@ func (c Column) instead() string {
 		return "; compare with 1 or 0"
 	case c.Texts != "":
 		return "; the texts are in " + columnName(c.Texts)
+	case c.Type == "DATE":
+		return "; compare with dates such as 2025-01-31"
 	}
 	return ""
 }
 
-// comparedText returns a text, other than a number, with which a query compares the column.
+// startOfDate matches the texts with which dates can be compared.
+var startOfDate = regexp.MustCompile(`^\d{4}(-\d\d(-\d\d([T ].*)?)?)?$`)
+
+// comparedText returns a text, other than a number or date, with which a query compares the column.
 func (c Column) comparedText(query string) string {
+	if c.Type == "TEXT" || c.Type == "JSON" {
+		return ""
+	}
 	compared := regexp.MustCompile(`(?i)(?:^|[^\pL\pN_])` + regexp.QuoteMeta(c.Name) +
-		`["\x60\]]?\s*(?:=|==|!=|<>|<|>|<=|>=|is|is\s+not|(?:not\s+)?in\s*\()\s*'([^']*)'`)
+		`["\x60\]]?\s*(?:=|==|!=|<>|<|>|<=|>=|is|is\s+not|(?:not\s+)?between|(?:not\s+)?in\s*\()\s*'([^']*)'`)
 	for _, m := range compared.FindAllStringSubmatch(query, -1) {
-		if !describe.IsInteger(m[1]) && !describe.IsReal(m[1]) {
+		fits := describe.IsInteger(m[1]) || describe.IsReal(m[1])
+		if c.Type == "DATE" {
+			fits = startOfDate.MatchString(m[1])
+		}
+		if !fits {
 			return cmp.Or(m[1], " ")
 		}
 	}
