@@ -38,6 +38,13 @@ func (o *Options) AddFlags(cmd *cobra.Command) {
 	cmd.PersistentFlags().BoolVar(&o.JSON, "json", false, "print one JSON object per item, one per line")
 }
 
+// Group returns a command whose subcommands use the bus.
+func (o *Options) Group(use, short, long string, aliases ...string) *cobra.Command {
+	cmd := &cobra.Command{Use: use, Aliases: aliases, Short: short, Long: long}
+	o.AddFlags(cmd)
+	return cmd
+}
+
 // AddSessionFlag adds --session: the session of these things.
 func (o *Options) AddSessionFlag(cmd *cobra.Command, things string) {
 	cmd.PersistentFlags().StringVar(&o.Session, "session", tools.DefaultSession, "`SESSION` of the "+things)

@@ -35,13 +35,7 @@ type approvalOptions struct {
 
 func newApprovalsCommand() *cobra.Command {
 	o := new(approvalOptions)
-	cmd := &cobra.Command{
-		Use:     "approvals",
-		Aliases: []string{"approval"},
-		Short:   "List and answer the calls that wait for an approval",
-		Long:    approvalsHelp,
-	}
-	o.AddFlags(cmd)
+	cmd := o.Group("approvals", "List and answer the calls that wait for an approval", approvalsHelp, "approval")
 	cmd.PersistentFlags().StringVar(&o.Session, "session", "", "`SESSION` of the calls; default all sessions")
 	answer := func(use, short string, op *rpc.Op[rpc.ApprovalRequest, rpc.ApprovalAnswer]) *cobra.Command {
 		cmd := o.Command(use, short, func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {

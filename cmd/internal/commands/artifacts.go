@@ -37,13 +37,7 @@ has its own artifacts.
 
 func newArtifactsCommand() *cobra.Command {
 	o := new(client.Options)
-	cmd := &cobra.Command{
-		Use:     "artifacts",
-		Aliases: []string{"artifact"},
-		Short:   "List, read and search offloaded results",
-		Long:    artifactsHelp,
-	}
-	o.AddFlags(cmd)
+	cmd := o.Group("artifacts", "List, read and search offloaded results", artifactsHelp, "artifact")
 	o.AddSessionFlag(cmd, "artifacts")
 	cmd.AddCommand(
 		newArtifactsLs(o), newArtifactsGet(o), newArtifactsLines(o), newArtifactsGrep(o),
@@ -184,7 +178,7 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 					return err
 				}
 				if all {
-					return o.Download(ctx, b, in.ArtifactID, in.Offset, cmd.OutOrStdout())
+					return rpc.Download(ctx, b, o.Session, in.ArtifactID, in.Offset, cmd.OutOrStdout())
 				}
 				answer, err := client.Ask(ctx, o, b, rpc.GetArtifact, in)
 				if err != nil {

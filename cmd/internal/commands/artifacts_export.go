@@ -55,7 +55,7 @@ func exportArtifact(ctx context.Context, o *client.Options, b *bus.Bus, id, file
 	}
 	sha := sha256.New()
 	progress := cli.StartProgress(stderr, "Saving "+tools.Excerpt(tools.OneLine(id), 40), rec.Size)
-	err = o.Download(ctx, b, id, 0, io.MultiWriter(temp, sha, progress))
+	err = rpc.Download(ctx, b, o.Session, id, 0, io.MultiWriter(temp, sha, progress))
 	progress.Stop()
 	if err != nil {
 		return 0, err

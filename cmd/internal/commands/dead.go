@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -30,7 +29,7 @@ a failed result; retry removes that result first.
 
 type deadOptions struct {
 	client.Options
-	kind string
+	Kind string `flag:"kind" unit:"KIND" oneof:"call,tick,notification,result" help:"of dead letters: call, tick, notification or result; default all"`
 	all  bool
 
 	limit int
@@ -39,78 +38,50 @@ type deadOptions struct {
 
 func newDeadCommand() *cobra.Command {
 	o := new(deadOptions)
-	cmd := &cobra.Command{
-		Use:   "dead",
-		Short: "List, show, retry and remove dead letters",
-		Long:  deadHelp,
-	}
-	o.AddFlags(cmd)
-	cmd.PersistentFlags().StringVar(&o.kind, "kind", "", "`KIND` of dead letters: call, tick, notification or result; default all")
-
-	ls := &cobra.Command{
-		Use: "ls", Short: "List dead letters, oldest first",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
-				return o.list(ctx, b, cmd.OutOrStdout(), cmd.ErrOrStderr())
-			})
-		},
-	}
+	cmd := o.Group("dead", "List, show, retry and remove dead letters", deadHelp)
+	cli.AddOptions(cmd.PersistentFlags(), o)
+	ls := o.Command("ls", "List dead letters, oldest first", o.list)
 	addPage(ls, &o.limit, "oldest first")
 	ls.Flags().Uint64Var(&o.after, "after", 0, "print only those after this `NUMBER`")
-	show := o.Command("show NUMBER", "Show a dead letter and its message", o.show)
-	retry := &cobra.Command{
-		Use: "retry [NUMBER...]", Short: "Publish the messages of dead letters again",
-		RunE: o.each("retried", true),
-	}
-	rm := &cobra.Command{
-		Use: "rm [NUMBER...]", Short: "Remove dead letters for good",
-		RunE: o.each("removed", false),
-	}
+	retry := o.Command("retry [NUMBER...]", "Publish the messages of dead letters again", o.each("retried", true))
+	rm := o.Command("rm [NUMBER...]", "Remove dead letters for good", o.each("removed", false))
 	for _, c := range []*cobra.Command{retry, rm} {
 		c.Flags().BoolVar(&o.all, "all", false, "all dead letters, or all of --kind, instead of NUMBERs")
+		c.PreRunE = func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 != o.all {
+				return cli.Exit(cli.ExitUsage, "give the NUMBER of each dead letter, or --all; see stevedore dead ls")
+			}
+			return nil
+		}
 	}
-	cmd.AddCommand(ls, show, retry, rm)
+	cmd.AddCommand(ls, o.Command("show NUMBER", "Show a dead letter and its message", o.show), retry, rm)
 	return cmd
-}
-
-func (o *deadOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus) error) error {
-	switch o.kind {
-	case "", bus.DeadCall, bus.DeadTick, bus.DeadNotification, bus.DeadResult:
-	default:
-		return cli.Exit(cli.ExitUsage, "--kind %q: want call, tick, notification or result", o.kind)
-	}
-	return o.With(cmd, do)
 }
 
 // each retries or removes each dead letter that the arguments name, and prints done, such as
 // "retried", for each.
-func (o *deadOptions) each(done string, retry bool) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 != o.all {
-			return cli.Exit(cli.ExitUsage, "give the NUMBER of each dead letter, or --all; see stevedore dead ls")
+func (o *deadOptions) each(done string, retry bool) client.Do {
+	return func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+		letters, err := o.named(ctx, b, args)
+		if err != nil {
+			return err
 		}
-		return o.with(cmd, func(ctx context.Context, b *bus.Bus) error {
-			letters, err := o.named(ctx, b, args)
+		var errs []error
+		rpc.ChangeLetters(ctx, b, letters, retry, func(letter dead.Stored, err error) {
 			if err != nil {
-				return err
+				errs = append(errs, err)
+				return
 			}
-			var errs []error
-			rpc.ChangeLetters(ctx, b, letters, retry, func(letter dead.Stored, err error) {
-				if err != nil {
-					errs = append(errs, err)
-					return
-				}
-				_ = cli.Line(cmd.OutOrStdout(), "%s %d: %s %s", done, letter.Number, letter.Kind, letter.Name)
-			})
-			return errors.Join(errs...)
+			_ = cli.Line(cmd.OutOrStdout(), "%s %d: %s %s", done, letter.Number, letter.Kind, letter.Name)
 		})
+		return errors.Join(errs...)
 	}
 }
 
 func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]dead.Stored, error) {
 	var letters []dead.Stored
 	if o.all {
-		for letter, err := range dead.List(ctx, b, o.kind, 0) {
+		for letter, err := range dead.List(ctx, b, o.Kind, 0) {
 			if err != nil {
 				return nil, err
 			}
@@ -132,22 +103,22 @@ func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]d
 	return letters, nil
 }
 
-func (o *deadOptions) list(ctx context.Context, b *bus.Bus, out, stderr io.Writer) error {
+func (o *deadOptions) list(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
 	if o.limit < 0 {
 		return errLimit
 	}
 	var letters []dead.Stored
-	for letter, err := range dead.List(ctx, b, o.kind, o.after) {
+	for letter, err := range dead.List(ctx, b, o.Kind, o.after) {
 		if err != nil {
 			return err
 		}
 		if o.limit > 0 && len(letters) == o.limit {
-			defer fmt.Fprintf(stderr, "stevedore: there are more: continue with --after %d\n", letters[o.limit-1].Number)
+			defer fmt.Fprintf(cmd.ErrOrStderr(), "stevedore: there are more: continue with --after %d\n", letters[o.limit-1].Number)
 			break
 		}
 		letters = append(letters, letter)
 	}
-	return client.PrintList(&o.Options, out, letters, "No dead letters.", []string{"number", "kind", "name", "at", "attempts", "reason"},
+	return client.PrintList(&o.Options, cmd.OutOrStdout(), letters, "No dead letters.", []string{"number", "kind", "name", "at", "attempts", "reason"},
 		func(l dead.Stored) []any {
 			return []any{l.Number, l.Kind, l.Name, l.At, l.Attempts, tools.Excerpt(l.Reason, 100)}
 		})

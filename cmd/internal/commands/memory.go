@@ -29,8 +29,7 @@ const allOwners = "*"
 
 func newMemoryCommand() *cobra.Command {
 	o := new(client.Options)
-	cmd := &cobra.Command{Use: "memory", Short: "Show and edit the notes of agents", Long: memoryHelp}
-	o.AddFlags(cmd)
+	cmd := o.Group("memory", "Show and edit the notes of agents", memoryHelp)
 	var owner string
 	list := o.Command("ls", "List the notes, newest first", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
 		of := owner

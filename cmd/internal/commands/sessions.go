@@ -30,19 +30,17 @@ const sessionsHelp = `Read or delete the conversations of agents on the bus.
 
 func newSessionsCommand() *cobra.Command {
 	o := new(client.Options)
-	cmd := &cobra.Command{
-		Use:     "sessions",
-		Aliases: []string{"session"},
-		Short:   "List, show, export and delete the conversations of agents",
-		Long:    sessionsHelp,
-	}
-	o.AddFlags(cmd)
+	cmd := o.Group("sessions", "List, show, export and delete the conversations of agents", sessionsHelp, "session")
 	allEntries := false
-	export := sessionCommand(o, "export SESSION", "Print a conversation as JSON", func(out io.Writer, entries []agent.Entry) error {
-		if !allEntries {
-			return cli.JSON(out, agent.Messages(entries))
+	export := o.Command("export SESSION", "Print a conversation as JSON", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+		entries, err := client.ReadConversation(ctx, b, args[0])
+		if err != nil {
+			return err
 		}
-		return cli.JSONLines(out, entries)
+		if !allEntries {
+			return cli.JSON(cmd.OutOrStdout(), agent.Messages(entries))
+		}
+		return cli.JSONLines(cmd.OutOrStdout(), entries)
 	})
 	export.Flags().BoolVar(&allEntries, "log", false, "print all entries of the conversation, one per line")
 	var query agents.ListQuery
@@ -101,17 +99,6 @@ func newRemoveSessionCommand(o *client.Options) *cobra.Command {
 	})
 	cmd.Flags().BoolVar(&force, "force", false, "delete it although a run has not ended; the worker that continues this run starts it again")
 	return cmd
-}
-
-// sessionCommand returns a command that reads one conversation.
-func sessionCommand(o *client.Options, use, short string, do func(io.Writer, []agent.Entry) error) *cobra.Command {
-	return o.Command(use, short, func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
-		entries, err := client.ReadConversation(ctx, b, args[0])
-		if err != nil {
-			return err
-		}
-		return do(cmd.OutOrStdout(), entries)
-	})
 }
 
 // listSessions prints all conversations, or a page of them.

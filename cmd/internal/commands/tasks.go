@@ -30,13 +30,7 @@ The states are queued, running, waiting (for a model, or for another call), inpu
 
 func newTasksCommand() *cobra.Command {
 	o := new(client.Options)
-	cmd := &cobra.Command{
-		Use:     "tasks",
-		Aliases: []string{"task"},
-		Short:   "List, watch and cancel the calls of a session",
-		Long:    tasksHelp,
-	}
-	o.AddFlags(cmd)
+	cmd := o.Group("tasks", "List, watch and cancel the calls of a session", tasksHelp, "task")
 	o.AddSessionFlag(cmd, "tasks")
 	byID := func(args []string) (rpc.TaskRequest, error) { return rpc.TaskRequest{ID: args[0]}, nil }
 	cmd.AddCommand(

@@ -26,13 +26,7 @@ run again, a once-only tool does not.`
 func newToolsCommand() *cobra.Command {
 	o := new(client.Options)
 	var queue string
-	cmd := &cobra.Command{
-		Use:     "tools",
-		Aliases: []string{"tool"},
-		Short:   "List and show the tools that workers offer",
-		Long:    toolsHelp,
-	}
-	o.AddFlags(cmd)
+	cmd := o.Group("tools", "List and show the tools that workers offer", toolsHelp, "tool")
 	cmd.PersistentFlags().StringVar(&queue, "queue", "", "show only the tools of workers that consume this `QUEUE`")
 	cmd.AddCommand(
 		o.Command("ls", "List the tools", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/bus/rpc"
-	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -44,13 +44,11 @@ func (c *Console) artifacts(r *http.Request) (any, error) {
 
 const maxNumber = 1 << 50
 
-// downloadChars is the size of a page of a download: its JSON fits into a message.
-const downloadChars = offload.ReadChars / 2
-
-// artifactContent writes all bytes of an artifact as a download. The browser saves the
-// file and never shows it.
+// artifactContent writes all bytes of an artifact, or the part that the request wants, as a download.
+// The browser saves the file and never shows it.
 func (c *Console) artifactContent(w http.ResponseWriter, r *http.Request) {
-	rec, err := rpc.ArtifactRecord.Do(r.Context(), c.bus, r.PathValue("session"), rpc.ArtifactRequest{ArtifactID: r.PathValue("id")})
+	session, id := r.PathValue("session"), r.PathValue("id")
+	rec, err := rpc.ArtifactRecord.Do(r.Context(), c.bus, session, rpc.ArtifactRequest{ArtifactID: id})
 	if err != nil {
 		c.fail(w, r, err)
 		return
@@ -61,19 +59,12 @@ func (c *Console) artifactContent(w http.ResponseWriter, r *http.Request) {
 		writeError(w, http.StatusRequestedRangeNotSatisfiable, string(tools.CodeInvalidArguments), fmt.Sprintf("the artifact has %d bytes", rec.Size))
 		return
 	}
-	for offset, total, sent := int64(0), int64(1), int64(0); offset < total && sent < to; offset += downloadChars {
-		page, err := rpc.ReadArtifact.Do(r.Context(), c.bus, r.PathValue("session"), rpc.ReadRequest{ArtifactID: r.PathValue("id"), Offset: offset, Limit: downloadChars})
-		if err != nil {
-			if offset == 0 {
-				c.fail(w, r, err)
-				return
-			}
-			panic(http.ErrAbortHandler) // the client sees that the file is incomplete
-		}
-		if offset == 0 {
+	begun, at := false, int64(0) // at is the offset of the next page
+	err = rpc.Download(r.Context(), c.bus, session, id, 0, writerFunc(func(data []byte) (int, error) {
+		if !begun {
 			w.Header().Set("Accept-Ranges", "bytes")
 			w.Header().Set("Content-Type", "application/octet-stream")
-			w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=\"%s.txt\"", tools.TokenOf(r.PathValue("id"))))
+			w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=\"%s.txt\"", tools.TokenOf(id)))
 			if from > 0 || to < rec.Size {
 				w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to-1, rec.Size))
 				w.Header().Set("Content-Length", strconv.FormatInt(to-from, 10))
@@ -81,16 +72,24 @@ func (c *Console) artifactContent(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		// The places of characters are not known, so the pages before the range are read, too.
-		data := page.Bytes()
-		begin, end := min(max(from-sent, 0), int64(len(data))), min(to-sent, int64(len(data)))
-		if begin < end {
-			if _, err := w.Write(data[begin:end]); err != nil {
-				return
-			}
+		page := int64(len(data))
+		_, err := w.Write(data[min(max(from-at, 0), page):min(to-at, page)])
+		if begun, at = true, at+page; at >= to && err == nil {
+			err = io.EOF
 		}
-		sent, total = sent+int64(len(data)), page.TotalChars
+		return len(data), err
+	}))
+	switch {
+	case err != nil && !begun:
+		c.fail(w, r, err)
+	case err != nil && at < to:
+		panic(http.ErrAbortHandler) // the client sees that the file is incomplete
 	}
 }
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(data []byte) (int, error) { return f(data) }
 
 // byteRange returns the bytes from up to to (exclusive) that a request wants of size bytes:
 // all of them if it has no Range, or one that need not be obeyed. ok is false if there are

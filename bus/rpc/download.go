@@ -1,4 +1,4 @@
-package client
+package rpc
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -15,13 +14,13 @@ import (
 // has at most 768 KiB, most often 128 KiB.
 const maxPagesAhead = 6
 
-// Download writes an artifact from a character offset on. The first page tells the
+// Download writes an artifact of a session from a character offset on. The first page tells the
 // length of the artifact, so Download requests the other pages concurrently.
 //
 //	page 1, then  request 2, 3 ... 7 ->  write 2 -> request 8
 //	                                     write 3 -> request 9
-func (o *Options) Download(ctx context.Context, b *bus.Bus, id string, offset int64, out io.Writer) error {
-	first, total, err := o.page(ctx, b, id, offset, offload.ReadChars)
+func Download(ctx context.Context, b *bus.Bus, session, id string, offset int64, out io.Writer) error {
+	first, total, err := readPage(ctx, b, session, id, offset, offload.ReadChars)
 	if err != nil {
 		return err
 	}
@@ -41,7 +40,7 @@ func (o *Options) Download(ctx context.Context, b *bus.Bus, id string, offset in
 		if next < total && len(ahead) < maxPagesAhead {
 			received, at := make(chan page, 1), next
 			requests.Go(func() {
-				data, _, err := o.page(ctx, b, id, at, offload.ReadChars)
+				data, _, err := readPage(ctx, b, session, id, at, offload.ReadChars)
 				received <- page{data, err}
 			})
 			ahead = append(ahead, received)
@@ -60,21 +59,21 @@ func (o *Options) Download(ctx context.Context, b *bus.Bus, id string, offset in
 	return nil
 }
 
-// page returns the bytes of a number of characters, and the length of the artifact in
+// readPage returns the bytes of a number of characters, and the length of the artifact in
 // characters. If they exceed the server's max_payload, it requests two halves.
-func (o *Options) page(ctx context.Context, b *bus.Bus, id string, offset, chars int64) (data []byte, total int64, err error) {
-	answer, err := Ask(ctx, o, b, rpc.ReadArtifact, rpc.ReadRequest{ArtifactID: id, Offset: offset, Limit: chars})
-	if tools.CodeOf(err) == rpc.CodeTooLarge && chars > 1 {
+func readPage(ctx context.Context, b *bus.Bus, session, id string, offset, chars int64) (data []byte, total int64, err error) {
+	page, err := ReadArtifact.Do(ctx, b, session, ReadRequest{ArtifactID: id, Offset: offset, Limit: chars})
+	if tools.CodeOf(err) == CodeTooLarge && chars > 1 {
 		half := chars / 2
-		data, total, err = o.page(ctx, b, id, offset, half)
+		data, total, err = readPage(ctx, b, session, id, offset, half)
 		if err != nil || offset+half >= total {
 			return data, total, err
 		}
-		rest, _, err := o.page(ctx, b, id, offset+half, chars-half)
+		rest, _, err := readPage(ctx, b, session, id, offset+half, chars-half)
 		return append(data, rest...), total, err
 	}
 	if err != nil {
 		return nil, 0, err
 	}
-	return answer.Out.Bytes(), answer.Out.TotalChars, nil
+	return page.Bytes(), page.TotalChars, nil
 }

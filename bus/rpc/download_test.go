@@ -1,4 +1,4 @@
-package client
+package rpc_test
 
 import (
 	"bytes"
@@ -42,24 +42,22 @@ func TestDownload(t *testing.T) {
 	for name, payload := range map[string]int32{"default": 0, "small": 64 << 10} {
 		t.Run(name, func(t *testing.T) {
 			b := serveReads(t, payload, offload.NewReader(store, offload.ReaderConfig{}))
-			o := &Options{Session: "s"}
 			for id, content := range contents {
 				var out bytes.Buffer
-				err := o.Download(t.Context(), b, id, 0, &out)
+				err := rpc.Download(t.Context(), b, "s", id, 0, &out)
 				if err != nil || !bytes.Equal(out.Bytes(), content) {
 					t.Errorf("%s: %d bytes, %v; want the %d that were put", id, out.Len(), err, len(content))
 				}
 			}
 			var out bytes.Buffer
 			want := string([]rune(string(contents["many"]))[100_001:])
-			if err := o.Download(t.Context(), b, "many", 100_001, &out); err != nil || out.String() != want {
+			if err := rpc.Download(t.Context(), b, "s", "many", 100_001, &out); err != nil || out.String() != want {
 				t.Errorf("from an offset: %d bytes, %v; want %d", out.Len(), err, len(want))
 			}
-			if err := o.Download(t.Context(), b, "many", 0, closedPipe{}); !errors.Is(err, errClosedPipe) {
+			if err := rpc.Download(t.Context(), b, "s", "many", 0, closedPipe{}); !errors.Is(err, errClosedPipe) {
 				t.Errorf("into a closed pipe: %v", err)
 			}
-			other := &Options{Session: "other"}
-			if err := other.Download(t.Context(), b, "many", 0, &out); tools.CodeOf(err) != tools.CodeNotFound {
+			if err := rpc.Download(t.Context(), b, "other", "many", 0, &out); tools.CodeOf(err) != tools.CodeNotFound {
 				t.Errorf("of another session: %v", err)
 			}
 		})
