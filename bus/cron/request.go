@@ -57,6 +57,8 @@ type Request struct {
 
 	// Kind lists one kind of schedule: bus.Cron or bus.Heartbeat. Only programs in Go can set it.
 	Kind string `json:"-"`
+	// Check refuses a job that is added, or whose call is changed, before it is stored. Optional.
+	Check func(context.Context, Job) error `json:"-"`
 
 	maxChars int // of a list for a model, without the last line; 0 means all
 }
@@ -82,7 +84,7 @@ func (js *Jobs) do(ctx context.Context, by Caller, key string, r Request) (Answe
 	switch r.Action {
 	case ActionAdd:
 		j := Job{Name: r.Name, Key: key}
-		if err = r.change(&j, time.Now()); err == nil {
+		if err = r.change(ctx, &j, new(time.Time)); err == nil {
 			e, err = js.Add(ctx, by, j)
 		}
 	case ActionList:
@@ -90,8 +92,8 @@ func (js *Jobs) do(ctx context.Context, by Caller, key string, r Request) (Answe
 	case ActionGet:
 		e, err = js.Get(ctx, by, r.Name)
 	case ActionUpdate:
-		now := time.Now() // the same time for each attempt
-		e, err = js.Update(ctx, by, r.Name, func(j *Job) error { return r.change(j, now) })
+		now := new(time.Time) // the same for each attempt
+		e, err = js.Update(ctx, by, r.Name, func(j *Job) error { return r.change(ctx, j, now) })
 	case ActionEnable:
 		e, err = js.Enable(ctx, by, r.Name)
 	case ActionDisable:
@@ -144,11 +146,9 @@ func (js *Jobs) addNames(ctx context.Context, by Caller, err error) error {
 	return fmt.Errorf("%w; there are %q", err, names)
 }
 
-// change applies the request to j.
-func (r Request) change(j *Job, now time.Time) error {
-	if err := r.changeTimes(j, now); err != nil {
-		return err
-	}
+// change applies the request to j. Durations count from now, which change sets if it is zero: when
+// Check, which may take a second, has ended.
+func (r Request) change(ctx context.Context, j *Job, now *time.Time) error {
 	j.Tool, j.Queue = cmp.Or(r.Tool, j.Tool), cmp.Or(r.Queue, j.Queue)
 	if r.Channel != "" || r.ChatID != "" { // a chat belongs to its channel
 		j.Channel, j.ChatID = cmp.Or(r.Channel, j.Channel), r.ChatID
@@ -163,7 +163,18 @@ func (r Request) change(j *Job, now time.Time) error {
 	if r.Overlap != nil {
 		j.Overlap = *r.Overlap
 	}
-	return parseDuration("timeout", r.Timeout, &j.Timeout)
+	if err := parseDuration("timeout", r.Timeout, &j.Timeout); err != nil {
+		return err
+	}
+	if r.Check != nil && (r.Tool != "" || r.Args != nil || r.Queue != "") {
+		if err := r.Check(ctx, *j); err != nil {
+			return err
+		}
+	}
+	if now.IsZero() {
+		*now = time.Now()
+	}
+	return r.changeTimes(j, *now)
 }
 
 // changeTimes sets At, Every or Cron and clears the other two.

@@ -19,6 +19,9 @@ type CronRequest struct {
 	Key string `json:"key,omitempty"`
 }
 
+// CronQuery is a CronRequest that changes nothing; unknown fields are ignored.
+type CronQuery CronRequest
+
 // maxListedJobs is the most jobs of a list, whose answer must fit into a message.
 const maxListedJobs = 500
 
@@ -27,18 +30,23 @@ const maxListedJobs = 500
 // session, as with <prefix>.call.>. The tool for models is more restricted.
 func cronOperations() (ops []*Operation) {
 	for _, action := range []string{cron.ActionAdd, cron.ActionList, cron.ActionGet, cron.ActionUpdate, cron.ActionRemove, cron.ActionEnable, cron.ActionDisable} {
-		op := define(action+"Job", "cron.SESSION."+action, "Manage jobs: "+action+".",
-			func(ctx context.Context, env Env, in CronRequest) (none cron.Answer, err error) {
-				session := env.session()
-				if in.Session != "" && tools.Token(in.Session) != session {
-					return none, tools.Errorf(tools.CodeInvalidArguments, "the request names the session %q, but its subject names %q",
-						tools.Excerpt(in.Session, 80), tools.Excerpt(session, 80))
-				}
-				in.Action, in.Limit = action, min(cmp.Or(in.Limit, maxListedJobs), maxListedJobs)
-				return cron.New(env.Bus).Do(ctx, cron.Caller{Session: in.Session, Token: session}, in.Key, in.Request)
-			})
-		op.Changes = action != cron.ActionList && action != cron.ActionGet
-		ops = append(ops, &op.Operation)
+		name, subject, summary := action+"Job", "cron.SESSION."+action, "Manage jobs: "+action+"."
+		change := func(ctx context.Context, env Env, in CronRequest) (none cron.Answer, err error) {
+			session := env.session()
+			if in.Session != "" && tools.Token(in.Session) != session {
+				return none, tools.Errorf(tools.CodeInvalidArguments, "the request names the session %q, but its subject names %q",
+					tools.Excerpt(in.Session, 80), tools.Excerpt(session, 80))
+			}
+			in.Action, in.Limit = action, min(cmp.Or(in.Limit, maxListedJobs), maxListedJobs)
+			return cron.New(env.Bus).Do(ctx, cron.Caller{Session: in.Session, Token: session}, in.Key, in.Request)
+		}
+		if action == cron.ActionList || action == cron.ActionGet {
+			ops = append(ops, &define(name, subject, summary, func(ctx context.Context, env Env, in CronQuery) (cron.Answer, error) {
+				return change(ctx, env, CronRequest(in))
+			}).Operation)
+			continue
+		}
+		ops = append(ops, &define(name, subject, summary, change).changes().Operation)
 	}
 	return ops
 }

@@ -53,7 +53,7 @@ func serverExpression(expr string) (string, error) {
 		alone := slices.Repeat([]string{"*"}, len(fields))
 		alone[i] = fields[i]
 		if _, err := parser.Parse(strings.Join(alone, " ")); err != nil || !fieldForm.MatchString(fields[i]) || strings.HasSuffix(fields[i], ",") {
-			return "", fmt.Errorf("cron expression %q: %s %q: want %s, lists, ranges that do not end before they begin, and steps (not L, W or #)",
+			return "", fmt.Errorf("cron expression %q: %s %q: want %s, lists, growing ranges and steps (not L, W or #)",
 				expr, f.name, fields[i], f.values)
 		}
 	}

@@ -261,7 +261,7 @@ func TestScheduleErrors(t *testing.T) {
 		{schedule.Schedule{Cron: "61 * * * *"}, `minute "61"`},
 		{schedule.Schedule{Cron: "60/5 * * * *"}, "want 0 to 59"},
 		{schedule.Schedule{Cron: "*/0 * * * *"}, `minute "*/0"`},
-		{schedule.Schedule{Cron: "0 22-2 * * *"}, "do not end before"},
+		{schedule.Schedule{Cron: "0 22-2 * * *"}, "growing ranges"},
 		{schedule.Schedule{Cron: "0 0 L * *"}, "not L"},
 		{schedule.Schedule{Cron: "0 0 * * 5#2"}, "not L"},
 		{schedule.Schedule{Cron: "0 0 1,,2 * *"}, "day of the month"},

@@ -114,6 +114,7 @@ func types() map[string]reflect.Type {
 		"Record":          reflect.TypeFor[offload.Record](),
 		"ArtifactRequest": reflect.TypeFor[rpc.ArtifactRequest](),
 		"JobRequest":      reflect.TypeFor[rpc.CronRequest](),
+		"JobQuery":        reflect.TypeFor[rpc.CronQuery](),
 		"JobAnswer":       reflect.TypeFor[cron.Answer](),
 		"ToolDefinition":  reflect.TypeFor[remote.Definition](),
 		"ToolAnswer":      reflect.TypeFor[toolAnswer](),

@@ -58,8 +58,9 @@ func adjust(schemas map[string]*jsonschema.Schema) {
 		"artifact_id": {Type: "string", Description: "get the record of this artifact"},
 	}}
 	schemas["Info"] = &jsonschema.Schema{AnyOf: []*jsonschema.Schema{{Ref: "#/$defs/ArtifactList"}, {Ref: "#/$defs/Record"}}}
-	job := schemas["JobRequest"] // the action is part of the subject
-	job.Required = slices.DeleteFunc(job.Required, func(name string) bool { return name == "action" })
+	for _, name := range []string{"JobRequest", "JobQuery"} { // the action is part of the subject
+		schemas[name].Required = slices.DeleteFunc(schemas[name].Required, func(name string) bool { return name == "action" })
+	}
 	for _, name := range []string{"Call", "RawResult"} {
 		for field, text := range callFields {
 			schemas[name].Properties[field].Description = text

@@ -51,9 +51,10 @@ func IsQueued(ctx context.Context, b *bus.Bus, call tools.Call) bool {
 	}
 }
 
-// CheckTool returns a warning if no worker can run the calls of a tool on a queue now, or if the
-// tool does not accept the arguments. It returns "" otherwise, or if it cannot find out.
-func CheckTool(ctx context.Context, b *bus.Bus, queue string, call tools.Call) string {
+// CheckTool returns an error if all runs of a call on a queue will fail, because of its arguments or
+// the misspelt name of its tool, and a warning if no worker can run it now. It returns neither if
+// it cannot find out.
+func CheckTool(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (warning string, err error) {
 	var (
 		offered  rpc.ToolList
 		consumed bool
@@ -65,14 +66,18 @@ func CheckTool(ctx context.Context, b *bus.Bus, queue string, call tools.Call) s
 	both.Wait()
 	switch {
 	case errors.Join(errs[:]...) != nil:
-		return ""
+		return "", nil
 	case len(offered.Tools) > 0:
-		return checkArgs(offered.Tools, call)
-	case consumed:
-		known, _ := rpc.ListTools(ctx, b, tools.OfferQuery{Queue: queue}) // only for the hint
-		return fmt.Sprintf("no worker of queue %q offers the tool %q now%s; see stevedore tools ls", queue, call.Tool, tools.DidYouMean(call.Tool, known.Names()))
+		return "", checkArgs(offered.Tools, call)
+	case !consumed:
+		return fmt.Sprintf("no worker is consuming queue %q now; its calls stay queued until you start one: \"%s\"", queue, StartCommand(queue)), nil
 	}
-	return fmt.Sprintf("no worker is consuming queue %q now; its calls stay queued until you start one: \"%s\"", queue, StartCommand(queue))
+	known, _ := rpc.ListTools(ctx, b, tools.OfferQuery{Queue: queue}) // only for the hint
+	none := fmt.Sprintf("no worker of queue %q offers the tool %q", queue, call.Tool)
+	if hint := tools.DidYouMean(call.Tool, known.Names()); hint != "" {
+		return "", tools.Errorf(tools.CodeInvalidArguments, "%s%s; see stevedore tools ls", none, hint)
+	}
+	return none + " now; see stevedore tools ls", nil
 }
 
 // offeredTool is a tool of other processes: only its definition.
@@ -83,25 +88,25 @@ type offeredTool struct {
 
 func (t offeredTool) Definition() tools.Definition { return t.definition }
 
-// checkArgs returns a warning if none of the definitions of a tool accepts the arguments of a call.
+// checkArgs returns an error if none of the definitions of a tool accepts the arguments of a call.
 // A tool may take a value of another type for the one that it wants, so a difference of types counts
 // only if it cannot be converted.
-func checkArgs(definitions []rpc.ToolInfo, call tools.Call) (warning string) {
+func checkArgs(definitions []rpc.ToolInfo, call tools.Call) (refused error) {
 	for _, t := range definitions {
 		if t.Parameters == nil {
-			return "" // the offer had no room for it
+			return nil // the offer had no room for it
 		}
 		coerced := call
 		coerced.Args, _ = tools.Coerce(t.Parameters, nil, call.Args)
 		registry := tools.NewRegistry(zerolog.Nop())
 		if err := registry.Register(offeredTool{definition: tools.Definition{Name: t.Name, Parameters: t.Parameters}}); err != nil {
-			return ""
+			return nil
 		}
 		err := registry.Check(coerced)
 		if err == nil {
-			return ""
+			return nil
 		}
-		warning = fmt.Sprintf("each run will fail: %v; see stevedore tools show %s", err, t.Name)
+		refused = tools.Errorf(tools.CodeInvalidArguments, "each run would fail: %v; see stevedore tools show %s", err, t.Name)
 	}
-	return warning
+	return refused
 }

@@ -100,6 +100,12 @@ func (o *cronOptions) command(action, use, short string) *cobra.Command {
 				return &cli.Error{Code: cli.ExitUsage, Err: err}
 			}
 			return o.with(cmd, func(ctx context.Context, b *bus.Bus, by cron.Caller) error {
+				warnings := []string{o.missingChannel(ctx, b)}
+				o.request.Check = func(ctx context.Context, j cron.Job) error {
+					warning, err := client.CheckTool(ctx, b, cmp.Or(j.Queue, bus.DefaultQueue), tools.Call{Tool: j.Tool, Args: j.Args})
+					warnings = append(warnings[:1], warning)
+					return err
+				}
 				answer, err := cron.New(b).Do(ctx, by, "", o.request)
 				if err != nil {
 					return cronExit(err)
@@ -107,7 +113,7 @@ func (o *cronOptions) command(action, use, short string) *cobra.Command {
 				if err := o.print(cmd.OutOrStdout(), answer); err != nil {
 					return err
 				}
-				for _, warning := range []string{o.checkTool(ctx, b, answer.Job), o.missingChannel(ctx, b)} {
+				for _, warning := range warnings {
 					if warning != "" {
 						fmt.Fprintf(cmd.ErrOrStderr(), "stevedore: %s\n", warning)
 					}
@@ -116,14 +122,6 @@ func (o *cronOptions) command(action, use, short string) *cobra.Command {
 			})
 		},
 	}
-}
-
-// checkTool returns a warning if the calls of a job that was added or changed cannot run now.
-func (o *cronOptions) checkTool(ctx context.Context, b *bus.Bus, job *cron.Entry) string {
-	if o.request.Tool == "" || job == nil {
-		return ""
-	}
-	return client.CheckTool(ctx, b, cmp.Or(job.Queue, bus.DefaultQueue), tools.Call{Tool: job.Tool, Args: job.Args})
 }
 
 // missingChannel returns a warning if no worker delivers to the job's channel, whose
