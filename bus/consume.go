@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/internal/fair"
 	"github.com/stevedore-bus/stevedore/bus/internal/pull"
 	"github.com/stevedore-bus/stevedore/tools/retry"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // ConsumeConfig limits what a consumer takes. The zero value works.
@@ -193,6 +194,7 @@ func (k *consumption) pull(ctx context.Context) {
 			policy.Reset()
 		}
 		if err == nil {
+			trouble.Report(ctx, trouble.Consumer, k.consumer.Name, nil)
 			continue
 		}
 		if !k.pause(ctx, policy.NextBackOff(), err) {
@@ -259,6 +261,7 @@ func (k *consumption) endIdle() {
 // pause waits, and reports whether to continue.
 func (k *consumption) pause(ctx context.Context, d time.Duration, err error) bool {
 	if ctx.Err() == nil {
+		trouble.Report(ctx, trouble.Consumer, k.consumer.Name, err)
 		k.bus.log.Warn().Err(err).Str("consumer", k.consumer.Name).Stringer("retry_in", d.Round(time.Millisecond)).Msg("cannot pull")
 	}
 	select {

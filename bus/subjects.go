@@ -89,6 +89,9 @@ func (s Subjects) Raw(queue, tool, session, call string) string {
 	return s.join("raw", queue, tool, session, call)
 }
 
+// CallsOf matches the calls and raw results with an id in all queues; "*" means all ids.
+func (s Subjects) CallsOf(session, call string) string { return s.join("*", "*", "*", session, call) }
+
 // Result is the subject that stores the result of a call.
 func (s Subjects) Result(session, call string) string { return s.join("result", session, call) }
 

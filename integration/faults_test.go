@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // For each fault of docs/operate.md that one server can have, "stevedore status" names the
@@ -66,7 +67,7 @@ func TestFaultsAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	bustest.WaitUntil(t, "the channel fails", func() bool {
-		return strings.Join(problems(), ";") == status.ChannelFailing+" hook"
+		return strings.Join(problems(), ";") == string(trouble.Channel)+" hook"
 	})
 	if got := ready(); got != "ok" {
 		t.Errorf("with a channel that fails, the worker says %q", got)
@@ -119,7 +120,7 @@ func TestHangingChannelIsNamed(t *testing.T) {
 			})
 		}
 	}
-	bustest.WaitUntil(t, "the receiver that hangs is named", named(status.ChannelFailing, "has not answered"))
+	bustest.WaitUntil(t, "the receiver that hangs is named", named(string(trouble.Channel), "has not answered"))
 	dies.kill()
 	bustest.WaitUntil(t, "the channel without a process is named", named(status.ChannelWithoutWorker, "Notifications that wait: 6"))
 }

@@ -144,7 +144,7 @@ func TestAlertsAndDashboardMatchMetrics(t *testing.T) {
 	if err := os.WriteFile(script, []byte(turns), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	u := startUp(t, "--health", "127.0.0.1:0", "--console", "off", "--log-format", "json", "--model", "script:"+script, "--channel", "log=file:"+filepath.Join(dir, "log"), "--default-channel", "log")
+	u := startUp(t, "--health", "127.0.0.1:0", "--console", "off", "--mcp", "gone=/nonexistent", "--log-format", "json", "--model", "script:"+script, "--channel", "log=file:"+filepath.Join(dir, "log"), "--default-channel", "log")
 	if err := os.WriteFile(filepath.Join(u.workspace, "big.txt"), []byte(strings.Repeat("a line\n", 20_000)), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -19,7 +20,10 @@ import (
 // A *tools.Error says what is wrong with the event. Any other error comes from the
 // store, and the caller tries again.
 func (o *Offloader) Raw(ctx context.Context, e tools.RawEvent) (*tools.Result, error) {
-	res := &tools.Result{UserContent: e.UserContent, Silent: e.Silent, IsError: e.IsError}
+	res := &tools.Result{UserContent: e.UserContent, Silent: e.Silent, IsError: e.IsError, ExitCode: e.ExitCode}
+	if e.IsError && e.Error != nil {
+		res.Err = tools.Errorf(e.Error.Code, "%s", e.Error.Message)
+	}
 	content := bytes.TrimSpace(e.Content)
 	if bytes.Equal(content, []byte("null")) {
 		content = nil
@@ -48,7 +52,21 @@ func (o *Offloader) Raw(ctx context.Context, e tools.RawEvent) (*tools.Result, e
 	default:
 		return nil, tools.Errorf(tools.CodeInvalidCall, "content of the raw result: want a string or an array of content blocks")
 	}
+	if e.Note != "" && res.Blocks == nil {
+		return res, withNote(res, e.Note)
+	}
 	return res, nil
+}
+
+// withNote makes the text of a result an output with a note.
+func withNote(res *tools.Result, note string) error {
+	res.Output = tools.NewOutput(tools.OutputLimits{})
+	if _, err := io.WriteString(res.Output, res.ForLLM); err != nil {
+		return err
+	}
+	res.Output.Note(strings.TrimPrefix(note, "\n"))
+	res.ForLLM = ""
+	return res.Output.Err()
 }
 
 // adopt makes an artifact of the object that e names, and puts its text or its

@@ -7,6 +7,8 @@ import (
 	"iter"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -103,6 +105,8 @@ type StoreConfig struct {
 	Quota int64
 	// Now returns the current time. Default time.Now.
 	Now func() time.Time
+	// Log receives warnings about the place of the store.
+	Log zerolog.Logger
 }
 
 // Adopter is a Store that can make an artifact of an object that a producer put

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Outcome says how a call ended.
@@ -85,14 +86,20 @@ func NewResultEvent(call Call, res *Result) ResultEvent {
 		Outcome: OutcomeOf(res), Result: *res,
 		Channel: call.Channel, ChatID: call.ChatID, Action: call.Action, Delivery: call.Delivery,
 	}
-	if res.IsError {
-		err := res.Err
-		if err == nil {
-			err = Errorf(CodeToolFailed, "the tool failed")
-		}
-		e.Error = &EventError{Code: CodeOf(err), Message: err.Error()}
-	}
+	e.Error = res.eventError()
 	return e
+}
+
+// eventError returns what failed, or nil.
+func (r *Result) eventError() *EventError {
+	if !r.IsError {
+		return nil
+	}
+	err := r.Err
+	if err == nil {
+		err = Errorf(CodeToolFailed, "the tool failed")
+	}
+	return &EventError{Code: CodeOf(err), Message: err.Error()}
 }
 
 // OutcomeOf derives the outcome from a result.
@@ -132,11 +139,37 @@ type RawEvent struct {
 	UserContent
 	Silent  bool `json:"silent,omitempty"`
 	IsError bool `json:"is_error,omitempty"`
+	// Error says what failed, if IsError is set. Default: the tool failed.
+	Error *EventError `json:"error,omitempty"`
+	// ExitCode is that of the command that the tool ran, if it did.
+	ExitCode *int `json:"exit_code,omitempty"`
+	// Note follows the text for the model, and is not part of what is stored.
+	Note string `json:"note,omitempty"`
 	// Content is a JSON string or an array of content blocks.
 	Content json.RawMessage `json:"content,omitempty"`
 	// Object is the name of an object that the producer uploaded into the blob
 	// bucket.
 	Object string `json:"object,omitempty"`
+}
+
+// RawOf returns the raw event of a result. ok is false if an event cannot have it: it has more than
+// limit bytes, is not text, or is not complete.
+func RawOf(call Call, res *Result, limit int64) (e RawEvent, ok bool) {
+	e = RawEvent{Call: call, UserContent: res.UserContent, Silent: res.Silent, IsError: res.IsError, Error: res.eventError(), ExitCode: res.ExitCode}
+	text := res.ForLLM
+	if out := res.Output; out != nil {
+		var err error
+		if text, ok, err = out.Text(limit); !ok || err != nil || out.Err() != nil || out.Truncated() {
+			return e, false
+		}
+		if n := out.Written(); n > 0 {
+			text, e.Note = text[:n], text[n:]
+		}
+	}
+	if e.ForLLM = &text; res.Blocks != nil {
+		e.ForLLM, e.Content = nil, res.Blocks
+	}
+	return e, utf8.ValidString(text) && int64(len(text)+len(e.Content)) <= limit && !res.Async && res.Artifact == nil
 }
 
 // DecodeRaw decodes the body of a raw event, with the errors of DecodeCall.

@@ -205,6 +205,9 @@ func (in *Inbox) answer(ctx context.Context, session string, m channel.Incoming)
 	return true, in.reply(ctx, session, m, text)
 }
 
+// Name implements channel.Inbox.
+func (in *Inbox) Name() string { return in.channel }
+
 // Decide implements channel.Inbox: it answers a question that was shown in a chat of this channel.
 func (in *Inbox) Decide(ctx context.Context, d channel.Decision) (string, error) {
 	waiting, err := task.ListApprovals(ctx, in.bus, "*")

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -20,6 +19,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // LastChannels returns the channel that the user of a session last used. An empty
@@ -62,10 +62,9 @@ type Config struct {
 // Notifier routes results and completions into the outbox, and delivers the
 // outbox of its channels. Any number of notifiers share the work.
 type Notifier struct {
-	bus     *bus.Bus
-	cfg     Config
-	log     zerolog.Logger
-	failing sync.Map // by channel: the error of the last attempt, if it failed
+	bus *bus.Bus
+	cfg Config
+	log zerolog.Logger
 }
 
 // New returns a notifier. Run starts it.
@@ -198,7 +197,7 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 		}
 	}
 	sending := beginDelivery(ctx, notification, d)
-	late := time.AfterFunc(answerWithin, func() { n.failing.Store(name, errNoAnswer) })
+	late := time.AfterFunc(answerWithin, func() { trouble.Report(ctx, trouble.Channel, name, errNoAnswer) })
 	message, err := n.withFile(sending.ctx, to, notification)
 	if message.File != nil {
 		late.Stop() // it takes longer
@@ -214,10 +213,10 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 	sending.sent()
 	defer func() {
 		sending.end(verdict)
-		if outcomeOf(verdict) == "failed" && ctx.Err() == nil {
-			n.failing.Store(name, verdict)
+		if outcomeOf(verdict) == "failed" {
+			trouble.Report(ctx, trouble.Channel, name, verdict)
 		} else {
-			n.failing.Delete(name)
+			trouble.Report(ctx, trouble.Channel, name, nil)
 		}
 	}()
 	if err == nil {
@@ -235,22 +234,11 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 	return err
 }
 
-// answerWithin is how long an attempt may take before Failing names its channel. Operators see
+// answerWithin is how long an attempt may take before its channel counts as failing. Operators see
 // a receiver that hangs within 5 s, and not only when the attempt is given up.
 const answerWithin = 4 * time.Second
 
 var errNoAnswer = fmt.Errorf("the receiver has not answered for %s", answerWithin)
-
-// Failing returns the error of each channel whose last attempt to deliver failed and is
-// repeated, or has no answer yet.
-func (n *Notifier) Failing() map[string]error {
-	failing := map[string]error{}
-	n.failing.Range(func(name, err any) bool {
-		failing[name.(string)] = err.(error)
-		return true
-	})
-	return failing
-}
 
 // decode reads a notification from the outbox and sets its defaults.
 func decode(name string, d *bus.Delivery) (channel.Notification, error) {

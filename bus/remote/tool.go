@@ -16,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/retry"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // Config configures remote tools. The zero value works.
@@ -85,11 +86,15 @@ func (t *Tool) Await(ctx context.Context) *Tool {
 			return nil
 		}
 		def, ok, err := t.readDefinition(ctx, t.def.Name)
+		if err != nil || !ok {
+			trouble.Report(ctx, trouble.RemoteTool, t.def.Name, cmp.Or(err, t.unserved(t.def.Name)))
+		}
 		if err != nil && err.Error() != last && ctx.Err() == nil {
 			last = err.Error()
 			t.cfg.Log.Error().Err(err).Str("tool", t.def.Name).Str("subject", t.subject).Msg("cannot use the definition of a remote tool")
 		}
 		if ok {
+			trouble.Report(ctx, trouble.RemoteTool, t.def.Name, nil)
 			t.cfg.Log.Info().Str("tool", def.Name).Str("subject", t.subject).Msg("a process serves the remote tool now")
 			return &Tool{bus: t.bus, subject: t.subject, cfg: t.cfg, def: def, served: true}
 		}
@@ -141,9 +146,13 @@ func (t *Tool) Execute(ctx context.Context, call tools.Call) *tools.Result {
 	msg, err := t.request(waitCtx, t.subject, body)
 	stop()
 	if err == nil {
+		trouble.Report(ctx, trouble.RemoteTool, t.def.Name, nil)
 		return t.result(msg)
 	}
 	failure := t.failure(ctx, call.Tool, err)
+	if errors.Is(err, nats.ErrNoResponders) {
+		trouble.Report(ctx, trouble.RemoteTool, t.def.Name, failure)
+	}
 	if lost() && !errors.Is(err, nats.ErrNoResponders) && !errors.Is(ctx.Err(), context.Canceled) {
 		failure = fmt.Errorf("%w: %w", tools.ErrInterrupted, failure)
 	}
@@ -181,10 +190,14 @@ func (t *Tool) request(ctx context.Context, subject string, body []byte) (msg *n
 	return msg, err
 }
 
+func (t *Tool) unserved(name string) error {
+	return tools.Errorf(tools.CodeToolFailed, "%s was not run: no process serves it on %q", name, t.subject)
+}
+
 func (t *Tool) failure(ctx context.Context, name string, err error) error {
 	switch {
 	case errors.Is(err, nats.ErrNoResponders):
-		return tools.Errorf(tools.CodeToolFailed, "%s was not run: no process serves it on %q", name, t.subject)
+		return t.unserved(name)
 	case errors.Is(err, nats.ErrMaxPayload):
 		return tools.Errorf(tools.CodeInvalidArguments, "%s was not run: the arguments are larger than the limit of the bus (%d bytes)",
 			name, t.bus.Conn().MaxPayload())

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // Defaults of Config.
@@ -126,8 +127,10 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
-// Check trims the streams that need it and remembers how full they are afterwards.
+// Check trims the streams that need it and remembers how full they are afterwards. It reports what
+// keeps this process from using them.
 func (k *Keeper) Check(ctx context.Context) error {
+	defer func() { trouble.Report(ctx, trouble.Streams, "", k.Ready()) }()
 	k.freed = false
 	exist, unusable := bus.CheckStreams(ctx, k.bus)
 	k.unusable.Store(&unusable)
@@ -139,6 +142,8 @@ func (k *Keeper) Check(ctx context.Context) error {
 	}
 	fills, err := bus.ReadFills(ctx, k.bus, exist)
 	if err != nil {
+		unusable = cmp.Or(unusable, err)
+		k.unusable.Store(&unusable)
 		return err
 	}
 	for i, f := range fills {
@@ -218,7 +223,7 @@ func (k *Keeper) Fills() []bus.Fill { return *k.fills.Load() }
 // Ready returns an error that says which streams are missing or nearly full, that the cluster
 // has no leader, or that the server refuses writes.
 func (k *Keeper) Ready() error {
-	if err := k.unusable.Load(); err != nil && *err != nil && !errors.Is(*err, context.DeadlineExceeded) && !errors.Is(*err, context.Canceled) {
+	if err := k.unusable.Load(); err != nil && *err != nil && !errors.Is(*err, context.Canceled) {
 		return *err
 	}
 	if f, ok := fullest(k.Fills()); ok && f.Ratio() >= bus.NearlyFull {

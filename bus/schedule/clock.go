@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 const (
@@ -42,7 +43,8 @@ func (st *Store) KeepTime(ctx context.Context, log zerolog.Logger) {
 	for last := time.Now(); ; {
 		if half := time.Now().Truncate(skippedInterval); half != skipped {
 			check = true
-			if err := st.runSkipped(ctx, time.Now(), log); err == nil {
+			err := st.runSkipped(ctx, time.Now(), log)
+			if trouble.Report(ctx, trouble.Schedules, "skipped", err); err == nil {
 				skipped = half
 			} else if ctx.Err() == nil {
 				log.Error().Err(err).Msg("cannot look for schedules in an hour that the clocks skipped; retrying")
@@ -56,6 +58,7 @@ func (st *Store) KeepTime(ctx context.Context, log zerolog.Logger) {
 			if err == nil {
 				err = late.await(ctx)
 			}
+			trouble.Report(ctx, trouble.Schedules, "due times", err)
 			switch {
 			case err == nil:
 				jump, check, problem = 0, false, ""
@@ -64,7 +67,8 @@ func (st *Store) KeepTime(ctx context.Context, log zerolog.Logger) {
 				log.Error().Err(err).Msg("cannot check the due times of the schedules; retrying")
 			}
 		}
-		if err := late.run(ctx); err != nil && ctx.Err() == nil {
+		err := late.run(ctx)
+		if trouble.Report(ctx, trouble.Schedules, "late", err); err != nil && ctx.Err() == nil {
 			log.Error().Err(err).Msg("cannot look for a tick that is late; retrying")
 		}
 		select {

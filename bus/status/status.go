@@ -22,6 +22,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // Status is the state of an installation at a time.
@@ -48,13 +49,11 @@ type Status struct {
 // Report is what a worker says of itself: the data of its endpoint "call".
 type Report struct {
 	worker.Stats
-	// Failing has the error of each channel whose last attempt to deliver failed.
-	Failing map[string]string `json:"failing,omitempty"`
-	// Disk is why the server in the process of the worker stores nothing, or soon will not.
-	Disk string `json:"disk,omitempty"`
+	// Failures are what its process tries again and again.
+	Failures []trouble.Failure `json:"failures,omitempty"`
 }
 
-// Codes of problems.
+// Codes of problems, beside the kinds of trouble.
 const (
 	StreamMissing        = "stream_missing"
 	StreamWithoutLeader  = "stream_without_leader"
@@ -62,22 +61,22 @@ const (
 	StreamNearlyFull     = "stream_nearly_full"
 	ReplicaOffline       = "replica_offline"
 	WritesRefused        = "writes_refused"
-	DiskFull             = "disk_full"
 	QueueWithoutWorker   = "queue_without_worker"
 	NoWorker             = "no_worker"
 	ChannelWithoutWorker = "channel_without_worker"
-	ChannelFailing       = "channel_failing"
-	ModelUnavailable     = "model_unavailable"
+	RunsWaiting          = "runs_waiting"
 	DeadLetters          = "dead_letters"
 )
 
 // Problem is something that needs attention.
 type Problem struct {
 	Code string `json:"code"`
-	// Name is that of the stream (without its prefix), server, worker, queue or channel, if it is about
-	// one. A missing stream has its full name, because it may be that of a bucket.
+	// Name is that of the stream (without its prefix), server, worker, queue, channel, model or tool, if
+	// it is about one. A missing stream has its full name, because it may be that of a bucket.
 	Name string `json:"name,omitempty"`
 	Text string `json:"text"`
+	// Since is when it began, if a worker reports it.
+	Since time.Time `json:"since,omitzero"`
 	// Advice says what to do. Read leaves it empty: the program that shows the problem
 	// knows its own commands.
 	Advice string `json:"advice,omitempty"`
@@ -124,9 +123,8 @@ type Worker struct {
 	// Models are the names of the models of its agents, the default one first.
 	Models []string `json:"models,omitempty"`
 
-	running        map[string]int    // calls by queue
-	failing        map[string]string // errors by channel
-	disk           string            // what is wrong with it
+	running        map[string]int // calls by queue
+	failures       []trouble.Failure
 	channels       map[string]string // kinds by name
 	defaultChannel string
 }
@@ -241,14 +239,11 @@ func (s *Status) problems(streamPrefix string) []Problem {
 	for _, name := range s.headless {
 		add(StreamWithoutLeader, name, "The stream %s has no leader, because fewer than half of its servers answer. It accepts nothing.", name)
 	}
+	streamsNamed := len(problems) > 0
 	for _, name := range s.offline {
 		add(ReplicaOffline, name, "The server %q of the cluster is offline. The streams lose messages if others are lost too.", name)
 	}
-	for _, w := range s.Workers {
-		if w.disk != "" {
-			add(DiskFull, w.Name, "The worker %s says that %s.", w.Name, w.disk)
-		}
-	}
+	problems = append(problems, s.failures(streamsNamed)...)
 	unserved := false
 	for _, q := range s.Queues {
 		if calls := q.Waiting + uint64(q.Taken); calls > 0 && q.Workers == 0 && q.Pulling == 0 {
@@ -264,15 +259,9 @@ func (s *Status) problems(streamPrefix string) []Problem {
 		if waiting > 0 && !c.Served && len(s.Errors) == 0 {
 			add(ChannelWithoutWorker, c.Name, "No process serves the channel %q. Notifications that wait: %d.", c.Name, waiting)
 		}
-		for _, w := range s.Workers {
-			if why := w.failing[c.Name]; why != "" && c.Sending > 0 {
-				add(ChannelFailing, c.Name, "The channel %q fails: %s. Notifications that wait: %d.", c.Name, strings.TrimSuffix(why, "."), waiting)
-				break
-			}
-		}
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.outages)) {
-		add(ModelUnavailable, "", "Runs of agents that wait for their model: %d. %s.", s.outages[why], strings.TrimSuffix(why, "."))
+		add(RunsWaiting, "", "Runs of agents that wait for their model: %d. %s.", s.outages[why], strings.TrimSuffix(why, "."))
 	}
 	if s.DeadLetters > 0 {
 		add(DeadLetters, "", "Dead letters: %d.", s.DeadLetters)
@@ -352,7 +341,7 @@ func workerOf(stats micro.Stats) Worker {
 		if json.Unmarshal(endpoint.Data, &data) != nil || data.Worker == "" {
 			continue
 		}
-		w.failing, w.disk = data.Failing, data.Disk
+		w.failures = data.Failures
 		for _, name := range slices.Sorted(maps.Keys(data.Queues)) {
 			q := data.Queues[name]
 			w.Queues = append(w.Queues, name)

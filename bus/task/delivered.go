@@ -63,6 +63,7 @@ func Decode(s bus.Subjects, delivery *bus.Delivery) (*Delivered, error) {
 	switch {
 	case d.Raw != nil:
 		d.Raw.Call = d.Call // with the values from the subject and the message
+		d.takeHeld()
 	case d.Resumed.ArgsIn != "": // the worker makes the digest when it has the arguments
 	default:
 		d.Digest = d.Call.Digest()

@@ -15,7 +15,7 @@ const (
 	IsFresh   Where = iota // delivered for the first time: a worker may start it
 	IsResumed              // delivered before: a worker may start it again
 	IsParked               // its record replaces this delivery
-	HasEnded               // its final result is stored
+	HasEnded               // its final result is stored, or waits in a raw result
 	IsRunning              // a worker runs it, or may run it and is not connected yet
 	IsClaimed              // a once-only call was started, and no worker reports that it runs it
 )
@@ -73,6 +73,11 @@ func (l *Locator) Locate(ctx context.Context, d *Delivered, contested bool) (p P
 		p.Where = IsResumed
 	} else if !contested && !d.Republished && d.Header(bus.FreshHeader) != "" {
 		return p, nil
+	}
+	if contested || d.Redelivered {
+		if held, err := l.isHeld(ctx, d); held || err != nil { // before its result is read, which replaces it
+			return Place{Where: HasEnded}, err
+		}
 	}
 	var ended bool
 	if p.Stored, ended, err = l.Stored(ctx, d); ended || err != nil {

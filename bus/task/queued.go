@@ -26,8 +26,8 @@ type unsettledCall struct {
 	delivered bool
 }
 
-// unsettled returns the calls of a session, or the one with an id, that no worker has
-// settled, oldest first.
+// unsettled returns the calls and raw results of a session, or those with an id, that no worker
+// has settled, oldest first.
 func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []unsettledCall, err error) {
 	anyID := id
 	if id == "" {
@@ -35,7 +35,7 @@ func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []uns
 	}
 	u := newUnsettledReader(b)
 	read, size := 0, 0
-	for m, err := range b.Read(ctx, bus.Calls, bus.Query{Subject: b.Call("*", "*", session, anyID)}) {
+	for m, err := range b.Read(ctx, bus.Calls, bus.Query{Subject: b.CallsOf(session, anyID)}) {
 		if err != nil {
 			return calls, err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/retry"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // Offloader replaces large content in results by references; *offload.Offloader
@@ -33,9 +34,9 @@ type Offloader interface {
 // publishes an error result instead of the content: longer than a server restart.
 const storeTimeout = 5 * time.Minute
 
-// artifacts writes and reads artifacts. While the store fails, it tries again, for storeTimeout
-// at most, and longer while the bus does not answer: the result could not be published then
-// either. An error of the caller and a full store are final.
+// artifacts writes and reads artifacts. While the store fails, it reports that and tries again, for
+// storeTimeout at most, and longer while the bus does not answer: the result could not be published
+// then either. An error of the caller and a full store are final.
 type artifacts struct {
 	store  Offloader
 	reader *offload.Reader // or nil
@@ -43,9 +44,10 @@ type artifacts struct {
 	log    zerolog.Logger
 }
 
-func (s *artifacts) Result(ctx context.Context, call tools.Call, def tools.Definition, res *tools.Result) (short *tools.Result, err error) {
+// Result tries for about limit.
+func (s *artifacts) Result(ctx context.Context, limit time.Duration, call tools.Call, def tools.Definition, res *tools.Result) (short *tools.Result, err error) {
 	began := time.Now()
-	err = s.retry(ctx, func() (err error) {
+	err = s.retry(ctx, limit, func() (err error) {
 		short, err = s.store.Result(ctx, call, def, res)
 		return err
 	})
@@ -56,7 +58,7 @@ func (s *artifacts) Result(ctx context.Context, call tools.Call, def tools.Defin
 }
 
 func (s *artifacts) Raw(ctx context.Context, raw tools.RawEvent) (res *tools.Result, err error) {
-	err = s.retry(ctx, func() (err error) {
+	err = s.retry(ctx, storeTimeout, func() (err error) {
 		res, err = s.store.Raw(ctx, raw)
 		return err
 	})
@@ -71,7 +73,7 @@ func (s *artifacts) expand(ctx context.Context, d *task.Delivered) (call tools.C
 	if s.reader == nil || !d.Tool.AcceptsArtifacts {
 		return call, nil
 	}
-	err = s.retry(ctx, func() (err error) {
+	err = s.retry(ctx, storeTimeout, func() (err error) {
 		call.Args, err = s.reader.Expand(ctx, d.Key.Session, d.Tool.Parameters, d.Call.Args)
 		return err
 	})
@@ -81,7 +83,7 @@ func (s *artifacts) expand(ctx context.Context, d *task.Delivered) (call tools.C
 // keepArgs keeps the arguments of a call in an artifact, and returns its id, or bus.ErrTooLarge.
 func (s *artifacts) keepArgs(ctx context.Context, d *task.Delivered) (id string, err error) {
 	call := tools.Call{ID: "args-" + d.Key.ID, Session: d.Call.Session, Tool: d.Call.Tool, Offload: new(true)}
-	res, err := s.Result(ctx, call, d.Tool, tools.NewToolResult(string(d.Call.Args)))
+	res, err := s.Result(ctx, storeTimeout, call, d.Tool, tools.NewToolResult(string(d.Call.Args)))
 	if err != nil || res.Artifact == nil || s.reader == nil {
 		return "", fmt.Errorf("%w: its arguments cannot be kept in an artifact", bus.ErrTooLarge)
 	}
@@ -97,7 +99,7 @@ func (s *artifacts) readArgs(ctx context.Context, d *task.Delivered) error {
 	case s.reader == nil:
 		return errors.New("the arguments of the call are in an artifact, and this worker reads none")
 	}
-	return s.retry(ctx, func() error {
+	return s.retry(ctx, storeTimeout, func() error {
 		_, content, err := s.reader.Open(ctx, d.Key.Session, d.Resumed.ArgsIn)
 		if err != nil {
 			return err
@@ -111,14 +113,22 @@ func (s *artifacts) readArgs(ctx context.Context, d *task.Delivered) error {
 	})
 }
 
-func (s *artifacts) retry(ctx context.Context, do func() error) error {
-	final := func(err error) bool {
-		_, callerError := errors.AsType[*tools.Error](err)
-		return callerError || errors.Is(err, offload.ErrQuota)
-	}
+// isStoreFinal reports whether the same attempt cannot succeed later.
+func isStoreFinal(err error) bool {
+	_, callerError := errors.AsType[*tools.Error](err)
+	return callerError || errors.Is(err, offload.ErrQuota)
+}
+
+func (s *artifacts) retry(ctx context.Context, limit time.Duration, do func() error) error {
 	for {
-		err := retry.Log(ctx, s.log, "the artifact store fails", storeTimeout, final, do)
-		if err == nil || final(err) || ctx.Err() != nil {
+		err := retry.Log(ctx, s.log, "the artifact store fails", limit, isStoreFinal, func() error {
+			err := do()
+			if err == nil || !isStoreFinal(err) {
+				trouble.Report(ctx, trouble.Store, "", err)
+			}
+			return err
+		})
+		if err == nil || isStoreFinal(err) || ctx.Err() != nil || limit < storeTimeout {
 			return err
 		}
 		if _, down := bus.CheckStreams(ctx, s.bus); bus.IsClosed(down) || !bus.IsOutage(down) && !errors.Is(down, bus.ErrNoLeader) {

@@ -50,7 +50,13 @@ func (r *results) store(ctx context.Context, a *attempt, res *tools.Result) erro
 
 	// 7. Offload. The content is durable before the result that refers to it.
 	r.step("offload")
-	short, err := r.artifacts.Result(ctx, a.Call, a.Tool, res)
+	short, err := r.artifacts.Result(ctx, holdAfter, a.Call, a.Tool, res)
+	if err != nil && !isStoreFinal(err) {
+		if r.hold(ctx, a, res, err) {
+			return nil
+		}
+		short, err = r.artifacts.Result(ctx, storeTimeout, a.Call, a.Tool, res)
+	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

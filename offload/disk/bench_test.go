@@ -28,7 +28,7 @@ func benchDiskPut(b *testing.B, size int) {
 	}
 	defer s.Close()
 	for i := range 20 * lockCount { // the first use of a lock creates its file
-		unlock, err := s.dir.lock(context.Background(), fmt.Sprint(i))
+		unlock, err := s.now.dir.lock(context.Background(), fmt.Sprint(i))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -25,6 +25,8 @@ const (
 	lockCount = 256
 )
 
+var ownDirs = []string{tempDir, lockDir, blobDir}
+
 func openDir(path string) (*dir, error) {
 	root, err := durable.OpenRoot(path, 0o700)
 	if err != nil {
@@ -34,12 +36,22 @@ func openDir(path string) (*dir, error) {
 	if err = openFormat(path, d); err != nil { // before the store writes anything
 		return nil, errors.Join(err, root.Close())
 	}
-	for _, name := range []string{tempDir, lockDir, blobDir} {
+	for _, name := range ownDirs {
 		if err := d.mkdir(name); err != nil {
 			return nil, errors.Join(err, root.Close())
 		}
 	}
 	return d, nil
+}
+
+// isComplete reports whether the directory has those that each store has.
+func (d *dir) isComplete() bool {
+	for _, name := range ownDirs {
+		if _, err := d.Root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return true
 }
 
 // lock takes the lock of a key, which excludes other goroutines and processes. Keys share

@@ -57,7 +57,7 @@ func TestDiskWithoutLinks(t *testing.T) {
 		open := h.Open
 		h.Open = func(t *testing.T, cfg offload.StoreConfig) offload.Store {
 			s := open(t, cfg).(*Store)
-			s.links = false
+			s.now.links = false
 			return s
 		}
 		return h
@@ -69,7 +69,7 @@ func TestDiskCaseInsensitive(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := openTest(t, dir, offload.StoreConfig{})
-	s.caseInsensitive = true
+	s.now.caseInsensitive = true
 	ids := []string{"abc", "Abc", "aBc", "ABC"}
 	for _, session := range []string{"s", "S"} {
 		for _, id := range ids {
@@ -269,31 +269,31 @@ func TestDiskGrownFile(t *testing.T) {
 func TestDiskSweepDuringPut(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		s := openTest(t, t.TempDir(), offload.StoreConfig{})
-		f, err := s.dir.createTemp(contentMode)
+		f, err := s.now.dir.createTemp(contentMode)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer f.Discard()
-		in, err := s.writeContent(t.Context(), f.File, strings.NewReader("text"))
+		in, err := s.now.writeContent(t.Context(), f.File, strings.NewReader("text"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		e := record.Entry{Record: storetest.NewRecord("s", "a")}
-		s.life.Complete(&e.Record, in.Index, in.Digest)
-		staged, err := s.dir.writeTemp(0o600, encodeTo(e))
+		s.now.life.Complete(&e.Record, in.Index, in.Digest)
+		staged, err := s.now.dir.writeTemp(0o600, encodeTo(e))
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer staged.Discard()
-		if err := s.addBlob(t.Context(), f, in); err != nil {
+		if err := s.now.addBlob(t.Context(), f, in); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.dir.Root.Remove(blobDir + "/" + in.Digest); err != nil { // like a sweep
+		if err := s.now.dir.Root.Remove(blobDir + "/" + in.Digest); err != nil { // like a sweep
 			t.Fatal(err)
 		}
 		if back {
 			storetest.Put(t, s, storetest.NewRecord("s", "b"), []byte("text"))
-			if _, err := s.addRecord(t.Context(), e, staged); err != nil {
+			if _, err := s.now.addRecord(t.Context(), e, staged); err != nil {
 				t.Error(err)
 			}
 			if _, err := s.Get(t.Context(), "s", "a"); err != nil {
@@ -301,7 +301,7 @@ func TestDiskSweepDuringPut(t *testing.T) {
 			}
 			continue
 		}
-		if _, err := s.addRecord(t.Context(), e, staged); err == nil {
+		if _, err := s.now.addRecord(t.Context(), e, staged); err == nil {
 			t.Error("the Put succeeded, but its bytes are missing")
 		}
 		if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrNotFound) {

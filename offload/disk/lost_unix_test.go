@@ -214,7 +214,7 @@ func checkNoOrphan(t *testing.T, s *Store, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want = append(want, s.recordPath(r.Session, r.ID), s.contentPath(r.Session, r.ID), strings.TrimPrefix(blobFile("", r), "/"))
+		want = append(want, s.now.recordPath(r.Session, r.ID), s.now.contentPath(r.Session, r.ID), strings.TrimPrefix(blobFile("", r), "/"))
 	}
 	for _, name := range filesIn(t, dir) {
 		if name != durable.FormatFile && !slices.Contains(want, name) {

@@ -17,11 +17,11 @@ const (
 	contentSuffix = ".md"
 )
 
-func (s *Store) contentPath(session, id string) string {
+func (s *tree) contentPath(session, id string) string {
 	return fileName(session, s.caseInsensitive) + "/" + fileName(id, s.caseInsensitive) + contentSuffix
 }
 
-func (s *Store) recordPath(session, id string) string {
+func (s *tree) recordPath(session, id string) string {
 	return fileName(session, s.caseInsensitive) + "/" + recordPrefix + fileName(id, s.caseInsensitive) + recordSuffix
 }
 

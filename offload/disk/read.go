@@ -13,8 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
-// Get implements offload.Store.
-func (s *Store) Get(ctx context.Context, session, id string) (offload.Record, error) {
+func (s *tree) Get(ctx context.Context, session, id string) (offload.Record, error) {
 	e, err := s.lookup(session, id)
 	if refreshed := e; err == nil && s.life.Refresh(&refreshed) {
 		e, err = s.refresh(ctx, e)
@@ -26,7 +25,7 @@ func (s *Store) Get(ctx context.Context, session, id string) (offload.Record, er
 }
 
 // lookup reads a record that is not expired.
-func (s *Store) lookup(session, id string) (record.Entry, error) {
+func (s *tree) lookup(session, id string) (record.Entry, error) {
 	if err := record.CheckLookup(session, id); err != nil {
 		return record.Entry{}, err
 	}
@@ -44,7 +43,7 @@ func (s *Store) lookup(session, id string) (record.Entry, error) {
 
 // refresh writes the new expiry of a record. If the directory is read-only, refresh
 // returns the record unchanged.
-func (s *Store) refresh(ctx context.Context, e record.Entry) (record.Entry, error) {
+func (s *tree) refresh(ctx context.Context, e record.Entry) (record.Entry, error) {
 	unlock, err := s.dir.lock(ctx, e.Session+"/"+e.ID)
 	if err != nil {
 		return e, ctx.Err()
@@ -61,8 +60,7 @@ func (s *Store) refresh(ctx context.Context, e record.Entry) (record.Entry, erro
 	return e, nil
 }
 
-// Open implements offload.Store.
-func (s *Store) Open(_ context.Context, rec offload.Record) (offload.Content, error) {
+func (s *tree) Open(_ context.Context, rec offload.Record) (offload.Content, error) {
 	c, err := s.open(rec)
 	if err != nil {
 		return nil, fmt.Errorf("open artifact %q: %w", rec.ID, err)
@@ -70,7 +68,7 @@ func (s *Store) Open(_ context.Context, rec offload.Record) (offload.Content, er
 	return c, nil
 }
 
-func (s *Store) open(rec offload.Record) (offload.Content, error) {
+func (s *tree) open(rec offload.Record) (offload.Content, error) {
 	e, err := s.lookup(rec.Session, rec.ID)
 	if err != nil {
 		return nil, err
@@ -94,8 +92,7 @@ func (s *Store) open(rec offload.Record) (offload.Content, error) {
 	return record.NewContent(f, &x), nil
 }
 
-// List implements offload.Store.
-func (s *Store) List(ctx context.Context, session string) iter.Seq2[offload.Record, error] {
+func (s *tree) List(ctx context.Context, session string) iter.Seq2[offload.Record, error] {
 	return func(yield func(offload.Record, error) bool) {
 		recs, err := s.list(ctx, session)
 		for _, rec := range recs {
@@ -110,7 +107,7 @@ func (s *Store) List(ctx context.Context, session string) iter.Seq2[offload.Reco
 }
 
 // list returns the readable records, and an error for the others.
-func (s *Store) list(ctx context.Context, session string) (recs []offload.Record, err error) {
+func (s *tree) list(ctx context.Context, session string) (recs []offload.Record, err error) {
 	err = s.each(ctx, session, func(name string, e record.Entry) error {
 		// Ignore the records in a copy of another session's directory.
 		if !s.life.Expired(&e) && name == s.recordPath(e.Session, e.ID) {
@@ -124,7 +121,7 @@ func (s *Store) list(ctx context.Context, session string) (recs []offload.Record
 
 // each calls f with each record of a session, or of all sessions, and the file that
 // contains it. It continues after unreadable records and returns their errors.
-func (s *Store) each(ctx context.Context, session string, f func(name string, e record.Entry) error) error {
+func (s *tree) each(ctx context.Context, session string, f func(name string, e record.Entry) error) error {
 	dirs, err := s.sessionDirs(session)
 	for _, dir := range dirs {
 		err = errors.Join(err, s.eachIn(ctx, dir, f))
@@ -136,7 +133,7 @@ func (s *Store) each(ctx context.Context, session string, f func(name string, e 
 }
 
 // sessionDirs returns the directory of a session, or those of all sessions.
-func (s *Store) sessionDirs(session string) ([]string, error) {
+func (s *tree) sessionDirs(session string) ([]string, error) {
 	if session != "" {
 		return []string{fileName(session, s.caseInsensitive)}, nil
 	}
@@ -150,7 +147,7 @@ func (s *Store) sessionDirs(session string) ([]string, error) {
 	return dirs, err
 }
 
-func (s *Store) eachIn(ctx context.Context, dir string, f func(name string, e record.Entry) error) error {
+func (s *tree) eachIn(ctx context.Context, dir string, f func(name string, e record.Entry) error) error {
 	files, failed := s.dir.list(dir)
 	for _, file := range files {
 		if err := ctx.Err(); err != nil {

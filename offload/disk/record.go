@@ -16,7 +16,7 @@ import (
 )
 
 // addRecord renames the file to the record, unless the id has one, and links the content.
-func (s *Store) addRecord(ctx context.Context, e record.Entry, file *durable.Temp) (offload.Record, error) {
+func (s *tree) addRecord(ctx context.Context, e record.Entry, file *durable.Temp) (offload.Record, error) {
 	unlock, err := s.dir.lock(ctx, e.Session+"/"+e.ID)
 	if err != nil {
 		return e.Record, err
@@ -57,7 +57,7 @@ func (s *Store) addRecord(ctx context.Context, e record.Entry, file *durable.Tem
 }
 
 // existing returns the entry of the id of rec. It removes an expired or damaged one.
-func (s *Store) existing(rec offload.Record) (old record.Entry, exists bool, err error) {
+func (s *tree) existing(rec offload.Record) (old record.Entry, exists bool, err error) {
 	old, err = s.load(rec.Session, rec.ID)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -72,7 +72,7 @@ func (s *Store) existing(rec offload.Record) (old record.Entry, exists bool, err
 
 // checkFree returns ErrExists if the store did not write the file of an id without a
 // record. The files of the store are read-only.
-func (s *Store) checkFree(name string) error {
+func (s *tree) checkFree(name string) error {
 	info, err := s.dir.Root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -84,7 +84,7 @@ func (s *Store) checkFree(name string) error {
 }
 
 // linkContent makes name a link to the blob, or a copy if the file system has no links.
-func (s *Store) linkContent(blob, name string) error {
+func (s *tree) linkContent(blob, name string) error {
 	if s.links {
 		have, err := s.dir.Root.Lstat(name)
 		if want, e := s.dir.Root.Lstat(blob); err == nil && e == nil && os.SameFile(have, want) {
@@ -109,15 +109,14 @@ func (s *Store) linkContent(blob, name string) error {
 	return s.dir.replace(name, contentMode, func(w io.Writer) error { _, err := io.Copy(w, f); return err })
 }
 
-// Delete implements offload.Store.
-func (s *Store) Delete(ctx context.Context, session, id string) error {
+func (s *tree) Delete(ctx context.Context, session, id string) error {
 	if err := s.delete(ctx, session, id); err != nil {
 		return fmt.Errorf("delete artifact %q: %w", id, err)
 	}
 	return nil
 }
 
-func (s *Store) delete(ctx context.Context, session, id string) error {
+func (s *tree) delete(ctx context.Context, session, id string) error {
 	if err := record.CheckLookup(session, id); err != nil {
 		return err
 	}
@@ -138,7 +137,7 @@ func (s *Store) delete(ctx context.Context, session, id string) error {
 
 // removeArtifact removes the content file and then the record. A crash between the two
 // leaves a record, which can be deleted, and no content file without a record.
-func (s *Store) removeArtifact(session, id string) error {
+func (s *tree) removeArtifact(session, id string) error {
 	if err := s.dir.remove(s.contentPath(session, id)); err != nil {
 		return err
 	}
@@ -146,7 +145,7 @@ func (s *Store) removeArtifact(session, id string) error {
 }
 
 // load reads a record. It returns fs.ErrNotExist or ErrCorrupt.
-func (s *Store) load(session, id string) (record.Entry, error) {
+func (s *tree) load(session, id string) (record.Entry, error) {
 	name := s.recordPath(session, id)
 	e, err := s.loadFile(name)
 	if err == nil && s.recordPath(e.Session, e.ID) != name {
@@ -155,7 +154,7 @@ func (s *Store) load(session, id string) (record.Entry, error) {
 	return e, err
 }
 
-func (s *Store) loadFile(name string) (record.Entry, error) {
+func (s *tree) loadFile(name string) (record.Entry, error) {
 	f, _, err := s.dir.open(name)
 	if err != nil {
 		return record.Entry{}, err
@@ -172,7 +171,7 @@ func (s *Store) loadFile(name string) (record.Entry, error) {
 }
 
 // save durably replaces the record of an id.
-func (s *Store) save(e record.Entry) error {
+func (s *tree) save(e record.Entry) error {
 	name := s.recordPath(e.Session, e.ID)
 	if err := s.dir.replace(name, 0o600, encodeTo(e)); err != nil {
 		return err

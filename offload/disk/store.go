@@ -31,8 +31,8 @@ import (
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
-// Store is an offload.Store in a directory.
-type Store struct {
+// tree is the store in a directory that is open.
+type tree struct {
 	life            record.Lifecycle
 	dir             *dir
 	caseInsensitive bool
@@ -42,24 +42,19 @@ type Store struct {
 // contentMode is the mode of contents.
 const contentMode = 0o400
 
-// Open opens the store in the directory at path, which it creates if necessary.
-func Open(path string, cfg offload.StoreConfig) (*Store, error) {
+func openTree(path string, cfg offload.StoreConfig) (*tree, error) {
 	d, err := openDir(path)
 	if err != nil {
 		return nil, fmt.Errorf("open artifact directory %q: %w", path, err)
 	}
-	s := &Store{life: record.NewLifecycle(cfg), dir: d, links: true}
+	s := &tree{life: record.NewLifecycle(cfg), dir: d, links: true}
 	if s.caseInsensitive, err = d.caseInsensitive(); err != nil {
-		return nil, errors.Join(fmt.Errorf("open artifact directory %q: %w", path, err), s.Close())
+		return nil, errors.Join(fmt.Errorf("open artifact directory %q: %w", path, err), d.Root.Close())
 	}
 	return s, nil
 }
 
-// Close closes the directory. Open contents stay readable.
-func (s *Store) Close() error { return s.dir.Root.Close() }
-
-// Put implements offload.Store.
-func (s *Store) Put(ctx context.Context, rec offload.Record, src io.Reader, summarize func(*offload.Record, offload.Content) error) (offload.Record, error) {
+func (s *tree) Put(ctx context.Context, rec offload.Record, src io.Reader, summarize func(*offload.Record, offload.Content) error) (offload.Record, error) {
 	out, err := s.put(ctx, rec, src, summarize)
 	if err != nil && isDiskFull(err) {
 		err = fmt.Errorf("the disk is full, nothing was stored: %w", err)
@@ -70,7 +65,7 @@ func (s *Store) Put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	return out, nil
 }
 
-func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summarize func(*offload.Record, offload.Content) error) (offload.Record, error) {
+func (s *tree) put(ctx context.Context, rec offload.Record, src io.Reader, summarize func(*offload.Record, offload.Content) error) (offload.Record, error) {
 	if err := record.CheckKey(rec.Session, rec.ID); err != nil {
 		return rec, err
 	}
@@ -112,7 +107,7 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 
 // writeContent writes the source to a temporary file. When it returns, the disk is
 // already writing the bytes.
-func (s *Store) writeContent(ctx context.Context, f *os.File, src io.Reader) (*record.Ingested, error) {
+func (s *tree) writeContent(ctx context.Context, f *os.File, src io.Reader) (*record.Ingested, error) {
 	var size int64
 	in, err := record.Ingest(ctx, src, func(block []byte) error {
 		size += int64(len(block))
@@ -134,7 +129,7 @@ func (s *Store) writeContent(ctx context.Context, f *os.File, src io.Reader) (*r
 
 // addBlob renames the temporary file to the blob, or marks the existing blob as young
 // again.
-func (s *Store) addBlob(ctx context.Context, f *durable.Temp, in *record.Ingested) error {
+func (s *tree) addBlob(ctx context.Context, f *durable.Temp, in *record.Ingested) error {
 	unlock, err := s.dir.lock(ctx, in.Digest)
 	if err != nil {
 		return err
@@ -165,7 +160,7 @@ func (s *Store) addBlob(ctx context.Context, f *durable.Temp, in *record.Ingeste
 
 // isIntact reports whether a file exists and has the content that x describes. A Put
 // replaces a damaged blob.
-func (s *Store) isIntact(name string, x *index.Index) (bool, error) {
+func (s *tree) isIntact(name string, x *index.Index) (bool, error) {
 	f, info, err := s.dir.open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -188,7 +183,7 @@ func (s *Store) isIntact(name string, x *index.Index) (bool, error) {
 }
 
 // checkQuota returns ErrQuota if more bytes exceed the quota.
-func (s *Store) checkQuota(more int64) error {
+func (s *tree) checkQuota(more int64) error {
 	if s.life.Quota <= 0 {
 		return nil
 	}

@@ -130,11 +130,12 @@ func TestExpiredRecordStaysExpired(t *testing.T) {
 	s := openTest(t, dir, offload.StoreConfig{TTL: time.Hour, Now: c.Now})
 	storetest.Put(t, s, storetest.NewRecord("s", "a"), storetest.Text(1000, 89))
 	c.Advance(61 * time.Minute)
-	if err := os.Remove(filepath.Join(dir, tempDir)); err != nil { // so that no file can be written
+	temp := filepath.Join(dir, tempDir)
+	if err := errors.Join(os.Remove(temp), os.WriteFile(temp, nil, 0o600)); err != nil { // so that no file can be written
 		t.Fatal(err)
 	}
 	if _, err := s.Sweep(t.Context(), 0); err == nil {
-		t.Error("the sweep succeeded without tempDir")
+		t.Error("the sweep succeeded without a directory for new files")
 	}
 	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrExpired) {
 		t.Errorf("get: %v, want ErrExpired", err)

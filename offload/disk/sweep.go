@@ -11,10 +11,10 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
-// Sweep implements offload.Store. It lists blobs before records, so it removes the blob of
+// Sweep lists blobs before records, so it removes the blob of
 // a running Put only if the blob is older than grace. If the Put has linked the blob
 // before, the session has the content; otherwise the link fails, and so does the Put.
-func (s *Store) Sweep(ctx context.Context, grace time.Duration) (offload.SweepReport, error) {
+func (s *tree) Sweep(ctx context.Context, grace time.Duration) (offload.SweepReport, error) {
 	var report offload.SweepReport
 	err := errors.Join(s.sweepTemp(grace, &report), s.sweepBlobs(ctx, grace, &report))
 	if err != nil {
@@ -23,7 +23,7 @@ func (s *Store) Sweep(ctx context.Context, grace time.Duration) (offload.SweepRe
 	return report, nil
 }
 
-func (s *Store) sweepTemp(grace time.Duration, report *offload.SweepReport) error {
+func (s *tree) sweepTemp(grace time.Duration, report *offload.SweepReport) error {
 	entries, err := s.dir.list(tempDir)
 	for _, e := range entries {
 		info, err := e.Info()
@@ -38,7 +38,7 @@ func (s *Store) sweepTemp(grace time.Duration, report *offload.SweepReport) erro
 	return err
 }
 
-func (s *Store) sweepBlobs(ctx context.Context, grace time.Duration, report *offload.SweepReport) error {
+func (s *tree) sweepBlobs(ctx context.Context, grace time.Duration, report *offload.SweepReport) error {
 	blobs, err := s.dir.list(blobDir)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func (s *Store) sweepBlobs(ctx context.Context, grace time.Duration, report *off
 // sweepRecord turns an expired record into a tombstone and removes an old tombstone. On a
 // full disk it removes the content although it cannot write the tombstone, because the
 // disk would stay full otherwise. The next sweep writes the tombstone.
-func (s *Store) sweepRecord(ctx context.Context, e record.Entry, report *offload.SweepReport) (alive bool, err error) {
+func (s *tree) sweepRecord(ctx context.Context, e record.Entry, report *offload.SweepReport) (alive bool, err error) {
 	if !s.life.Expired(&e) {
 		return true, nil
 	} else if e.Tombstone && !s.life.Forgotten(&e) {
@@ -103,7 +103,7 @@ func (s *Store) sweepRecord(ctx context.Context, e record.Entry, report *offload
 
 // sweepBlob removes a blob that is older than grace. It checks the age under the lock,
 // because a Put may have marked the blob as young.
-func (s *Store) sweepBlob(ctx context.Context, digest string, grace time.Duration, report *offload.SweepReport) error {
+func (s *tree) sweepBlob(ctx context.Context, digest string, grace time.Duration, report *offload.SweepReport) error {
 	unlock, err := s.dir.lock(ctx, digest)
 	if err != nil {
 		return err

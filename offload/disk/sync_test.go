@@ -20,10 +20,10 @@ func TestDiskPutSyncsTheDirectory(t *testing.T) {
 	t.Parallel()
 	for _, links := range []bool{true, false} {
 		s := openTest(t, t.TempDir(), offload.StoreConfig{})
-		s.links = links
+		s.now.links = links
 		// names returns the files of the session.
 		names := func() (all []string) {
-			entries, err := s.dir.list("s")
+			entries, err := s.now.dir.list("s")
 			if err != nil {
 				t.Error(err)
 			}
@@ -36,7 +36,7 @@ func TestDiskPutSyncsTheDirectory(t *testing.T) {
 		var mu sync.Mutex   // Put syncs the content and the record at the same time
 		var synced []string // the files of the session at its last sync
 		parent := false
-		s.dir.Hook = func(op durable.Operation, do func() error) error {
+		s.now.dir.Hook = func(op durable.Operation, do func() error) error {
 			mu.Lock()
 			if op.Kind == "sync dir" && op.Name == "s" {
 				synced = names()
@@ -56,7 +56,7 @@ func TestDiskPutSyncsTheDirectory(t *testing.T) {
 		if !parent {
 			t.Errorf("links %v: the parent of the new directory was not synced", links)
 		}
-		s.dir.Hook = func(op durable.Operation, do func() error) error {
+		s.now.dir.Hook = func(op durable.Operation, do func() error) error {
 			if op.Kind == "sync dir" && op.Name == "s" {
 				return os.ErrPermission
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // Incoming is a message of a user.
@@ -105,6 +106,8 @@ type Inbox interface {
 	Accept(ctx context.Context, message Incoming) (Accepted, error)
 	// Decide answers an approval, and returns a text for the user.
 	Decide(ctx context.Context, decision Decision) (text string, err error)
+	// Name is that of the channel.
+	Name() string
 }
 
 // Receiving is a Channel whose users may write. Who receives their messages asks it.
@@ -162,7 +165,10 @@ const refusedPause = 5 * time.Minute
 func (r *reception) again(ctx context.Context, receive func(ctx context.Context, healthy func()) error) error {
 	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxInterval(time.Minute), backoff.WithMaxElapsedTime(0))
 	for ctx.Err() == nil {
-		err := receive(ctx, retry.Reset)
+		err := receive(ctx, func() {
+			retry.Reset()
+			trouble.Report(ctx, trouble.Receiver, r.Name(), nil)
+		})
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
@@ -172,6 +178,7 @@ func (r *reception) again(ctx context.Context, receive func(ctx context.Context,
 		} else if _, refused := bus.Rejected(err); refused { // the token was revoked
 			pause = refusedPause
 		}
+		trouble.Report(ctx, trouble.Receiver, r.Name(), err)
 		r.log.Warn().Err(err).Stringer("pause", pause.Round(time.Millisecond)).Msg("cannot receive messages; trying again")
 		_ = tools.Sleep(ctx, pause)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // ReadStatus reads the state of the installation, with what to do about its problems.
@@ -43,9 +44,25 @@ func adviceFor(p status.Problem) string {
 	case status.WritesRefused:
 		return "Read the server's log. If its disk is full, make space or enlarge the volume; then restart the server, unless it is that " +
 			"of \"stevedore up\", which restarts itself."
-	case status.DiskFull:
+	case string(trouble.Disk):
 		return "Make space or enlarge the volume; the server then goes on."
-	case status.ChannelFailing:
+	case string(trouble.Store):
+		return "Bring the directory or the bucket of --store back, or make an empty one. Results wait on the bus for some minutes."
+	case string(trouble.Streams), string(trouble.Consumer):
+		return "Look at the servers and the streams: stevedore doctor."
+	case string(trouble.Schedules), string(trouble.Heartbeat):
+		return "The worker tries again. If that lasts, check its permissions: stevedore doctor."
+	case string(trouble.Model):
+		return "Runs wait and go on when the provider answers. With --model a,b the model b answers meanwhile."
+	case string(trouble.Receiver):
+		return "Correct the settings of the channel; the worker tries again."
+	case string(trouble.MCPServer):
+		return "Correct --mcp " + p.Name + "=..., or start that server; the worker tries again."
+	case string(trouble.RemoteTool):
+		return "Start the process that serves the tool; its calls fail until then."
+	case status.RunsWaiting:
+		return "They go on when the provider answers: stevedore tasks ls."
+	case string(trouble.Channel):
 		return "Correct its settings or its receiver, and try it: stevedore channels test " + p.Name + ". Failed notifications are sent again."
 	case status.StreamNearlyFull:
 		return cli.StreamAdvice(p.Name)

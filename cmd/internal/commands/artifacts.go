@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -244,7 +245,7 @@ writing them: --grace must be longer than any upload takes.`,
 
 // sweepOnce sweeps the store. b may be nil for a store on disk.
 func sweepOnce(cmd *cobra.Command, o *client.Options, options *process.StoreOptions, b *bus.Bus, grace time.Duration) (err error) {
-	store, closeStore, err := options.Open(cmd.Context(), &o.Connection, b)
+	store, closeStore, err := options.Open(cmd.Context(), &o.Connection, b, zerolog.Nop())
 	if err != nil {
 		return err
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/state/durable"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 const doctorHelp = `Examine this host and the bus with the settings of a worker, and say what to do about
@@ -203,9 +204,11 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 		d.fail("status", "give this user the permission, see docs/security.md", "could not read the %s", e)
 	}
 	for _, p := range s.Problems {
-		switch p.Code {
-		case status.StreamMissing, status.StreamWithoutLeader, status.ClusterWithoutLeader, status.WritesRefused, status.DiskFull:
+		switch {
+		case slices.Contains([]string{status.StreamMissing, status.StreamWithoutLeader, status.ClusterWithoutLeader, status.WritesRefused}, p.Code):
 			d.fail("streams", p.Advice, "%s", p.Text)
+		case trouble.Kind(p.Code).Stops():
+			d.fail("workers", p.Advice, "%s", p.Text)
 		default:
 			d.warn("status", p.Advice, "%s", p.Text)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // Run updates the schedule and writes the log until ctx is done. If the heartbeat
@@ -69,6 +70,7 @@ func (s *scheduler) watch(ctx context.Context) {
 	var last error // it is not logged again
 	for {
 		err := s.reconcile(ctx)
+		trouble.Report(ctx, trouble.Heartbeat, "", err)
 		if err != nil && ctx.Err() == nil && fmt.Sprint(err) != fmt.Sprint(last) {
 			s.cfg.Log.Error().Err(err).Msg("cannot update the heartbeat's schedule; retrying")
 		}

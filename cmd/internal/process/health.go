@@ -1,8 +1,8 @@
 package process
 
 import (
+	"cmp"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -11,22 +11,24 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/retention"
+	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // health reports the state of this process over HTTP. Its answers hold no secrets.
 //
 //	/healthz  200 unless the process must be restarted
-//	/readyz   200 while the process accepts calls: not while it starts or stops, not without the bus, not
-//	          while a stream is missing or nearly full, or the bus refuses writes
+//	/readyz   200 while the process accepts calls: not while it starts or stops, not without the bus, and
+//	          not while something fails that it cannot do without
 //	/metrics  metrics in the text format of Prometheus
 type health struct {
 	bus     *bus.Bus
-	server  *embedded.Server // nil if the server runs in another process
+	trouble *trouble.Register
 	worker  *worker.Worker
 	keeper  *retention.Keeper
 	slots   int
@@ -75,14 +77,15 @@ func (h *health) ready() error {
 	case !h.bus.Conn().IsConnected():
 		return errors.New("the process is not connected to the bus")
 	}
-	if h.server != nil {
-		if err := h.server.CheckDisk(); err != nil {
-			return err
+	var stops []error
+	for _, f := range h.trouble.List() {
+		if !f.Kind.Stops() {
+			continue
 		}
+		problems := []status.Problem{status.OfFailure(h.worker.Stats().Worker, f)}
+		client.Advise(problems)
+		problems[0].Advice = cmp.Or(cli.Advice(f.Err), problems[0].Advice)
+		stops = append(stops, errors.New(problems[0].String()))
 	}
-	err := h.keeper.Ready()
-	if advice := cli.Advice(err); advice != "" {
-		err = fmt.Errorf("%w. %s", err, advice)
-	}
-	return err
+	return errors.Join(stops...)
 }

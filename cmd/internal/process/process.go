@@ -43,6 +43,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // process has what all its parts use.
@@ -50,6 +51,7 @@ type process struct {
 	*Options
 	bus     *bus.Bus
 	log     zerolog.Logger
+	trouble trouble.Register // what its parts try again and again
 	closers []func() error
 	running []func(context.Context) error
 }
@@ -62,6 +64,7 @@ func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdou
 		otlp.LogErrors(log)
 	}
 	p := &process{Options: o, bus: b, log: log}
+	ctx = p.trouble.With(ctx)
 	defer func() { err = errors.Join(err, p.close()) }()
 	if err := p.provision(ctx); err != nil {
 		return err
@@ -105,7 +108,7 @@ func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdou
 	if err != nil {
 		return err
 	}
-	serving := p.openService(artifacts, w, notifier)
+	serving := p.openService(artifacts, w)
 	if !o.NoNotify {
 		if err := notifier.Register(ctx); err != nil {
 			return err
@@ -165,14 +168,18 @@ type artifactStore struct {
 }
 
 func (p *process) openStore(ctx context.Context) (a artifactStore, err error) {
-	store, closeStore, err := p.Store.Open(ctx, &p.Connection, p.bus)
+	store, closeStore, err := p.Store.Open(ctx, &p.Connection, p.bus, p.log)
 	if err != nil {
 		return a, err
 	}
 	p.atEnd(closeStore)
 	databases := tables.NewCache("")
 	p.atEnd(databases.Close)
-	p.beside(func(ctx context.Context) error { return sweep(ctx, store, p.log) })
+	_, onDisk := p.Store.Dir(&p.Connection)
+	p.beside(
+		func(ctx context.Context) error { return sweep(ctx, store, p.log) },
+		func(ctx context.Context) error { return watchStore(ctx, store, onDisk) },
+	)
 	cfg := offload.ReaderConfig{JQCommand: JQCommand(), SQLCommand: SQLCommand(), SQLCache: databases, SubSessions: agents.SubSessions(p.bus)}
 	return artifactStore{store, offload.NewReader(store, cfg)}, nil
 }
@@ -311,29 +318,15 @@ func (p *process) openWorker(artifacts artifactStore, registry *tools.Registry, 
 }
 
 // openService opens the service that answers requests. serving is closed when it answers.
-func (p *process) openService(artifacts artifactStore, w *worker.Worker, notifier *notify.Notifier) (serving chan struct{}) {
+func (p *process) openService(artifacts artifactStore, w *worker.Worker) (serving chan struct{}) {
 	serving = make(chan struct{})
 	service := rpc.NewService(p.bus, artifacts.reader, rpc.ServiceConfig{
 		Version: cli.ReadVersion().Version, Log: p.log, OnReady: func() { close(serving) },
 		Metadata: p.metadata(w),
-		Stats:    func() any { return p.report(w, notifier) },
+		Stats:    func() any { return status.Report{Stats: w.Stats(), Failures: p.trouble.List()} },
 	})
 	p.beside(service.Run)
 	return serving
-}
-
-// report is what status shows of this process.
-func (p *process) report(w *worker.Worker, notifier *notify.Notifier) status.Report {
-	r := status.Report{Stats: w.Stats(), Failing: map[string]string{}}
-	for name, err := range notifier.Failing() {
-		r.Failing[name] = err.Error()
-	}
-	if p.OwnServer != nil {
-		if err := p.OwnServer.CheckDisk(); err != nil {
-			r.Disk = err.Error()
-		}
-	}
-	return r
 }
 
 // metadata describes the process to programs that ask for its statistics. "channels" has
@@ -365,7 +358,10 @@ func (p *process) openHealth(w *worker.Worker) (*health, error) {
 	}
 	keeper := retention.New(p.bus, cfg)
 	p.beside(keeper.Run)
-	h := &health{bus: p.bus, server: p.OwnServer, worker: w, keeper: keeper, slots: p.Worker.Slots}
+	if p.OwnServer != nil {
+		p.beside(func(ctx context.Context) error { return watchDisk(ctx, p.OwnServer) })
+	}
+	h := &health{bus: p.bus, trouble: &p.trouble, worker: w, keeper: keeper, slots: p.Worker.Slots}
 	switch {
 	case p.tenant != nil:
 		p.tenant.set(h)

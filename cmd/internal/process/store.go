@@ -39,7 +39,7 @@ func (o DiskStoreOptions) OpenDisk(connection *cli.Connection) (store offload.St
 	if err := connection.CheckData(); err != nil {
 		return nil, nil, err
 	}
-	store, closeDisk, err := (&StoreOptions{"disk:", o}).Open(context.Background(), connection, nil)
+	store, closeDisk, err := (&StoreOptions{"disk:", o}).Open(context.Background(), connection, nil, zerolog.Nop())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -54,8 +54,8 @@ func (o DiskStoreOptions) OpenDisk(connection *cli.Connection) (store offload.St
 }
 
 // Open opens the store. b may be nil for a store on disk.
-func (o *StoreOptions) Open(ctx context.Context, connection *cli.Connection, b *bus.Bus) (offload.Store, func() error, error) {
-	cfg := offload.StoreConfig{TTL: o.TTL, Quota: o.Quota}
+func (o *StoreOptions) Open(ctx context.Context, connection *cli.Connection, b *bus.Bus, log zerolog.Logger) (offload.Store, func() error, error) {
+	cfg := offload.StoreConfig{TTL: o.TTL, Quota: o.Quota, Log: log}
 	if dir, ok := o.Dir(connection); ok {
 		store, err := disk.Open(dir, cfg)
 		if err != nil {

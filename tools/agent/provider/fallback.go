@@ -130,8 +130,7 @@ func (c *candidate) works() (wasDown bool) {
 // fails notes a failure, and reports whether the model is down.
 func (c *candidate) fails(err error, after time.Duration) (down bool) {
 	failure, ok := errors.AsType[*agent.ProviderError](err)
-	noCredit := ok && failure.Code == agent.CodeNoCredit
-	if !ok || !failure.Retryable && !noCredit {
+	if !ok || !isOutage(failure) {
 		return false
 	}
 	c.mu.Lock()
@@ -141,7 +140,7 @@ func (c *candidate) fails(err error, after time.Duration) (down bool) {
 	if c.failing.IsZero() {
 		c.failing = now
 	}
-	if !c.down && (noCredit || now.Sub(c.failing) >= after) {
+	if !c.down && (failure.Code == agent.CodeNoCredit || now.Sub(c.failing) >= after) {
 		c.down, c.askAgain = true, now.Add(probeInterval)
 	}
 	return c.down

@@ -11,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/metrics"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 var (
@@ -34,7 +35,11 @@ func (m measured) Complete(ctx context.Context, req agent.Request) (agent.Respon
 	res, err := m.Provider.Complete(ctx, req)
 	res.Usage.Cost = cmp.Or(res.Usage.Cost, m.price.Cost(res.Usage)) // a script may have set it
 	outcome := "completed"
-	if failure, ok := errors.AsType[*agent.ProviderError](err); ok {
+	failure, ok := errors.AsType[*agent.ProviderError](err)
+	if err == nil || ok && isOutage(failure) {
+		trouble.Report(ctx, trouble.Model, m.kind+":"+m.model, err)
+	}
+	if ok {
 		outcome, failure.Model = failure.Code, m.kind+":"+m.model
 	} else if err != nil {
 		outcome = "interrupted"
@@ -56,4 +61,9 @@ func (m measured) Complete(ctx context.Context, req agent.Request) (agent.Respon
 	modelTokens.Add(float64(res.Usage.CachedInput), m.kind, "cached_input")
 	modelTokens.Add(float64(res.Usage.Output), m.kind, "output")
 	return res, err
+}
+
+// isOutage reports whether the same request can succeed later.
+func isOutage(failure *agent.ProviderError) bool {
+	return failure.Retryable || failure.Code == agent.CodeNoCredit
 }

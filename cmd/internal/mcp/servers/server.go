@@ -21,6 +21,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wrap"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // Config describes a server: either Argv or URL is required.
@@ -80,7 +81,9 @@ func (s *Server) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		s.cfg.Log.Warn().Str("server", s.cfg.Name).Str("error", s.redact(err).Error()).Msg("cannot start the MCP server; trying again")
+		err = s.redact(err)
+		trouble.Report(ctx, trouble.MCPServer, s.cfg.Name, err)
+		s.cfg.Log.Warn().Str("server", s.cfg.Name).Err(err).Msg("cannot start the MCP server; trying again")
 		if tools.Sleep(ctx, policy.NextBackOff()) != nil {
 			return nil
 		}
@@ -139,13 +142,16 @@ func (s *Server) serve(ctx context.Context) error {
 		case err == nil:
 			s.cfg.Log.Info().Str("server", s.cfg.Name).Int("tools", len(list)).Msg("tools of the MCP server listed")
 			s.cfg.Changed(list)
+			trouble.Report(ctx, trouble.MCPServer, s.cfg.Name, nil)
 			failures.Reset()
 			if time.Since(listed) > settledAfter {
 				changes.Reset()
 			}
 			listed, pause = time.Now(), changes.NextBackOff()
 		default:
-			s.cfg.Log.Warn().Str("server", s.cfg.Name).Str("error", s.redact(err).Error()).Msg("cannot list the tools of the MCP server; trying again")
+			err = s.redact(err)
+			trouble.Report(ctx, trouble.MCPServer, s.cfg.Name, err)
+			s.cfg.Log.Warn().Str("server", s.cfg.Name).Err(err).Msg("cannot list the tools of the MCP server; trying again")
 			s.changed()
 			pause = failures.NextBackOff()
 		}

@@ -1,0 +1,54 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/tools/trouble"
+)
+
+// failing says what fails, by kind.
+var failing = map[trouble.Kind]string{
+	trouble.Store:      "The artifact store of the worker WORKER fails",
+	trouble.Disk:       "The server of the worker WORKER has no space",
+	trouble.Streams:    "The worker WORKER cannot use the streams",
+	trouble.Consumer:   "The worker WORKER cannot read from the consumer NAME",
+	trouble.Schedules:  "The worker WORKER cannot check the schedules",
+	trouble.Heartbeat:  "The worker WORKER cannot update the schedule of the heartbeat",
+	trouble.Model:      "The model NAME fails",
+	trouble.Channel:    "The channel NAME fails",
+	trouble.Receiver:   "The worker WORKER cannot receive the messages of the channel NAME",
+	trouble.MCPServer:  "The MCP server NAME of the worker WORKER fails",
+	trouble.RemoteTool: "The remote tool NAME fails",
+}
+
+// OfFailure returns the problem that a worker reports.
+func OfFailure(worker string, f trouble.Failure) Problem {
+	what := failing[f.Kind]
+	if what == "" { // a worker of a later version
+		what = "The worker WORKER reports " + string(f.Kind) + " NAME"
+	}
+	what = strings.NewReplacer("WORKER", worker, "NAME", strconv.Quote(f.Name)).Replace(what)
+	return Problem{
+		Code: string(f.Kind), Name: f.Name, Since: f.Since,
+		Text: fmt.Sprintf("%s, since %s: %s.", what, f.Since.Format(time.DateTime+" UTC"), strings.TrimSuffix(f.Error, ".")),
+	}
+}
+
+// failures returns what the workers report. What is not about one of them is shown once, though several
+// report it. streamsNamed says that the status has named what is wrong with the streams.
+func (s *Status) failures(streamsNamed bool) (problems []Problem) {
+	for _, w := range s.Workers {
+		for _, f := range w.failures {
+			shared := !strings.Contains(failing[f.Kind], "WORKER")
+			known := slices.ContainsFunc(problems, func(p Problem) bool { return shared && p.Code == string(f.Kind) && p.Name == f.Name })
+			if !known && !(streamsNamed && (f.Kind == trouble.Streams || f.Kind == trouble.Consumer)) {
+				problems = append(problems, OfFailure(w.Name, f))
+			}
+		}
+	}
+	return problems
+}

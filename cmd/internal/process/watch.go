@@ -1,0 +1,50 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus/embedded"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
+)
+
+const (
+	// watchInterval is the pause between two looks at a disk, busWatchInterval at a store on the bus,
+	// which costs the server a request.
+	watchInterval    = 2 * time.Second
+	busWatchInterval = 30 * time.Second
+)
+
+// watchStore reports a store that cannot be read, and that it can be read again, also if nothing uses it.
+func watchStore(ctx context.Context, store offload.Store, onDisk bool) error {
+	interval := busWatchInterval
+	if onDisk {
+		interval = watchInterval
+	}
+	for failed := false; ; {
+		_, err := store.Get(ctx, "watch", "watch")
+		if errors.Is(err, offload.ErrNotFound) || errors.Is(err, offload.ErrExpired) {
+			err = nil
+		}
+		if err != nil || failed { // otherwise a failed write stays reported until a write succeeds
+			trouble.Report(ctx, trouble.Store, "", err)
+		}
+		failed = err != nil
+		if tools.Sleep(ctx, interval) != nil {
+			return nil
+		}
+	}
+}
+
+// watchDisk reports that the server of this process stores nothing, or soon will not.
+func watchDisk(ctx context.Context, server *embedded.Server) error {
+	for {
+		trouble.Report(ctx, trouble.Disk, "", server.CheckDisk())
+		if tools.Sleep(ctx, watchInterval) != nil {
+			return nil
+		}
+	}
+}

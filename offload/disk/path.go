@@ -1,0 +1,125 @@
+package disk
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/offload"
+)
+
+// Store is an offload.Store in the directory at a path. Somebody may move or remove the directory, or
+// put another one into its place, such as a volume that is mounted again: each operation uses the one
+// that is there now, and fails if there is none.
+type Store struct {
+	path string
+	cfg  offload.StoreConfig
+
+	mu     sync.Mutex
+	now    *tree
+	closed bool
+}
+
+// Open opens the store in the directory at path, which it creates if necessary.
+func Open(path string, cfg offload.StoreConfig) (*Store, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	t, err := openTree(path, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{path: path, cfg: cfg, now: t}, nil
+}
+
+// tree returns the store in the directory that is at the path. The garbage collector closes the one
+// before, because other goroutines may still use it.
+func (s *Store) tree() (*tree, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return s.now, nil // its operations fail
+	}
+	there, err := os.Stat(s.path)
+	if err != nil {
+		return nil, fmt.Errorf("the directory of the artifact store was moved or removed: %w", err)
+	}
+	if opened, err := s.now.dir.Root.Stat("."); err == nil && os.SameFile(opened, there) && s.now.dir.isComplete() {
+		return s.now, nil
+	}
+	t, err := openTree(s.path, s.cfg)
+	if err != nil {
+		return nil, err
+	}
+	s.now = t
+	s.cfg.Log.Warn().Str("dir", s.path).Msg("the directory of the artifact store was replaced; the artifacts of the one before are not in it")
+	return t, nil
+}
+
+// Close closes the directory. Open contents stay readable.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return s.now.dir.Root.Close()
+}
+
+// Put implements offload.Store.
+func (s *Store) Put(ctx context.Context, rec offload.Record, src io.Reader, summarize func(*offload.Record, offload.Content) error) (offload.Record, error) {
+	t, err := s.tree()
+	if err != nil {
+		return offload.Record{}, err
+	}
+	return t.Put(ctx, rec, src, summarize)
+}
+
+// Get implements offload.Store.
+func (s *Store) Get(ctx context.Context, session, id string) (offload.Record, error) {
+	t, err := s.tree()
+	if err != nil {
+		return offload.Record{}, err
+	}
+	return t.Get(ctx, session, id)
+}
+
+// Open implements offload.Store.
+func (s *Store) Open(ctx context.Context, rec offload.Record) (offload.Content, error) {
+	t, err := s.tree()
+	if err != nil {
+		return nil, err
+	}
+	return t.Open(ctx, rec)
+}
+
+// List implements offload.Store.
+func (s *Store) List(ctx context.Context, session string) iter.Seq2[offload.Record, error] {
+	t, err := s.tree()
+	if err != nil {
+		return func(yield func(offload.Record, error) bool) { yield(offload.Record{}, err) }
+	}
+	return t.List(ctx, session)
+}
+
+// Delete implements offload.Store.
+func (s *Store) Delete(ctx context.Context, session, id string) error {
+	t, err := s.tree()
+	if err != nil {
+		return err
+	}
+	return t.Delete(ctx, session, id)
+}
+
+// Sweep implements offload.Store.
+func (s *Store) Sweep(ctx context.Context, grace time.Duration) (offload.SweepReport, error) {
+	t, err := s.tree()
+	if err != nil {
+		return offload.SweepReport{}, err
+	}
+	return t.Sweep(ctx, grace)
+}
