@@ -16,7 +16,9 @@ const maxTokenLen = 64
 // hashPrefix marks the tokens of ids that are not tokens themselves.
 const hashPrefix = "h_"
 
-var tokenEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
+const tokenDigits = "0123456789abcdefghijklmnopqrstuv"
+
+var tokenEncoding = base32.NewEncoding(tokenDigits).WithPadding(base32.NoPadding)
 
 // Token returns the safe form of an untrusted id (of a call, a session, ...) for
 // subjects, keys, file names and log lines. An id of the form [A-Za-z0-9_-]{1,64}
@@ -40,6 +42,12 @@ func TokenOf(id string) string {
 		return id
 	}
 	return Token(id)
+}
+
+// IsHash reports whether an id has the form of the token of another id, which cannot be told from
+// the token.
+func IsHash(id string) bool {
+	return strings.HasPrefix(id, hashPrefix) && len(id) == len(Token("")) && strings.Trim(id[len(hashPrefix):], tokenDigits) == ""
 }
 
 // TokenForm describes a token in error messages.

@@ -165,13 +165,24 @@ func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool) 
 }
 
 // NameOf returns the name of a session that is given by its name or, as lists have it, by its token. A
-// new call needs the name.
+// new call needs the name, which is in the conversation and in results.
 func NameOf(ctx context.Context, b *bus.Bus, session string) (string, error) {
-	if !tools.IsToken(session) || tools.Token(session) == session {
+	if !tools.IsHash(session) {
 		return session, nil
 	}
 	_, name, err := Title(ctx, b, session)
-	return cmp.Or(name, session), err
+	if err != nil || tools.Token(name) == session {
+		return name, err
+	}
+	for m, err := range b.Read(ctx, bus.Results, bus.Query{Subject: b.Result(session, "*"), Limit: maxTitleEntries}) {
+		if err != nil {
+			return "", err
+		}
+		if event, err := tools.DecodeResult(m.Body); err == nil && tools.Token(event.Session) == session {
+			return event.Session, nil
+		}
+	}
+	return "", tools.Errorf(tools.CodeNotFound, "session %q: nothing is stored of a session with this token; give its name", session)
 }
 
 // Title returns the beginning of the first message of the user that is stored of a session (a

@@ -70,7 +70,7 @@ func (o *mcpHTTP) guard(session, data string, stderr io.Writer) (*httpauth.Guard
 		if err != nil {
 			return nil, cli.Exit(cli.ExitUsage, "the token of --http: %w", err)
 		}
-		cfg.Tokens[token] = tools.Token(session)
+		cfg.Tokens[token] = session
 		fmt.Fprintf(stderr, "The token for Authorization: Bearer is in %s\n", file) // this output is often a log
 	}
 	g, err := httpauth.New(cfg)

@@ -116,6 +116,9 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	if o.Background >= o.Timeout {
 		return cli.Exit(cli.ExitUsage, "--background-after %s: want 0s (never), or less than --call-timeout (%s)", o.Background, o.Timeout)
 	}
+	if err := checkName(o.session); err != nil {
+		return err
+	}
 	server, name, err := o.server(argv, stderr)
 	if err != nil {
 		return err
@@ -152,7 +155,7 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	}
 	if guard != nil {
 		h := wrap.NewHandler(wrap.HandlerConfig{Log: log, Proxy: proxy, Identity: func(r *http.Request) string {
-			if session, ok := mcp.SessionOf(r); ok {
+			if session, ok := mcp.SessionOf(httpauth.Identity(r.Context()), r); ok {
 				return session
 			}
 			return ""

@@ -62,6 +62,9 @@ func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer)
 	if in.ID == "" && in != (readArgs{}) {
 		return cli.Exit(cli.ExitUsage, "name the ID of an output; \"stevedore read\" lists them")
 	}
+	if err := checkName(o.Session); err != nil {
+		return err
+	}
 	store, closeStore, err := o.Store.OpenDisk(&o.Connection)
 	if err != nil {
 		return err

@@ -48,6 +48,14 @@ type storedOutputs struct {
 // to one person.
 const outputSession = "shell"
 
+// checkName refuses the token of a session: files have no name that it could be found by.
+func checkName(session string) error {
+	if tools.IsHash(session) {
+		return cli.Exit(cli.ExitUsage, "--session %s: this is the token of a session; give its name", session)
+	}
+	return nil
+}
+
 func (o *storedOutputs) addFlags(cmd *cobra.Command) {
 	o.Connection.AddDataFlag(cmd.Flags(), "the stored outputs")
 	cli.AddOptions(cmd.Flags(), o)
@@ -94,6 +102,9 @@ func newRunCommand() *cobra.Command {
 // run runs a command. Each of its two outputs is shortened alone, unless both go to the same
 // file.
 func (o *runOptions) run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	if err := checkName(o.Session); err != nil {
+		return err
+	}
 	child := exec.Command(args[0], args[1:]...) // ctx ends at a signal, which the child gets
 	child.Stdin, child.Stdout, child.Stderr = stdin, cli.Raw(stdout), cli.Raw(stderr)
 	var outputs []*heldOutput

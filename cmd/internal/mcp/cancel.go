@@ -38,7 +38,7 @@ const (
 func (g *Gateway) withSessionID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Del(requestKeyHeader)
-		session, ok := SessionOf(r)
+		session, ok := g.sessionOf(r)
 		if !ok || r.Method != http.MethodPost || r.Header.Get(versionHeader) >= stateless {
 			next.ServeHTTP(w, r)
 			return

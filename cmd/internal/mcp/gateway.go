@@ -93,7 +93,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 // Close makes running calls go on although their clients are gone.
 func (g *Gateway) Close() { g.closing.Store(true) }
 
-// Server returns the server of a session. The session decides which artifacts and tasks a client
+// Server returns the server of the session with this name. The session decides which artifacts and tasks a client
 // can see, so it must be authenticated.
 func (g *Gateway) Server(ctx context.Context, session string) (*mcp.Server, error) {
 	if err := g.refresh(ctx, g.cfg.Refresh); err != nil {

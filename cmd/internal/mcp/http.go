@@ -6,6 +6,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -19,13 +20,13 @@ const SessionHeader = "Stevedore-Session"
 // gateway can answer each of them.
 func (g *Gateway) Handler() http.Handler {
 	return g.withSessionID(mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
-		session, ok := SessionOf(r)
+		session, ok := g.sessionOf(r)
 		if !ok {
 			return nil
 		}
 		s, err := g.Server(r.Context(), session)
 		if err != nil {
-			g.cfg.Log.Warn().Err(err).Msg("cannot list the tools of the workers")
+			g.cfg.Log.Warn().Err(err).Msg("cannot serve an MCP client")
 			return nil
 		}
 		return s
@@ -38,20 +39,33 @@ func (g *Gateway) Handler() http.Handler {
 // maxRequest is the largest request, in bytes. A call must fit into a message of the bus.
 const maxRequest = 8 << 20
 
-// SessionOf returns the session of a request: that of its token, or the part of it that
-// the header names. "--" separates the two, and names of tokens do not contain it.
-func SessionOf(r *http.Request) (string, bool) {
-	session := httpauth.Identity(r.Context())
+// sessionOf is SessionOf for an identity that may be the token of a session.
+func (g *Gateway) sessionOf(r *http.Request) (string, bool) {
+	name, err := agents.NameOf(r.Context(), g.bus, httpauth.Identity(r.Context()))
+	if err != nil {
+		g.cfg.Log.Warn().Err(err).Msg("cannot find the session of an MCP client")
+		return "", false
+	}
+	return SessionOf(name, r)
+}
+
+// SessionOf returns the session of a request of an identity, or the part of it that the header
+// names. "--" separates the two, and names of tokens do not contain it.
+func SessionOf(session string, r *http.Request) (string, bool) {
 	if part := r.Header.Get(SessionHeader); part != "" && session != "" {
 		session += "--" + part
 	}
 	return session, session != "" && len(session) <= tools.MaxIDLen
 }
 
-// Stdio serves one client over a pair of streams until the client closes its side or
-// ctx ends.
+// Stdio serves one client over a pair of streams until the client closes its side or ctx
+// ends. The session is given by its name or its token.
 func (g *Gateway) Stdio(ctx context.Context, session string, t mcp.Transport) error {
-	s, err := g.Server(ctx, session)
+	name, err := agents.NameOf(ctx, g.bus, session)
+	if err != nil {
+		return err
+	}
+	s, err := g.Server(ctx, name)
 	if err != nil {
 		return err
 	}
