@@ -30,10 +30,11 @@ var allowedImports = map[string][]string{
 	"cmd/internal/savings":  {"cmd/internal/mcp/hosts", "tools"},
 
 	// bus/worker combines calls, tools, offloading and state.
-	"bus/agents":                 {"bus", "bus/cron", "bus/notify", "bus/notify/channel", "bus/rpc", "bus/schedule", "bus/session", "bus/task", "offload", "state", "tools", "tools/agent", "tools/builtin"},
+	"bus/agents":                 {"bus", "bus/approvals", "bus/cron", "bus/notify", "bus/notify/channel", "bus/rpc", "bus/schedule", "bus/session", "bus/task", "offload", "state", "tools", "tools/agent", "tools/builtin"},
 	"cmd/internal/agentprotocol": {"bus", "bus/agents", "bus/notify/channel", "bus/task", "tools", "tools/agent"},
-	"bus/worker":                 {"tools/tracing", "bus", "bus/dead", "bus/retention", "bus/schedule", "bus/task", "tools/metrics", "tools", "offload", "state", "tools/retry", "tools/trouble"},
-	"bus/rpc":                    {"tools/tracing", "bus", "bus/dead", "bus/cron", "bus/task", "tools", "offload"},
+	"bus/approvals":              {"bus", "bus/task", "tools", "tools/retry"},
+	"bus/worker":                 {"tools/tracing", "bus", "bus/approvals", "bus/dead", "bus/retention", "bus/schedule", "bus/task", "tools/metrics", "tools", "offload", "state", "tools/retry", "tools/trouble"},
+	"bus/rpc":                    {"tools/tracing", "bus", "bus/approvals", "bus/dead", "bus/cron", "bus/task", "tools", "offload"},
 	"bus/notify":                 {"bus", "bus/dead", "bus/jsapi", "bus/notify/channel", "bus/schedule", "tools", "tools/metrics", "tools/tracing", "tools/trouble"},
 	"bus/notify/channel":         {"bus", "bus/notify/markup", "state/durable", "tools", "tools/trouble"},
 	"bus/notify/markup":          {},
@@ -58,7 +59,7 @@ var allowedImports = map[string][]string{
 	"bus/internal/fair":          {},
 	"bus/internal/nkey":          {},
 	"cmd/internal/httpauth":      {},
-	"cmd/internal/console":       {"bus", "bus/agents", "bus/dead", "bus/cron", "cmd/internal/httpauth", "bus/notify/channel", "bus/notify/markup", "bus/rpc", "bus/status", "bus/task", "offload", "tools", "tools/agent", "tools/tracing"},
+	"cmd/internal/console":       {"bus", "bus/agents", "bus/approvals", "bus/dead", "bus/cron", "cmd/internal/httpauth", "bus/notify/channel", "bus/notify/markup", "bus/rpc", "bus/status", "bus/task", "offload", "tools", "tools/agent", "tools/tracing"},
 	"bus/status":                 {"bus", "bus/jsapi", "bus/rpc", "bus/task", "bus/worker", "tools", "tools/trouble"},
 
 	// For tests only.
@@ -101,7 +102,7 @@ var allowedImports = map[string][]string{
 	"tools/agent/provider":         {"tools/jsonform", "tools/tracing", "tools/metrics", "tools", "tools/agent", "offload", "tools/trouble"},
 
 	// Other MCP servers and MCP clients.
-	"cmd/internal/mcp":           {"bus", "bus/agents", "cmd/internal/httpauth", "bus/rpc", "bus/task", "offload", "tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/wire", "tools/tracing"},
+	"cmd/internal/mcp":           {"bus", "bus/agents", "bus/approvals", "cmd/internal/httpauth", "bus/rpc", "bus/task", "offload", "tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/wire", "tools/tracing"},
 	"cmd/internal/mcp/servers":   {"tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/command", "cmd/internal/mcp/wire", "cmd/internal/mcp/wrap", "tools/sandbox", "tools/trouble"},
 	"cmd/internal/mcp/wire":      {"tools/jsonform"},
 	"cmd/internal/mcp/command":   {"tools", "tools/sandbox"},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -41,7 +42,7 @@ func TestCancelReachesAllParkedCalls(t *testing.T) {
 				t.Fatal(err)
 			}
 			model := newUnreliable(t, overloaded, time.Time{}, turn, `{"text":"after all"}`)
-			startModel(t, b, model, worker.Config{Approvals: worker.Approvals{Needed: func(call tools.Call) bool { return call.Tool == "danger" }}}, danger, block)
+			startModel(t, b, model, worker.Config{Approvals: approvals.Rules{Needed: func(call tools.Call) bool { return call.Tool == "danger" }}}, danger, block)
 			answer := make(chan tools.ResultEvent, 1)
 			go func() {
 				event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt("s", "r", "go"))
@@ -81,7 +82,7 @@ func TestCancelReachesAllParkedCalls(t *testing.T) {
 				}
 				return len(parked) == 0
 			})
-			if _, err := task.AnswerApproval(t.Context(), b, tools.CallKey{Session: "s", ID: "r-t1-1"}, task.Answer{Approve: true}); tools.CodeOf(err) != tools.CodeNotFound {
+			if _, err := approvals.Answer(t.Context(), b, tools.CallKey{Session: "s", ID: "r-t1-1"}, task.Answer{Approve: true}); tools.CodeOf(err) != tools.CodeNotFound {
 				t.Errorf("an answer after the cancellation: %v", err)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
@@ -179,12 +180,12 @@ func (in *Inbox) answer(ctx context.Context, session string, m channel.Incoming)
 	if !ok || m.Context != "" {
 		return false, nil
 	}
-	waiting, err := task.ListApprovals(ctx, in.bus, "*")
+	waiting, err := approvals.List(ctx, in.bus, "*")
 	if err != nil {
 		return false, temporary(err)
 	}
 	token := tools.TokenOf(session)
-	slices.SortStableFunc(waiting, func(a, b task.Approval) int { return a.AskedAt.Compare(b.AskedAt) })
+	slices.SortStableFunc(waiting, func(a, b approvals.Approval) int { return a.AskedAt.Compare(b.AskedAt) })
 	var keys []string
 	for _, a := range waiting {
 		if a.Channel == in.channel && a.ChatID == m.ChatID || a.Channel == "" && a.Session == token {
@@ -210,7 +211,7 @@ func (in *Inbox) Name() string { return in.channel }
 
 // Decide implements channel.Inbox: it answers a question that was shown in a chat of this channel.
 func (in *Inbox) Decide(ctx context.Context, d channel.Decision) (string, error) {
-	waiting, err := task.ListApprovals(ctx, in.bus, "*")
+	waiting, err := approvals.List(ctx, in.bus, "*")
 	if err != nil {
 		return "", temporary(err)
 	}
@@ -229,7 +230,7 @@ func (in *Inbox) Decide(ctx context.Context, d channel.Decision) (string, error)
 				break
 			}
 		}
-		_, err := task.AnswerApproval(ctx, in.bus, tools.CallKey{Session: a.Session, ID: a.ID}, task.Answer{Approve: d.Approve, By: d.By, Reason: d.Reason})
+		_, err := approvals.Answer(ctx, in.bus, tools.CallKey{Session: a.Session, ID: a.ID}, task.Answer{Approve: d.Approve, By: d.By, Reason: d.Reason})
 		switch {
 		case err != nil && tools.CodeOf(err) != tools.CodeInvalidArguments && tools.CodeOf(err) != tools.CodeNotFound:
 			return "", temporary(err)

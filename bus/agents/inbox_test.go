@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
@@ -93,7 +94,7 @@ func TestAnswersInAChat(t *testing.T) {
 	}
 	open := func() (ids []string) {
 		t.Helper()
-		waiting, err := task.ListApprovals(t.Context(), b, "*")
+		waiting, err := approvals.List(t.Context(), b, "*")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/session"
@@ -125,17 +126,17 @@ func TestPromptsRunInOrderAfterApproval(t *testing.T) {
 				}
 				lines := slices.Repeat([]string{`{"text":"answer"}`}, 6)
 				lines[0] = `{"tools":[{"name":"danger"}]}`
-				cfg := worker.Config{Slots: 8, Approvals: worker.Approvals{Needed: waits}}
+				cfg := worker.Config{Slots: 8, Approvals: approvals.Rules{Needed: waits}}
 				model := newUnreliable(t, overloaded, time.Time{}, lines...)
 				stop := startModel(t, b, model, cfg, danger)
 				want, _, wait := submitAll(t, b, "s", 5)
 				time.Sleep(10 * time.Minute)
 				stop()
-				open, err := task.ListApprovals(t.Context(), b, "s")
+				open, err := approvals.List(t.Context(), b, "s")
 				if err != nil || len(open) != 1 {
 					t.Fatalf("open approvals: %+v, %v", open, err)
 				}
-				if _, err := task.AnswerApproval(t.Context(), b, tools.CallKey{Session: "s", ID: open[0].ID}, task.Answer{Approve: true}); err != nil {
+				if _, err := approvals.Answer(t.Context(), b, tools.CallKey{Session: "s", ID: open[0].ID}, task.Answer{Approve: true}); err != nil {
 					t.Fatal(err)
 				}
 				startModel(t, b, model, cfg, danger)

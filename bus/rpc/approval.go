@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -23,7 +24,7 @@ type ApprovalRequest struct {
 
 // ApprovalList lists the calls that wait for an approval.
 type ApprovalList struct {
-	Approvals []task.Approval `json:"approvals"`
+	Approvals []approvals.Approval `json:"approvals"`
 	// Omitted counts those that would make the list too long: the ones with the latest deadlines.
 	Omitted int `json:"omitted,omitempty"`
 }
@@ -78,7 +79,7 @@ func answerApproval(yes bool) func(context.Context, Env, ApprovalRequest) (Appro
 			return none, err
 		}
 		k := tools.CallKey{Session: env.session(), ID: id}
-		answer, err := task.AnswerApproval(ctx, env.Bus, k, task.Answer{Approve: yes, By: cmp.Or(in.By, "a client"), Reason: in.Reason})
+		answer, err := approvals.Answer(ctx, env.Bus, k, task.Answer{Approve: yes, By: cmp.Or(in.By, "a client"), Reason: in.Reason})
 		if err != nil {
 			return none, err
 		}
@@ -93,7 +94,7 @@ const (
 )
 
 func listApprovals(ctx context.Context, env Env, _ ApprovalRequest) (ApprovalList, error) {
-	waiting, err := task.ListApprovals(ctx, env.Bus, env.session())
+	waiting, err := approvals.List(ctx, env.Bus, env.session())
 	if err != nil {
 		return ApprovalList{}, err
 	}

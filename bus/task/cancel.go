@@ -111,9 +111,9 @@ func cancelMade(ctx context.Context, b *bus.Bus, r Record) error {
 // that runs the call stops it, and no worker starts it later. It also publishes to
 // the subject Cancel, for remote tools. The two tokens name the call.
 func RecordCancellation(ctx context.Context, b *bus.Bus, session, call string) error {
-	_, err := changeRecord(ctx, b, tools.CallKey{Session: session, ID: call}, func(r *Record) error {
+	_, err := ChangeRecord(ctx, b, tools.CallKey{Session: session, ID: call}, func(r *Record) error {
 		if !r.Cancelled.IsZero() {
-			return errUnchanged
+			return ErrUnchanged
 		}
 		r.Cancelled = time.Now().UTC()
 		return nil

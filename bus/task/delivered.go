@@ -155,3 +155,13 @@ func (d *Delivered) Check(digest string) error {
 	}
 	return nil
 }
+
+// CheckDigest returns an error if a stored event belongs to another call with the
+// same id. digest is that of call, stored that of the event; either may be empty.
+func CheckDigest(call tools.Call, digest, stored string) error {
+	if digest == "" || stored == "" || digest == stored {
+		return nil
+	}
+	return tools.Errorf(tools.CodeMismatch, "the id %.80q in session %.80q belongs to an earlier call with another tool or other arguments; choose a new id",
+		call.ID, call.Session)
+}

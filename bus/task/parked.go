@@ -106,9 +106,9 @@ func Park(ctx context.Context, b *bus.Bus, p Parked) (uint64, error) {
 	if p.Digest == "" {
 		p.Digest = p.Call.Digest()
 	}
-	r, err := changeRecord(ctx, b, p.Key(), func(r *Record) error {
+	r, err := ChangeRecord(ctx, b, p.Key(), func(r *Record) error {
 		if r.Made = p.made(); !r.Cancelled.IsZero() {
-			return errUnchanged
+			return ErrUnchanged
 		}
 		if r.Parked != nil {
 			if err := CheckDigest(p.Call, p.Digest, r.Parked.Digest); err != nil {
@@ -140,7 +140,7 @@ func ReadParked(ctx context.Context, b *bus.Bus, k tools.CallKey) (p Parked, ok 
 
 // ListParked returns the parked calls of a session, or of all sessions if it is "*".
 func ListParked(ctx context.Context, b *bus.Bus, session string) (calls []Parked, err error) {
-	err = listRecords(ctx, b, session, func(r Record) {
+	err = ListRecords(ctx, b, session, func(r Record) {
 		if r.Parked != nil {
 			calls = append(calls, *r.Parked)
 		}
@@ -154,7 +154,7 @@ func ListParked(ctx context.Context, b *bus.Bus, session string) (calls []Parked
 // ListMoving returns the calls that are parked, or whose records changed at or after a time:
 // one that was parked then may be in the calls stream again.
 func ListMoving(ctx context.Context, b *bus.Bus, since time.Time) (calls []tools.CallKey, err error) {
-	err = listRecords(ctx, b, "*", func(r Record) {
+	err = ListRecords(ctx, b, "*", func(r Record) {
 		if r.Parked != nil || !r.changed.Before(since) {
 			calls = append(calls, r.key)
 		}
@@ -197,9 +197,9 @@ func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 
 // Unpark ends the wait of a parked call, unless the call was parked again.
 func Unpark(ctx context.Context, b *bus.Bus, p Parked) error {
-	_, err := changeRecord(ctx, b, p.Key(), func(r *Record) error {
+	_, err := ChangeRecord(ctx, b, p.Key(), func(r *Record) error {
 		if r.Parked == nil || r.Parks != p.Number {
-			return errUnchanged
+			return ErrUnchanged
 		}
 		r.Parked = nil
 		return nil

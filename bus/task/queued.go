@@ -146,7 +146,7 @@ func ListOpen(ctx context.Context, b *bus.Bus, after uint64, limit int, match fu
 	}
 	if after == 0 || after&afterParked != 0 {
 		last, full := after&^afterParked, false
-		err := listRecords(ctx, b, "*", func(r Record) {
+		err := ListRecords(ctx, b, "*", func(r Record) {
 			full = full || len(calls) >= limit
 			if r.Parked != nil && r.revision > last && !full {
 				add(Task{Session: r.key.Session, ID: r.key.ID, Tool: r.Parked.Call.Tool})

@@ -47,6 +47,19 @@ type Record struct {
 	changed  time.Time     // by the clock of the server
 }
 
+// Answer is a person's answer. The first one counts.
+type Answer struct {
+	Approve bool `json:"approve"`
+	// By says who answered, such as "telegram:12345"; Reason is a text for the model.
+	By     string    `json:"by,omitempty"`
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
+	// Digest of the call, so that no other call with the same id is approved.
+	Digest string `json:"call_digest"`
+	// Expired is set if nobody answered in time.
+	Expired bool `json:"expired,omitempty"`
+}
+
 const (
 	recordKey = "call"
 	// recordTTL is how long a record is kept after its last change: as long as a result.
@@ -87,19 +100,19 @@ func ReadRecord(ctx context.Context, b *bus.Bus, k tools.CallKey) (Record, error
 	return r, r.decode(m.Data)
 }
 
-// errUnchanged ends a change that has nothing to write.
-var errUnchanged = errors.New("the record stays as it is")
+// ErrUnchanged ends a change that has nothing to write.
+var ErrUnchanged = errors.New("the record stays as it is")
 
-// changeRecord changes the record of a call and returns it. change may be called several
-// times; its error ends the change and is returned, unless it is errUnchanged.
-func changeRecord(ctx context.Context, b *bus.Bus, k tools.CallKey, change func(r *Record) error) (Record, error) {
+// ChangeRecord changes the record of a call and returns it. change may be called several
+// times; its error ends the change and is returned, unless it is ErrUnchanged.
+func ChangeRecord(ctx context.Context, b *bus.Bus, k tools.CallKey, change func(r *Record) error) (Record, error) {
 	for conflicts := 0; ; conflicts++ {
 		r, err := ReadRecord(ctx, b, k)
 		if err != nil {
 			return Record{}, err
 		}
 		switch err := change(&r); {
-		case errors.Is(err, errUnchanged):
+		case errors.Is(err, ErrUnchanged):
 			return r, nil
 		case err != nil:
 			return r, err
@@ -171,9 +184,9 @@ func decodeEntry(key string, revision uint64, changed time.Time, value []byte) (
 // listTimeout limits the reading of all records.
 const listTimeout = 10 * time.Second
 
-// listRecords calls f for each record of a session, or of all sessions if it is "*". It
+// ListRecords calls f for each record of a session, or of all sessions if it is "*". It
 // needs no consumer, which the role for reading may not create.
-func listRecords(ctx context.Context, b *bus.Bus, session string, f func(Record)) error {
+func ListRecords(ctx context.Context, b *bus.Bus, session string, f func(Record)) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	prefix := subjectOf(b, "")
@@ -226,7 +239,7 @@ func watchRecords(ctx context.Context, b *bus.Bus, f func(Record), ready func(),
 // CountStart adds n to the recorded starts of a call: 1 when a worker starts it, -1 if that
 // start does not count as an attempt.
 func CountStart(ctx context.Context, b *bus.Bus, k tools.CallKey, n int) error {
-	_, err := changeRecord(ctx, b, k, func(r *Record) error {
+	_, err := ChangeRecord(ctx, b, k, func(r *Record) error {
 		r.Starts = max(r.Starts+n, 0)
 		return nil
 	})
@@ -240,9 +253,9 @@ func TakeAhead(ctx context.Context, b *bus.Bus, k tools.CallKey, sequence uint64
 	if err := first.store(ctx, b); !errors.Is(err, bus.ErrConflict) {
 		return err == nil, err
 	}
-	_, err = changeRecord(ctx, b, k, func(r *Record) error {
+	_, err = ChangeRecord(ctx, b, k, func(r *Record) error {
 		if taken = r.Ahead != sequence; !taken {
-			return errUnchanged
+			return ErrUnchanged
 		}
 		if r.Ahead = sequence; r.revision == 0 {
 			r.ttl = aheadTTL
@@ -255,7 +268,7 @@ func TakeAhead(ctx context.Context, b *bus.Bus, k tools.CallKey, sequence uint64
 // RecordStopped records that the stop of a worker ended the first delivery of a call,
 // which has no recorded start and does not count as an attempt.
 func RecordStopped(ctx context.Context, b *bus.Bus, k tools.CallKey) error {
-	_, err := changeRecord(ctx, b, k, func(r *Record) error {
+	_, err := ChangeRecord(ctx, b, k, func(r *Record) error {
 		r.Stopped = true
 		return nil
 	})
@@ -264,9 +277,9 @@ func RecordStopped(ctx context.Context, b *bus.Bus, k tools.CallKey) error {
 
 // ForgetStarts lets the attempts of a call begin again.
 func ForgetStarts(ctx context.Context, b *bus.Bus, k tools.CallKey) error {
-	_, err := changeRecord(ctx, b, k, func(r *Record) error {
+	_, err := ChangeRecord(ctx, b, k, func(r *Record) error {
 		if r.Starts == 0 && !r.Stopped {
-			return errUnchanged
+			return ErrUnchanged
 		}
 		r.Starts, r.Stopped = 0, false
 		return nil
@@ -277,9 +290,9 @@ func ForgetStarts(ctx context.Context, b *bus.Bus, k tools.CallKey) error {
 // StoreStop stores which calls the message of a user stops, unless that is stored already,
 // and returns the stored ones. k names the message by the tokens of its session and its id.
 func StoreStop(ctx context.Context, b *bus.Bus, k tools.CallKey, calls []string) ([]string, error) {
-	r, err := changeRecord(ctx, b, k, func(r *Record) error {
+	r, err := ChangeRecord(ctx, b, k, func(r *Record) error {
 		if r.Stops != nil {
-			return errUnchanged
+			return ErrUnchanged
 		}
 		r.Stops = append([]string{}, calls...)
 		return nil

@@ -149,16 +149,6 @@ func Ended(events []StoredResult) bool {
 	return len(events) == 2 || len(events) == 1 && events[0].Outcome != tools.Async
 }
 
-// CheckDigest returns an error if a stored event belongs to another call with the
-// same id. digest is that of call, stored that of the event; either may be empty.
-func CheckDigest(call tools.Call, digest, stored string) error {
-	if digest == "" || stored == "" || digest == stored {
-		return nil
-	}
-	return tools.Errorf(tools.CodeMismatch, "the id %.80q in session %.80q belongs to an earlier call with another tool or other arguments; choose a new id",
-		call.ID, call.Session)
-}
-
 // Claim is the message on the claim subject of a once-only call. The first claim wins:
 // only its owner may run the call.
 type Claim struct {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -54,12 +55,12 @@ func submitCall(t *testing.T, b *bus.Bus, call tools.Call) <-chan tools.ResultEv
 	return result
 }
 
-func waitForApprovals(t *testing.T, b *bus.Bus, want int) []task.Approval {
+func waitForApprovals(t *testing.T, b *bus.Bus, want int) []approvals.Approval {
 	t.Helper()
-	var list []task.Approval
+	var list []approvals.Approval
 	bustest.WaitUntil(t, fmt.Sprintf("%d approvals", want), func() (ok bool) {
 		var err error
-		if list, err = task.ListApprovals(t.Context(), b, "*"); err != nil {
+		if list, err = approvals.List(t.Context(), b, "*"); err != nil {
 			t.Fatal(err)
 		}
 		return len(list) == want
@@ -75,9 +76,9 @@ func TestApprovals(t *testing.T) {
 	b := bustest.New(t)
 	var runs, asked atomic.Int32
 	danger, safe := countingTool(t, "danger", &runs), countingTool(t, "safe", new(atomic.Int32))
-	cfg := worker.Config{Slots: 1, Approvals: worker.Approvals{
+	cfg := worker.Config{Slots: 1, Approvals: approvals.Rules{
 		Needed: func(call tools.Call) bool { return call.Tool == "danger" },
-		Ask: func(_ context.Context, a task.Approval) error {
+		Ask: func(_ context.Context, a approvals.Approval) error {
 			asked.Add(1)
 			return nil
 		},
@@ -104,7 +105,7 @@ func TestApprovals(t *testing.T) {
 	stop()
 
 	answer := func(id string, a task.Answer) error {
-		_, err := task.AnswerApproval(t.Context(), b, tools.CallKey{Session: "s", ID: id}, a)
+		_, err := approvals.Answer(t.Context(), b, tools.CallKey{Session: "s", ID: id}, a)
 		return err
 	}
 	if err := answer("yes", task.Answer{Approve: true}); err != nil { // while no worker runs
@@ -143,10 +144,11 @@ func TestApprovals(t *testing.T) {
 func TestApprovalIsForOneCall(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int32
-	cfg := worker.Config{Approvals: worker.Approvals{Needed: func(tools.Call) bool { return true }}}
+	cfg := worker.Config{Approvals: approvals.Rules{Needed: func(tools.Call) bool { return true }}}
 	workertest.Start(t, b, workertest.Plain{}, cfg, countingTool(t, "danger", &runs))
 	k := tools.CallKey{Session: "s", ID: "x"}
-	if _, err := task.WriteAnswer(t.Context(), b, k, task.Answer{Approve: true, Digest: tools.Call{Tool: "danger", Args: json.RawMessage(`{"n":1}`)}.Digest()}); err != nil {
+	other := task.Answer{Approve: true, Digest: tools.Call{Tool: "danger", Args: json.RawMessage(`{"n":1}`)}.Digest()}
+	if _, err := task.ChangeRecord(t.Context(), b, k, func(r *task.Record) error { r.Answer = &other; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	_, err := rpc.Submit(t.Context(), b, bus.DefaultQueue, tools.Call{ID: "x", Session: "s", Tool: "danger", Args: json.RawMessage(`{"n":2}`)})
@@ -160,7 +162,7 @@ func TestApprovalExpires(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
 		var runs atomic.Int32
-		cfg := worker.Config{Approvals: worker.Approvals{Needed: func(tools.Call) bool { return true }, Timeout: time.Hour}}
+		cfg := worker.Config{Approvals: approvals.Rules{Needed: func(tools.Call) bool { return true }, Timeout: time.Hour}}
 		workertest.Start(t, b, workertest.Plain{}, cfg, countingTool(t, "danger", &runs))
 		start := time.Now()
 		cancelled := submitCall(t, b, tools.Call{ID: "c", Session: "s", Tool: "danger"})
@@ -180,7 +182,7 @@ func TestApprovalExpires(t *testing.T) {
 		if took := time.Since(start); event.Error == nil || event.Error.Code != tools.CodeDenied || !strings.Contains(event.ForLLM, "nobody answered") || took < time.Hour || took > time.Hour+time.Minute {
 			t.Errorf("after %s: %+v", took, event)
 		}
-		_, err := task.AnswerApproval(t.Context(), b, tools.CallKey{Session: "s", ID: "x"}, task.Answer{Approve: true})
+		_, err := approvals.Answer(t.Context(), b, tools.CallKey{Session: "s", ID: "x"}, task.Answer{Approve: true})
 		if err == nil || !strings.Contains(err.Error(), "time for the answer has passed") {
 			t.Errorf("a late answer: %v", err)
 		}
@@ -195,9 +197,9 @@ func TestApprovalExpires(t *testing.T) {
 func TestRefusedQuestionKeepsTheCall(t *testing.T) {
 	b := bustest.New(t)
 	var runs, asked atomic.Int32
-	cfg := worker.Config{MaxAttempts: 2, Approvals: worker.Approvals{
+	cfg := worker.Config{MaxAttempts: 2, Approvals: approvals.Rules{
 		Needed: func(tools.Call) bool { return true },
-		Ask: func(context.Context, task.Approval) error {
+		Ask: func(context.Context, approvals.Approval) error {
 			switch asked.Add(1) % 3 {
 			case 0:
 				return bus.Reject("refused_chat", errors.New("no such chat"))
@@ -215,7 +217,7 @@ func TestRefusedQuestionKeepsTheCall(t *testing.T) {
 	waitForApprovals(t, b, 3)
 	bustest.WaitUntil(t, "the stream to be empty", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
 	for i, result := range results {
-		if _, err := task.AnswerApproval(t.Context(), b, tools.CallKey{Session: "s", ID: fmt.Sprint("x", i)}, task.Answer{Approve: true}); err != nil {
+		if _, err := approvals.Answer(t.Context(), b, tools.CallKey{Session: "s", ID: fmt.Sprint("x", i)}, task.Answer{Approve: true}); err != nil {
 			t.Error(err)
 		}
 		if event := <-result; event.ForLLM != "ran" {
@@ -241,9 +243,9 @@ func TestApprovalOfALargeCall(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := worker.Config{Slots: 1, MaxAttempts: 1, Approvals: worker.Approvals{
+	cfg := worker.Config{Slots: 1, MaxAttempts: 1, Approvals: approvals.Rules{
 		Needed: func(call tools.Call) bool { return call.Tool == "danger" },
-		Ask: func(_ context.Context, a task.Approval) error {
+		Ask: func(_ context.Context, a approvals.Approval) error {
 			if asked.Add(1); len(a.Args) > 3000 || !strings.Contains(string(a.Args), "only the start") {
 				t.Errorf("the question has %d bytes: %.200s", len(a.Args), a.Args)
 			}
@@ -270,14 +272,14 @@ func TestApprovalOfALargeCall(t *testing.T) {
 	}
 	stop()
 	k := func(id string) tools.CallKey { return tools.CallKey{Session: "s", ID: id} }
-	if _, err := task.AnswerApproval(t.Context(), b, k("yes"), task.Answer{Approve: true}); err != nil {
+	if _, err := approvals.Answer(t.Context(), b, k("yes"), task.Answer{Approve: true}); err != nil {
 		t.Fatal(err)
 	}
 	workertest.Start(t, b, offloader, worker.Config{Slots: 1, MaxAttempts: 1, Reader: cfg.Reader}, tool, safe)
 	if event := <-results["yes"]; event.ForLLM != fmt.Sprint(size) {
 		t.Errorf("the approved call: %+v", event)
 	}
-	if _, err := task.AnswerApproval(t.Context(), b, k("no"), task.Answer{}); err != nil {
+	if _, err := approvals.Answer(t.Context(), b, k("no"), task.Answer{}); err != nil {
 		t.Fatal(err)
 	}
 	if event := <-results["no"]; event.Error == nil || event.Error.Code != tools.CodeDenied {

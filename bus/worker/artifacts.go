@@ -65,10 +65,10 @@ func (s *artifacts) Raw(ctx context.Context, raw tools.RawEvent) (res *tools.Res
 	return res, err
 }
 
-// expand returns a call with the contents of artifacts in place of arguments {"$artifact":"ID"},
+// Expand returns a call with the contents of artifacts in place of arguments {"$artifact":"ID"},
 // if its tool accepts that. The delivery keeps the arguments of the client, which its digest
 // identifies.
-func (s *artifacts) expand(ctx context.Context, d *task.Delivered) (call tools.Call, err error) {
+func (s *artifacts) Expand(ctx context.Context, d *task.Delivered) (call tools.Call, err error) {
 	call = d.Call
 	if s.reader == nil || !d.Tool.AcceptsArtifacts {
 		return call, nil

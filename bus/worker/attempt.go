@@ -1,8 +1,6 @@
 package worker
 
 import (
-	"context"
-
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -39,12 +37,4 @@ func (w *Worker) decode(delivery *bus.Delivery) (*attempt, error) {
 	d.Tool, _ = w.registry.Definition(d.Call.Tool)
 	d.CallsBack = w.registry.CallsBack(d.Call.Tool)
 	return &attempt{Delivered: d}, nil
-}
-
-// pauseOf returns the pause that the tool asks for with its result. A once-only tool gets none.
-// A call that was cancelled or has no time left gets one only if it made the calls that it
-// waits for: Park then cancels them.
-func (a *attempt) pauseOf(toolCtx context.Context, res *tools.Result) (*tools.Pause, bool) {
-	pause, ok := tools.PauseOf(res.Err)
-	return pause, ok && res.IsError && !a.Once() && (toolCtx.Err() == nil || pause.Made)
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -105,7 +106,10 @@ func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error)
 		return false, nil
 	}
 	// The lease of the last attempt may have ended although its worker lives.
-	return w.resume(ctx, a, false)
+	if err = w.resume(ctx, a, false); errors.Is(err, errDone) {
+		return true, nil
+	}
+	return false, err
 }
 
 // answerDeadLetter publishes a result for a call that became a dead letter, so

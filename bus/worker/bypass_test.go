@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -43,7 +44,7 @@ func guarded(t *testing.T, b *bus.Bus) (ran *atomic.Pointer[string]) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := worker.Config{Reader: offload.NewReader(store, offload.ReaderConfig{}), Approvals: worker.Approvals{
+	cfg := worker.Config{Reader: offload.NewReader(store, offload.ReaderConfig{}), Approvals: approvals.Rules{
 		Needed: func(call tools.Call) bool { return strings.Contains(string(call.Args), "rm") },
 	}}
 	workertest.Start(t, b, workertest.Plain{}, cfg, tool.WithArtifacts())
@@ -59,7 +60,7 @@ func TestArtifactNeedsTheApprovalOfItsContent(t *testing.T) {
 	if got := waitForApprovals(t, b, 1)[0]; string(got.Args) != `{"text":"rm everything"}` {
 		t.Errorf("the question shows %s", got.Args)
 	}
-	if _, err := task.AnswerApproval(t.Context(), b, tools.CallKey{Session: "s", ID: "c"}, task.Answer{Approve: true}); err != nil {
+	if _, err := approvals.Answer(t.Context(), b, tools.CallKey{Session: "s", ID: "c"}, task.Answer{Approve: true}); err != nil {
 		t.Fatal(err)
 	}
 	bustest.WaitUntil(t, "the approved call to run", func() bool { return ran.Load() != nil })
@@ -97,7 +98,7 @@ func TestForgedHeadersOfAParkedCall(t *testing.T) {
 	if got := waitForApprovals(t, b, 1)[0]; string(got.Args) != string(question.Args) {
 		t.Errorf("the question changed to %s", got.Args)
 	}
-	if _, err := task.AnswerApproval(t.Context(), b, tools.CallKey{Session: "s", ID: "c"}, task.Answer{Approve: true}); err != nil {
+	if _, err := approvals.Answer(t.Context(), b, tools.CallKey{Session: "s", ID: "c"}, task.Answer{Approve: true}); err != nil {
 		t.Fatal(err)
 	}
 	bustest.WaitUntil(t, "the approved call to run", func() bool { return ran.Load() != nil })

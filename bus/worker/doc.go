@@ -9,7 +9,7 @@
 //  3. Decode: the worker decodes and checks the call (attempt.go).
 //  4. Resume: the worker asks where the call is (task.Locator), because an earlier delivery may
 //     have got far, and waits while another worker runs it (resume.go). A call that needs an
-//     approval is parked until a person has answered (approve.go, park.go).
+//     approval is parked until a person has answered (park.go, bus/approvals).
 //  5. Claim: the worker registers the execution (execution.go), and writes the claim of a
 //     once-only call (resume.go).
 //  6. Run: the worker runs the tool (run.go). If the tool continues in the

@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -28,35 +27,54 @@ func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 	return err
 }
 
+// errDone is the verdict of a step after which nothing is left to do: handle acknowledges the call.
+var errDone = errors.New("nothing is left to do")
+
 // handleAttempt does steps 4 to 9 of a call.
 func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
+	toolCtx, res, err := w.toResult(ctx, a)
+	defer w.executions.end(a)
+
+	// 7 to 9. Offload, publish the result, acknowledge.
+	if err == nil && res.Async && !res.IsError {
+		res, err = w.toCompletion(ctx, toolCtx, a, res)
+	}
+	if err == nil {
+		err = w.results.store(ctx, a, res)
+	}
+	if errors.Is(err, errDone) {
+		return nil
+	}
+	return err
+}
+
+// toResult does steps 4 to 6 of a call. toolCtx is the context of its tool, if the tool ran.
+func (w *Worker) toResult(ctx context.Context, a *attempt) (toolCtx context.Context, res *tools.Result, err error) {
 	if a.Invalid != nil {
-		return w.results.store(ctx, a, tools.Failure(a.Invalid))
+		return nil, tools.Failure(a.Invalid), nil
 	}
 	if err := w.artifacts.readArgs(ctx, a.Delivered); err != nil {
-		return err
+		return nil, nil, err
 	}
 	if verdict := w.handOnUnknown(ctx, a); verdict != nil {
-		return verdict
+		return nil, nil, verdict
 	}
 
 	// 4. Resume. The call may be parked, have a result, be running, or be a once-only
 	// call that was started. It may need an approval.
 	w.step("resume")
-	if ended, err := w.resume(ctx, a, false); ended || err != nil {
-		return err
+	if err := w.resume(ctx, a, false); err != nil {
+		return nil, nil, err
 	}
-	if ended, err := w.approve(ctx, a); ended || err != nil {
-		return err
+	if denied, err := w.parking.approve(ctx, a); denied != nil || err != nil {
+		return nil, denied, err
 	}
 
 	// 5. Claim. From here on, only this worker runs the call. The claim of a
 	// once-only call is permanent.
 	w.step("claim")
-	toolCtx, ended, err := w.claim(ctx, a)
-	defer w.executions.end(a)
-	if ended || err != nil {
-		return err
+	if toolCtx, err = w.claim(ctx, a); err != nil {
+		return nil, nil, err
 	}
 	if a.Redelivered && !a.Once() { // the claim of a once-only call ends its attempts
 		w.recordStart(ctx, a)
@@ -66,31 +84,9 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 	// once-only.
 	w.step("run")
 	waitRecorded := w.recordLastChannel(ctx, a)
-	res := w.run(toolCtx, a)
+	res = w.run(toolCtx, a)
 	a.exec.flushProgress() // before the result
 	waitRecorded()
-	return w.finish(ctx, toolCtx, a, res)
-}
-
-// interruptedPause is the pause before a call runs again whose tool lost its connection.
-const interruptedPause = time.Second
-
-// finish does steps 7 to 9 of a call whose tool has returned, unless the call continues later.
-func (w *Worker) finish(ctx, toolCtx context.Context, a *attempt, res *tools.Result) error {
-	failed := func(with error) bool { return res.IsError && errors.Is(res.Err, with) }
-	switch pause, paused := a.pauseOf(toolCtx, res); {
-	case ctx.Err() != nil: // the worker is stopping
-		return w.interrupted(ctx, a, res)
-	case paused:
-		return w.parking.pause(ctx, a, pause)
-	case failed(tools.ErrTakenOver) && !a.Once():
-		return handOn(0)
-	case failed(tools.ErrInterrupted) && toolCtx.Err() == nil && !a.Once():
-		return handOn(interruptedPause)
-	case failed(tools.ErrInterrupted) && toolCtx.Err() == nil:
-		res = unknownOutcome(a.Call.Tool, "")
-	case res.Async && !res.IsError:
-		return w.handleAsync(ctx, toolCtx, a, res)
-	}
-	return w.results.store(ctx, a, res)
+	res, err = w.returned(ctx, toolCtx, a, res)
+	return toolCtx, res, err
 }

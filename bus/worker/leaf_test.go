@@ -14,6 +14,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -84,7 +85,7 @@ func TestWorkerBehindALeafNode(t *testing.T) {
 	later := manualAsync{effect: tools.Idempotent, started: make(chan tools.AsyncCallback, 1)}
 	workertest.StartSteps(t, edge, offload.NewOffloader(store(edge), offload.Config{}), worker.Config{
 		Slots:     2,
-		Approvals: worker.Approvals{Needed: func(call tools.Call) bool { return call.Tool == "danger" }},
+		Approvals: approvals.Rules{Needed: func(call tools.Call) bool { return call.Tool == "danger" }},
 	}, func(s string) {
 		if s == "publish" {
 			published <- struct{}{}
@@ -119,7 +120,7 @@ func TestWorkerBehindALeafNode(t *testing.T) {
 	}
 	parked := submitCall(t, edge, call("danger", "ask", "x"))
 	waitForApprovals(t, edge, 1)
-	if _, err := task.AnswerApproval(t.Context(), client, tools.CallKey{Session: "s", ID: "ask"}, task.Answer{Approve: true}); err != nil {
+	if _, err := approvals.Answer(t.Context(), client, tools.CallKey{Session: "s", ID: "ask"}, task.Answer{Approve: true}); err != nil {
 		t.Fatal(err)
 	}
 	if result := <-parked; result.ForUser != "x" || approved.Load() != 1 {

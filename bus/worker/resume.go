@@ -14,9 +14,9 @@ import (
 // call. The pauses grow, because every worker receives every request.
 const askInterval = 250 * time.Millisecond
 
-// resume asks where a call is, and waits while any worker is running it. It returns true if
-// nothing is left to do, and false if this worker may start the call.
-func (w *Worker) resume(ctx context.Context, a *attempt, contested bool) (ended bool, err error) {
+// resume asks where a call is, and waits while any worker is running it. It returns no error if
+// this worker may start the call, and errDone if nothing is left to do.
+func (w *Worker) resume(ctx context.Context, a *attempt, contested bool) error {
 	var (
 		pauses      = retry.Pauses(askInterval, 30*time.Second, 0)
 		silentSince = time.Now() // since when no worker has reported that it runs the call
@@ -27,32 +27,40 @@ func (w *Worker) resume(ctx context.Context, a *attempt, contested bool) (ended 
 			err = w.results.found(ctx, a, place.Stored)
 		}
 		if err != nil {
-			return false, err
+			return err
 		}
 		switch place.Where {
 		case task.IsFresh, task.IsResumed:
-			return false, nil
+			return nil
 		case task.IsParked:
-			return true, w.parking.ask(ctx, place.Parked)
+			return done(w.parking.gate.AskAbout(ctx, place.Parked))
 		case task.HasEnded:
-			return true, nil
+			return errDone
 		case task.IsClaimed:
 			if place.Died || time.Since(silentSince) >= w.cfg.ClaimTimeout {
-				return true, w.results.end(ctx, a, lostResult(a.Call.Tool, place.Claim))
+				return done(w.results.end(ctx, a, lostResult(a.Call.Tool, place.Claim)))
 			}
 		case task.IsRunning:
 		}
-		done := place.Here
-		if done == nil {
-			done = after(pauses.NextBackOff())
+		ended := place.Here
+		if ended == nil {
+			ended = after(pauses.NextBackOff())
 		}
-		if err := w.detachAndWait(ctx, a, done); err != nil {
-			return false, err
+		if err := w.detachAndWait(ctx, a, ended); err != nil {
+			return err
 		}
 		if place.Where == task.IsRunning {
 			silentSince = time.Now()
 		}
 	}
+}
+
+// done returns errDone if a last step succeeded, and otherwise its error.
+func done(err error) error {
+	if err == nil {
+		return errDone
+	}
+	return err
 }
 
 // detachAndWait waits until done is closed. Waiting uses no slot, and the worker keeps the
@@ -78,19 +86,19 @@ func after(pause time.Duration) <-chan struct{} {
 
 // claim registers the attempt as running here until executions.end, and returns the
 // context for its tool. If another delivery or worker has the call, claim waits as
-// resume does; ended is true if nothing is left to do.
-func (w *Worker) claim(ctx context.Context, a *attempt) (toolCtx context.Context, ended bool, err error) {
+// resume does.
+func (w *Worker) claim(ctx context.Context, a *attempt) (toolCtx context.Context, err error) {
 	for {
 		toolCtx, claimed := w.executions.begin(ctx, a)
 		if claimed && a.Once() {
 			_, claimed, err = w.writeClaim(ctx, a, false)
 		}
 		if claimed || err != nil {
-			return toolCtx, false, err
+			return toolCtx, err
 		}
 		w.executions.end(a)
-		if ended, err := w.resume(ctx, a, true); ended || err != nil {
-			return nil, ended, err
+		if err := w.resume(ctx, a, true); err != nil {
+			return nil, err
 		}
 	}
 }

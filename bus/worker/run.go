@@ -27,7 +27,7 @@ func (w *Worker) run(ctx context.Context, a *attempt) *tools.Result {
 		a.completion = make(chan *tools.Result, 1)
 		callback = func(_ context.Context, res *tools.Result) { a.completion <- res } // the registry calls it at most once
 	}
-	call, err := w.artifacts.expand(ctx, a.Delivered)
+	call, err := w.artifacts.Expand(ctx, a.Delivered)
 	if err != nil {
 		return withCause(ctx, a, tools.Failure(err))
 	}
@@ -63,6 +63,28 @@ func endCause(ctx context.Context, a *attempt) error {
 	return nil
 }
 
+// interruptedPause is the pause before a call runs again whose tool lost its connection.
+const interruptedPause = time.Second
+
+// returned decides what follows from what a tool returned: a result to store, or a verdict if the
+// call goes on later.
+func (w *Worker) returned(ctx, toolCtx context.Context, a *attempt, res *tools.Result) (*tools.Result, error) {
+	failed := func(with error) bool { return res.IsError && errors.Is(res.Err, with) }
+	switch pause, paused := a.pauseOf(toolCtx, res); {
+	case ctx.Err() != nil: // the worker is stopping
+		return nil, w.interrupted(ctx, a, res)
+	case paused:
+		return w.parking.pause(ctx, a, pause)
+	case failed(tools.ErrTakenOver) && !a.Once():
+		return nil, handOn(0)
+	case failed(tools.ErrInterrupted) && toolCtx.Err() == nil && !a.Once():
+		return nil, handOn(interruptedPause)
+	case failed(tools.ErrInterrupted) && toolCtx.Err() == nil:
+		return unknownOutcome(a.Call.Tool, ""), nil
+	}
+	return res, nil
+}
+
 // finalPublishTimeout is how long a worker that stops may take to publish the result of a once-only
 // call that it interrupted.
 const finalPublishTimeout = 5 * time.Second
@@ -72,11 +94,11 @@ const finalPublishTimeout = 5 * time.Second
 // knows that no one else will, and publishes what the tool returned, or that the outcome is
 // unknown.
 func (w *Worker) interrupted(ctx context.Context, a *attempt, res *tools.Result) error {
+	stopped := ctx.Err()
 	if !a.Once() || res.Async {
 		_ = res.Close()
-		return ctx.Err()
+		return stopped
 	}
-	stopped := ctx.Err()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finalPublishTimeout)
 	defer cancel()
 	if res.IsError {
@@ -87,7 +109,7 @@ func (w *Worker) interrupted(ctx context.Context, a *attempt, res *tools.Result)
 		w.log.Warn().Err(err).Str("call", a.Key.ID).Str("session", a.Key.Session).Msg("cannot publish the result of an interrupted call; another worker will")
 		return stopped
 	}
-	return nil
+	return errDone
 }
 
 // handOn is the verdict that returns a call so that another worker gets it. It is not a
@@ -104,58 +126,59 @@ func isHandedOn(verdict error) bool {
 // completion of its own, with what it did so far.
 const completionGrace = 2 * time.Second
 
-// handleAsync does steps 7 to 9 for a tool that continues in the background: it
-// publishes the result "async", waits for the tool and publishes the completion.
-// After a restart the result is already published.
-func (w *Worker) handleAsync(ctx, toolCtx context.Context, a *attempt, res *tools.Result) error {
+// toCompletion stores the result "async" of a tool that continues in the background, waits for the
+// tool and returns its completion. After a restart the result is already published. Waiting uses
+// no slot. The worker keeps extending the lease, so the call is redelivered if the worker dies.
+// toolCtx is the tool's context, ctx the worker's.
+func (w *Worker) toCompletion(ctx, toolCtx context.Context, a *attempt, res *tools.Result) (*tools.Result, error) {
 	if !a.resultPublished {
 		if err := w.results.store(ctx, a, res); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	if a.CompletesElsewhere() {
-		return nil
+		return nil, errDone
 	}
-	if a.lostRace { // a completion would contradict the final result
-		w.discardCompletion(a)
-		return nil
-	}
-	return w.awaitCompletion(ctx, toolCtx, a)
-}
-
-// awaitCompletion waits for the async tool and publishes its completion. Waiting
-// uses no slot. The worker keeps extending the lease, so the call is redelivered if
-// the worker dies. toolCtx is the tool's context, ctx the worker's.
-func (w *Worker) awaitCompletion(ctx, toolCtx context.Context, a *attempt) error {
-	a.resultPublished = true
 	a.Detach()
-	var res *tools.Result
+	if a.lostRace { // a completion would contradict the final result
+		a.exec.cancel(errCancelled)
+		if res := a.awaitCompletion(); res != nil {
+			_ = res.Close()
+		}
+		return nil, errDone
+	}
+	a.resultPublished = true
 	select {
 	case res = <-a.completion:
 	case <-toolCtx.Done():
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return nil, ctx.Err()
 		}
-		select {
-		case res = <-a.completion:
-		case <-time.After(completionGrace):
+		if res = a.awaitCompletion(); res == nil {
 			res = tools.Failure(endCause(toolCtx, a))
 		}
 	}
 	if pause, ok := a.pauseOf(toolCtx, res); ok {
 		return w.parking.pause(ctx, a, pause)
 	}
-	return w.results.store(ctx, a, withCause(toolCtx, a, res))
+	return withCause(toolCtx, a, res), nil
 }
 
-// discardCompletion stops an async tool whose completion must not be published,
-// and gives it completionGrace to release its resources.
-func (w *Worker) discardCompletion(a *attempt) {
-	a.exec.cancel(errCancelled)
-	a.Detach()
+// awaitCompletion returns the completion of an async tool whose context has ended, or nil if the
+// tool returns none soon.
+func (a *attempt) awaitCompletion() *tools.Result {
 	select {
 	case res := <-a.completion:
-		_ = res.Close()
+		return res
 	case <-time.After(completionGrace):
+		return nil
 	}
+}
+
+// pauseOf returns the pause that the tool asks for with its result. A once-only tool gets none.
+// A call that was cancelled or has no time left gets one only if it made the calls that it
+// waits for: Park then cancels them.
+func (a *attempt) pauseOf(toolCtx context.Context, res *tools.Result) (*tools.Pause, bool) {
+	pause, ok := tools.PauseOf(res.Err)
+	return pause, ok && res.IsError && !a.Once() && (toolCtx.Err() == nil || pause.Made)
 }

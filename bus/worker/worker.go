@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/bus/schedule"
@@ -71,7 +72,7 @@ type Config struct {
 	// {"$artifact":"ID"} is not replaced.
 	Reader *offload.Reader
 	// Approvals says which calls a person must approve before they run.
-	Approvals Approvals
+	Approvals approvals.Rules
 	// Log receives events of calls, without their arguments and content.
 	Log zerolog.Logger
 }
@@ -119,7 +120,9 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 		bus: b, artifacts: w.artifacts, locator: w.locator, worker: cfg.Name, source: []string{"/stevedore/worker/" + tools.Token(cfg.Name)},
 		counters: newCounters(cfg.Queues), log: cfg.Log,
 	}
-	w.parking = &parking{bus: b, records: w.records, artifacts: w.artifacts, results: w.results, approvals: cfg.Approvals, log: cfg.Log}
+	w.parking = &parking{bus: b, records: w.records, artifacts: w.artifacts, worker: cfg.Name, log: cfg.Log, gate: &approvals.Gate{
+		Rules: cfg.Approvals, Bus: b, Log: cfg.Log, Expand: w.artifacts.Expand, Check: registry.Check,
+	}}
 	return w
 }
 

@@ -56,7 +56,7 @@ func (n Notification) WithNote(note string) Notification {
 
 // Approval is the question of a notification that asks whether a call may run. A channel
 // with buttons can show one for yes and one for no; their answer goes to
-// task.AnswerApproval. The text of the notification asks the same.
+// approvals.Answer. The text of the notification asks the same.
 type Approval struct {
 	// Session and ID are the tokens of the call.
 	Session string `json:"session"`

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
-	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
@@ -49,8 +49,8 @@ func newApprovalsCommand() *cobra.Command {
 		answer("yes ID", "Let a call run", rpc.Approve),
 		answer("no ID", "Reject a call", rpc.Deny),
 	)
-	o.Complete(client.Listed(rpc.ListApprovals, func(l rpc.ApprovalList) []task.Approval { return l.Approvals },
-		func(a task.Approval) string { return a.ID }), cmd.Commands()...)
+	o.Complete(client.Listed(rpc.ListApprovals, func(l rpc.ApprovalList) []approvals.Approval { return l.Approvals },
+		func(a approvals.Approval) string { return a.ID }), cmd.Commands()...)
 	o.CompleteSession(cmd)
 	return cmd
 }
@@ -99,7 +99,7 @@ func (o *approvalOptions) answer(ctx context.Context, b *bus.Bus, id string, op 
 		if err != nil {
 			return err
 		}
-		var found []task.Approval
+		var found []approvals.Approval
 		for _, a := range list.Out.Approvals {
 			if a.ID == tools.TokenOf(id) {
 				found = append(found, a)

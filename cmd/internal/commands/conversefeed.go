@@ -13,8 +13,8 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
-	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
@@ -31,8 +31,8 @@ type feed struct {
 	asked  chan struct{} // gets a value when a question is open
 
 	mu    sync.Mutex
-	open  []task.Approval // oldest first
-	shown map[string]bool // questions and completions
+	open  []approvals.Approval // oldest first
+	shown map[string]bool      // questions and completions
 	// closed, if not nil, is called when no question is open any more.
 	closed func()
 }
@@ -77,7 +77,7 @@ func (f *feed) poll(ctx context.Context) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.open = slices.DeleteFunc(list.Out.Approvals, func(a task.Approval) bool { return f.shown["answer."+a.ID] })
+	f.open = slices.DeleteFunc(list.Out.Approvals, func(a approvals.Approval) bool { return f.shown["answer."+a.ID] })
 	for _, a := range f.open {
 		if f.isNew("approval." + a.ID) {
 			how := "Answer yes or no (or: no, REASON), or in another terminal"

@@ -3,8 +3,8 @@ package console
 import (
 	"net/http"
 
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
-	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -15,7 +15,7 @@ const (
 
 // shownApproval is an approval whose arguments are text, because they may be too long.
 type shownApproval struct {
-	task.Approval
+	approvals.Approval
 	Args string `json:"args"`
 	// Cut is set if Args are not all arguments.
 	Cut bool `json:"cut,omitempty"`
@@ -23,7 +23,7 @@ type shownApproval struct {
 
 // approvals lists the calls that wait for a person's answer, the first deadline first.
 func (c *Console) approvals(r *http.Request) (any, error) {
-	waiting, err := task.ListApprovals(r.Context(), c.bus, "*") // this works without a worker
+	waiting, err := approvals.List(r.Context(), c.bus, "*") // this works without a worker
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -88,10 +89,10 @@ func (in *installation) prompt(session, id, text string) (ended <-chan error) {
 // questions waits for n approvals, and returns the one of the call with an argument.
 func (in *installation) questions(n int) func(text string) tools.CallKey {
 	in.t.Helper()
-	var waiting []task.Approval
+	var waiting []approvals.Approval
 	bustest.WaitUntil(in.t, "the questions", func() (ok bool) {
 		var err error
-		waiting, err = task.ListApprovals(in.t.Context(), in.bus, "*")
+		waiting, err = approvals.List(in.t.Context(), in.bus, "*")
 		return err == nil && len(waiting) == n
 	})
 	return func(text string) tools.CallKey {
@@ -123,10 +124,10 @@ func TestTrace(t *testing.T) {
 	b.shows("3 sub-agents, 2 approvals waited")
 
 	asked := task.Answer{Approve: true, By: "the harbour master"}
-	if _, err := task.AnswerApproval(t.Context(), in.bus, question("plan-one"), asked); err != nil {
+	if _, err := approvals.Answer(t.Context(), in.bus, question("plan-one"), asked); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := task.AnswerApproval(t.Context(), in.bus, question("plan-two"), task.Answer{Reason: "too-windy"}); err != nil {
+	if _, err := approvals.Answer(t.Context(), in.bus, question("plan-two"), task.Answer{Reason: "too-windy"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-ended; err != nil {

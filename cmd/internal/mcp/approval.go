@@ -8,6 +8,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -41,17 +42,17 @@ type inputRequired struct {
 }
 
 // questions returns the forms for approvals, by the keys of their calls.
-func questions(approvals []task.Approval) mcp.InputRequestMap {
+func questions(waiting []approvals.Approval) mcp.InputRequestMap {
 	forms := mcp.InputRequestMap{}
-	for _, a := range approvals {
+	for _, a := range waiting {
 		forms[questionKey(a)] = question(a)
 	}
 	return forms
 }
 
-func questionKey(a task.Approval) string { return a.Session + "." + a.ID }
+func questionKey(a approvals.Approval) string { return a.Session + "." + a.ID }
 
-func question(a task.Approval) *mcp.ElicitParams {
+func question(a approvals.Approval) *mcp.ElicitParams {
 	return &mcp.ElicitParams{
 		Mode: "form",
 		Message: fmt.Sprintf("May %s run? Its arguments: %s\nWithout an answer before %s, it does not run.",
@@ -70,11 +71,11 @@ func (c *client) answer(ctx context.Context, id string, responses mcp.InputRespo
 		return nil
 	}
 	b := c.gateway.bus
-	approvals, err := task.ApprovalsFor(ctx, b, tools.CallKey{Session: c.session, ID: tools.TokenOf(id)})
+	waiting, err := approvals.For(ctx, b, tools.CallKey{Session: c.session, ID: tools.TokenOf(id)})
 	if err != nil {
 		return err
 	}
-	for _, a := range approvals {
+	for _, a := range waiting {
 		form, ok := responses[questionKey(a)].(*mcp.ElicitResult)
 		if !ok || form.Action != "accept" && form.Action != "decline" {
 			continue
@@ -82,7 +83,7 @@ func (c *client) answer(ctx context.Context, id string, responses mcp.InputRespo
 		approve, _ := form.Content["approve"].(bool)
 		reason, _ := form.Content["reason"].(string)
 		answer := task.Answer{Approve: approve && form.Action == "accept", Reason: reason, By: "mcp:" + c.session}
-		_, err := task.AnswerApproval(ctx, b, tools.CallKey{Session: a.Session, ID: a.ID}, answer)
+		_, err := approvals.Answer(ctx, b, tools.CallKey{Session: a.Session, ID: a.ID}, answer)
 		if code := tools.CodeOf(err); err != nil && code != tools.CodeInvalidArguments && code != tools.CodeNotFound {
 			return err // otherwise another answer was earlier
 		}
@@ -92,18 +93,18 @@ func (c *client) answer(ctx context.Context, id string, responses mcp.InputRespo
 
 // watchApprovals looks for approvals that a call waits for, until ctx ends. It calls ask with
 // those that it has not asked about.
-func (c *client) watchApprovals(ctx context.Context, call tools.Call, ask func([]task.Approval)) {
+func (c *client) watchApprovals(ctx context.Context, call tools.Call, ask func([]approvals.Approval)) {
 	key, asked := tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()}, map[string]bool{}
 	for pause := firstCheck; ; pause = min(2*pause, maxCheck) {
 		if tools.Sleep(ctx, pause) != nil {
 			return
 		}
-		approvals, err := task.ApprovalsFor(ctx, c.gateway.bus, key)
+		waiting, err := approvals.For(ctx, c.gateway.bus, key)
 		if err != nil {
 			continue // the caller notices it too
 		}
-		var unasked []task.Approval
-		for _, a := range approvals {
+		var unasked []approvals.Approval
+		for _, a := range waiting {
 			if !asked[questionKey(a)] {
 				asked[questionKey(a)] = true
 				unasked = append(unasked, a)
@@ -116,7 +117,7 @@ func (c *client) watchApprovals(ctx context.Context, call tools.Call, ask func([
 }
 
 // approvalNeeded is the cause of the end of a wait: the client must ask its user.
-type approvalNeeded []task.Approval
+type approvalNeeded []approvals.Approval
 
 func (approvalNeeded) Error() string { return "the call waits for an approval" }
 
@@ -128,10 +129,10 @@ func (c *client) askUser(ctx context.Context, r *mcp.CallToolRequest, call tools
 	}
 	params := r.Session.InitializeParams()
 	roundTrips := params == nil || params.ProtocolVersion >= stateless
-	c.watchApprovals(ctx, call, func(approvals []task.Approval) {
+	c.watchApprovals(ctx, call, func(waiting []approvals.Approval) {
 		if roundTrips {
-			var unasked []task.Approval
-			for _, a := range approvals {
+			var unasked []approvals.Approval
+			for _, a := range waiting {
 				if _, dismissed := r.Params.InputResponses[questionKey(a)]; !dismissed { // do not ask again and again
 					unasked = append(unasked, a)
 				}
@@ -141,7 +142,7 @@ func (c *client) askUser(ctx context.Context, r *mcp.CallToolRequest, call tools
 			}
 			return
 		}
-		for _, a := range approvals {
+		for _, a := range waiting {
 			form, err := r.Session.Elicit(ctx, question(a))
 			if err == nil {
 				err = c.answer(ctx, call.ID, mcp.InputResponseMap{questionKey(a): form})

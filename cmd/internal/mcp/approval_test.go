@@ -9,6 +9,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp"
@@ -100,7 +101,7 @@ func TestApprovalsOfOthers(t *testing.T) {
 		if _, err := alice.CallTool(t.Context(), params); err != nil { // on a slow machine, the time to wait ends before the call is stored
 			t.Fatal(err)
 		}
-		approvals, err := task.ApprovalsFor(t.Context(), c.Bus, key)
+		approvals, err := approvals.For(t.Context(), c.Bus, key)
 		return err == nil && len(approvals) == 1
 	})
 	approve := sdk.InputResponseMap{"alice.x": &sdk.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}}}

@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stevedore-bus/stevedore/bus/agents"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
@@ -132,7 +133,7 @@ func (c *client) enqueue(ctx context.Context, queue string, call tools.Call) err
 func (c *client) pending(ctx context.Context, call tools.Call, queue string) *mcp.CallToolResult {
 	text := fmt.Sprintf("The call is still running. Its id is %s. Get its result later with %s(call_id=%q); do not call %s again for "+
 		"this.", call.ID, toolTaskResult, call.ID, call.Tool)
-	if approvals, err := task.ApprovalsFor(ctx, c.gateway.bus, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()}); err == nil && len(approvals) > 0 {
+	if approvals, err := approvals.For(ctx, c.gateway.bus, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()}); err == nil && len(approvals) > 0 {
 		text = fmt.Sprintf("The call waits until a person approves the use of %s. Its id is %s. Get its result later with %s(call_id=%q); "+
 			"do not call %s again for this.", approvals[0].Tool, call.ID, toolTaskResult, call.ID, call.Tool)
 	} else if ok, err := rpc.HasWorker(ctx, c.gateway.bus, queue, ""); err == nil && !ok {

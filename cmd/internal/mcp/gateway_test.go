@@ -21,6 +21,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -83,7 +84,7 @@ func newCluster(t *testing.T) *cluster {
 	}
 	w := worker.New(c.Bus, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{
 		Queues: []string{"default"}, Slots: 16,
-		Approvals: worker.Approvals{Needed: func(call tools.Call) bool { return strings.Contains(string(call.Args), `"danger`) }},
+		Approvals: approvals.Rules{Needed: func(call tools.Call) bool { return strings.Contains(string(call.Args), `"danger`) }},
 	})
 	ready := make(chan struct{})
 	service := rpc.NewService(c.Bus, reader, rpc.ServiceConfig{OnReady: func() { close(ready) }})

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -155,7 +156,7 @@ func (c *client) getTask(ctx context.Context, id string, links bool) (*taskField
 
 // addQuestions adds the approvals that a task waits for.
 func (c *client) addQuestions(ctx context.Context, fields *taskFields) error {
-	approvals, err := task.ApprovalsFor(ctx, c.gateway.bus, tools.CallKey{Session: c.session, ID: fields.TaskID})
+	approvals, err := approvals.For(ctx, c.gateway.bus, tools.CallKey{Session: c.session, ID: fields.TaskID})
 	if err == nil && len(approvals) > 0 {
 		fields.Status, fields.InputRequests = "input_required", questions(approvals)
 	}

@@ -11,10 +11,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
-	"github.com/stevedore-bus/stevedore/bus/task"
-	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -64,12 +63,12 @@ func (o *approvalOptions) values() (values []string) {
 }
 
 // approvals returns the configuration of the worker.
-func (o *approvalOptions) approvals(notifier *notify.Notifier) (worker.Approvals, error) {
+func (o *approvalOptions) approvals(notifier *notify.Notifier) (approvals.Rules, error) {
 	rules, err := o.parse()
 	if err != nil || len(rules) == 0 {
-		return worker.Approvals{}, err
+		return approvals.Rules{}, err
 	}
-	return worker.Approvals{
+	return approvals.Rules{
 		Needed: func(call tools.Call) bool {
 			for _, rule := range rules {
 				if rule.matches(call) {
@@ -132,8 +131,8 @@ const maxShownArgs = 1500
 
 // approvalAsker returns the function that asks the user on the call's channel. Its key
 // follows from the call, so a repeated question is dropped.
-func approvalAsker(notifier *notify.Notifier) func(context.Context, task.Approval) error {
-	return func(ctx context.Context, a task.Approval) error {
+func approvalAsker(notifier *notify.Notifier) func(context.Context, approvals.Approval) error {
+	return func(ctx context.Context, a approvals.Approval) error {
 		args := ApprovalArgs(a)
 		if len(args) > maxShownArgs {
 			args = fmt.Sprintf("%s\n(This is only the start. The whole call: stevedore approvals ls --session %s)", tools.Excerpt(args,
@@ -152,7 +151,7 @@ func approvalAsker(notifier *notify.Notifier) func(context.Context, task.Approva
 }
 
 // ApprovalArgs returns the arguments of a call as a text in which nothing is invisible.
-func ApprovalArgs(a task.Approval) string {
+func ApprovalArgs(a approvals.Approval) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(a.Args, &fields) == nil && len(fields) == 1 {
 		for _, value := range fields {

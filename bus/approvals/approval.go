@@ -1,4 +1,4 @@
-package task
+package approvals
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -25,21 +26,8 @@ type Approval struct {
 	ChatID  string `json:"chat_id,omitempty"`
 }
 
-// Answer is a person's answer. The first one counts.
-type Answer struct {
-	Approve bool `json:"approve"`
-	// By says who answered, such as "telegram:12345"; Reason is a text for the model.
-	By     string    `json:"by,omitempty"`
-	Reason string    `json:"reason,omitempty"`
-	At     time.Time `json:"at"`
-	// Digest of the call, so that no other call with the same id is approved.
-	Digest string `json:"call_digest"`
-	// Expired is set if nobody answered in time.
-	Expired bool `json:"expired,omitempty"`
-}
-
-// ApprovalOf returns the approval that a parked call waits for.
-func ApprovalOf(p Parked) Approval {
+// questionOf returns the approval that a parked call waits for.
+func questionOf(p task.Parked) Approval {
 	k, args := p.Key(), p.Call.Args
 	if p.Shown != nil {
 		args = p.Shown
@@ -50,43 +38,43 @@ func ApprovalOf(p Parked) Approval {
 	}
 }
 
-// approval returns the approval that a call waits for; ok is false if it waits for none.
-func (r Record) approval() (a Approval, ok bool) {
-	if r.Parked == nil || r.Parked.State != InputRequired || r.Answer != nil {
+// openIn returns the approval that a call waits for; ok is false if it waits for none.
+func openIn(r task.Record) (a Approval, ok bool) {
+	if r.Parked == nil || r.Parked.State != task.InputRequired || r.Answer != nil {
 		return Approval{}, false
 	}
-	return ApprovalOf(*r.Parked), true
+	return questionOf(*r.Parked), true
 }
 
-// ListApprovals returns the calls of a session that wait for an approval, or those of all
+// List returns the calls of a session that wait for an approval, or those of all
 // sessions if it is "*". The session is a token.
-func ListApprovals(ctx context.Context, b *bus.Bus, session string) ([]Approval, error) {
+func List(ctx context.Context, b *bus.Bus, session string) ([]Approval, error) {
 	waiting := []Approval{}
-	err := listRecords(ctx, b, session, func(r Record) {
-		if a, ok := r.approval(); ok {
+	err := task.ListRecords(ctx, b, session, func(r task.Record) {
+		if a, ok := openIn(r); ok {
 			waiting = append(waiting, a)
 		}
 	})
 	return waiting, err
 }
 
-// maxMadeDepth bounds how deep ApprovalsFor follows calls that made others.
+// maxMadeDepth bounds how deep For follows calls that made others.
 const maxMadeDepth = 16
 
-// ApprovalsFor returns the approvals that a call waits for: its own, or those of the calls
+// For returns the approvals that a call waits for: its own, or those of the calls
 // that it made, such as the tool calls of an agent and its sub-agents.
-func ApprovalsFor(ctx context.Context, b *bus.Bus, k tools.CallKey) ([]Approval, error) {
+func For(ctx context.Context, b *bus.Bus, k tools.CallKey) ([]Approval, error) {
 	var waiting []Approval
 	var follow func(k tools.CallKey, depth int) error
 	follow = func(k tools.CallKey, depth int) error {
-		r, err := ReadRecord(ctx, b, k)
+		r, err := task.ReadRecord(ctx, b, k)
 		if r.Parked == nil || err != nil || depth > maxMadeDepth {
 			return err
 		}
-		if a, ok := r.approval(); ok {
+		if a, ok := openIn(r); ok {
 			waiting = append(waiting, a)
 		}
-		for _, made := range r.Parked.made() {
+		for _, made := range r.Made {
 			if err := follow(made, depth+1); err != nil {
 				return err
 			}
@@ -97,19 +85,19 @@ func ApprovalsFor(ctx context.Context, b *bus.Bus, k tools.CallKey) ([]Approval,
 	return waiting, err
 }
 
-// AnswerApproval answers an approval. It returns an error with tools.CodeNotFound if the
+// Answer answers an approval. It returns an error with tools.CodeNotFound if the
 // call does not wait for one, and with tools.CodeInvalidArguments if it was answered
 // before. When it returns nil, the answer is durable, and a worker continues the call.
-func AnswerApproval(ctx context.Context, b *bus.Bus, k tools.CallKey, answer Answer) (Answer, error) {
+func Answer(ctx context.Context, b *bus.Bus, k tools.CallKey, answer task.Answer) (task.Answer, error) {
 	answer.At, answer.Expired = time.Now().UTC(), false
 	answer.By, answer.Reason = tools.Excerpt(answer.By, 200), tools.Excerpt(answer.Reason, 2000)
-	r, err := changeRecord(ctx, b, k, func(r *Record) error {
+	r, err := task.ChangeRecord(ctx, b, k, func(r *task.Record) error {
 		switch {
 		case r.Answer != nil && *r.Answer == answer: // stored, and the acknowledgement was lost
-			return errUnchanged
+			return task.ErrUnchanged
 		case r.Answer != nil:
 			return alreadyAnswered(*r.Answer)
-		case r.Parked == nil || r.Parked.State != InputRequired:
+		case r.Parked == nil || r.Parked.State != task.InputRequired:
 			return tools.Errorf(tools.CodeNotFound, "no call %.80q in session %.80q waits for an approval", k.ID, k.Session)
 		}
 		answer.Digest = r.Parked.Digest
@@ -117,12 +105,12 @@ func AnswerApproval(ctx context.Context, b *bus.Bus, k tools.CallKey, answer Ans
 		return nil
 	})
 	if r.Answer == nil {
-		return Answer{}, err
+		return task.Answer{}, err
 	}
 	return *r.Answer, err
 }
 
-func alreadyAnswered(a Answer) error {
+func alreadyAnswered(a task.Answer) error {
 	word := "no"
 	if a.Approve {
 		word = "yes"
@@ -131,19 +119,4 @@ func alreadyAnswered(a Answer) error {
 		return tools.Errorf(tools.CodeInvalidArguments, "the time for the answer has passed, so the answer was no")
 	}
 	return tools.Errorf(tools.CodeInvalidArguments, "the call was answered before: %s, at %s", word, a.At.Format(time.RFC3339))
-}
-
-// WriteAnswer stores an answer unless there is one, and returns the stored one.
-func WriteAnswer(ctx context.Context, b *bus.Bus, k tools.CallKey, answer Answer) (stored Answer, err error) {
-	r, err := changeRecord(ctx, b, k, func(r *Record) error {
-		if r.Answer != nil {
-			return errUnchanged
-		}
-		r.Answer = &answer
-		return nil
-	})
-	if err != nil {
-		return Answer{}, err
-	}
-	return *r.Answer, nil
 }
