@@ -27,7 +27,7 @@ type Budget struct {
 	next   uint64 // sequence of the first entry that is not counted
 	total  float64
 	costs  map[string]float64 // by the token of the session, without sub-agents
-	parent map[string]string  // of the session of a sub-agent
+	parent parents            // of the session of a sub-agent
 	warned map[string]bool    // "" stands for all sessions
 }
 
@@ -51,10 +51,10 @@ func (u *Budget) Check(ctx context.Context, session string) error {
 	if err := u.count(ctx); err != nil {
 		return fmt.Errorf("read what the agents cost: %w", err)
 	}
-	root := u.rootOf(session)
+	root := u.parent.rootOf(session)
 	spent := 0.0
 	for s, cost := range u.costs {
-		if u.rootOf(s) == root {
+		if u.parent.rootOf(s) == root {
 			spent += cost
 		}
 	}
@@ -83,7 +83,7 @@ func (u *Budget) count(ctx context.Context) error {
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	if !today.Equal(u.day) {
 		u.day, u.next, u.total = today, 0, 0
-		u.costs, u.parent, u.warned = map[string]float64{}, map[string]string{}, map[string]bool{}
+		u.costs, u.parent, u.warned = map[string]float64{}, parents{}, map[string]bool{}
 	}
 	q := bus.Query{Subject: u.bus.Session("*"), From: u.next}
 	if u.next == 0 { // no entry of today was read yet; the stream may have those of 90 days
@@ -99,11 +99,7 @@ func (u *Budget) count(ctx context.Context) error {
 			continue
 		}
 		token := u.bus.Split(m.Subject)[1]
-		if e.Call != nil && e.Call.SessionToken() == token {
-			if parent, ok := agent.ParentSession(e.Call.Session); ok {
-				u.parent[token] = parent
-			}
-		}
+		u.parent.note(token, e)
 		if e.Usage != nil {
 			u.total += e.Usage.Cost
 			u.costs[token] += e.Usage.Cost
@@ -112,10 +108,22 @@ func (u *Budget) count(ctx context.Context) error {
 	return nil
 }
 
+// parents are the sessions that started the sub-agents with a session, both as tokens.
+type parents map[string]string
+
+// note keeps the parent of a session that an entry of its log names.
+func (p parents) note(session string, e agent.Entry) {
+	if e.Call != nil && e.Call.SessionToken() == session {
+		if parent, ok := agent.ParentSession(e.Call.Session); ok {
+			p[session] = parent
+		}
+	}
+}
+
 // rootOf returns the session that started a sub-agent, or the session itself.
-func (u *Budget) rootOf(session string) string {
+func (p parents) rootOf(session string) string {
 	for range maxNesting {
-		parent, ok := u.parent[session]
+		parent, ok := p[session]
 		if !ok {
 			break
 		}

@@ -17,7 +17,10 @@ import (
 // Conversation is a conversation in a list.
 type Conversation struct {
 	Session string `json:"session"` // token
-	Title   string `json:"title,omitempty"`
+	// Name of the session for people: as its first call has it, and for a sub-agent the name of the
+	// agent that started it, a slash and a number.
+	Name  string `json:"name,omitempty"`
+	Title string `json:"title,omitempty"`
 	// At is the time of the last entry.
 	At time.Time `json:"at"`
 	// State is "open" while a run goes on, otherwise how the last run ended, or "none" if the log
@@ -25,6 +28,7 @@ type Conversation struct {
 	State string `json:"state"`
 	// Parent is the session (a token) whose run started this sub-agent.
 	Parent string `json:"parent,omitempty"`
+	// Total is with that of the sub-agents.
 	agent.Total
 	// Match is the text around the newest place where the text of the query was found.
 	Match string `json:"match,omitempty"`
@@ -73,7 +77,7 @@ func List(ctx context.Context, b *bus.Bus, q ListQuery) (list []Conversation, ne
 		session := strings.TrimPrefix(m.Subject, b.Session(""))
 		if match, ok := find(session, m.Body, text); ok && !seen[session] {
 			seen[session] = true
-			line, last, err := describe(ctx, b, session, q.OpenTotals)
+			line, last, err := describe(ctx, b, session, q.OpenTotals, 0)
 			if err != nil {
 				return nil, 0, fmt.Errorf("list conversations: %w", err)
 			}
@@ -94,7 +98,7 @@ func List(ctx context.Context, b *bus.Bus, q ListQuery) (list []Conversation, ne
 func listAll(ctx context.Context, b *bus.Bus, openTotals bool) (list []Conversation, err error) {
 	names, err := session.New(b).List(ctx)
 	for _, name := range names {
-		line, last, err := describe(ctx, b, name, openTotals)
+		line, last, err := describe(ctx, b, name, openTotals, 0)
 		if err != nil {
 			return nil, fmt.Errorf("list conversations: %w", err)
 		}
@@ -125,7 +129,7 @@ func find(session string, body []byte, text string) (match string, ok bool) {
 }
 
 // describe returns the line of a session and the sequence of its last entry.
-func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool) (line Conversation, last uint64, err error) {
+func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool, depth int) (line Conversation, last uint64, err error) {
 	line = Conversation{Session: session}
 	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session), Limit: maxStateEntries, Back: true}) {
 		if err != nil {
@@ -145,8 +149,7 @@ func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool) 
 			line.State = "open"
 		}
 		if e.Kind == agent.KindEnd && e.Total != nil {
-			line.Turns += e.Total.Turns
-			line.Add(&e.Total.Usage)
+			line.add(*e.Total)
 			break
 		}
 		if line.State != "" && !openTotals {
@@ -158,20 +161,55 @@ func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool) 
 		line.Add(e.Usage)
 	}
 	line.State = cmp.Or(line.State, "none")
-	name := ""
-	line.Title, name, err = Title(ctx, b, session)
-	line.Parent, _ = agent.ParentSession(name)
+	first, err := firstMessage(ctx, b, session)
+	if err != nil {
+		return line, last, err
+	}
+	line.Title, line.Name = titleOf(first), nameOf(first, session)
+	if first.Call != nil {
+		line.Parent, _ = agent.ParentSession(first.Call.Session)
+	}
+	if line.Subagents > 0 && depth < maxNesting {
+		err = line.addSubagents(ctx, b, openTotals, depth)
+	}
 	return line, last, err
 }
 
-// NameOf returns the name of a session that is given by its name or, as lists have it, by its token. A
-// new call needs the name, which is in the conversation and in results.
+func (c *Conversation) add(t agent.Total) {
+	c.Turns += t.Turns
+	c.Subagents += t.Subagents
+	c.Add(&t.Usage)
+}
+
+// addSubagents adds what the sub-agents of a conversation used.
+func (c *Conversation) addSubagents(ctx context.Context, b *bus.Bus, openTotals bool, depth int) error {
+	children, err := SubSessions(b)(ctx, c.Session)
+	for _, child := range children {
+		line, _, err := describe(ctx, b, tools.TokenOf(child), openTotals, depth+1)
+		if err != nil {
+			return err
+		}
+		c.add(line.Total)
+	}
+	return err
+}
+
+// NameOf returns the name of a session that is given by its name, by its token, as lists have it, or,
+// if it is that of a sub-agent, by its name for people. A new call needs the name, which is in the
+// conversation and in results.
 func NameOf(ctx context.Context, b *bus.Bus, session string) (string, error) {
+	if parent, number, ok := agent.ParseSubagentName(session); ok {
+		return nameOfSubagent(ctx, b, session, parent, number)
+	}
 	if !tools.IsHash(session) {
 		return session, nil
 	}
-	_, name, err := Title(ctx, b, session)
-	if err != nil || tools.Token(name) == session {
+	first, err := firstMessage(ctx, b, session)
+	if err != nil || first.Call != nil && tools.Token(first.Call.Session) == session {
+		name := ""
+		if first.Call != nil {
+			name = first.Call.Session
+		}
 		return name, err
 	}
 	for m, err := range b.Read(ctx, bus.Results, bus.Query{Subject: b.Result(session, "*"), Limit: maxTitleEntries}) {
@@ -185,19 +223,58 @@ func NameOf(ctx context.Context, b *bus.Bus, session string) (string, error) {
 	return "", tools.Errorf(tools.CodeNotFound, "session %q: nothing is stored of a session with this token; give its name", session)
 }
 
+// nameOfSubagent returns the name of the session of a sub-agent, or the given one if there is no
+// such sub-agent, or if it is that of a user.
+func nameOfSubagent(ctx context.Context, b *bus.Bus, given, parent string, number int) (string, error) {
+	if first, err := firstMessage(ctx, b, tools.TokenOf(given)); err != nil || first.Call != nil {
+		return given, err
+	}
+	parent, err := NameOf(ctx, b, parent)
+	if err != nil {
+		return "", err
+	}
+	children, err := SubSessions(b)(ctx, tools.TokenOf(parent))
+	if err != nil || number > len(children) {
+		return given, err
+	}
+	return children[number-1], nil
+}
+
 // Title returns the beginning of the first message of the user that is stored of a session (a
-// token), or "", and the name of the session.
+// token), or "", and the name of the session for people.
 func Title(ctx context.Context, b *bus.Bus, session string) (title, name string, err error) {
+	first, err := firstMessage(ctx, b, session)
+	return titleOf(first), nameOf(first, session), err
+}
+
+// firstMessage returns the entry of the first message of the user, if one of the first entries that
+// are stored of a session has one.
+func firstMessage(ctx context.Context, b *bus.Bus, session string) (agent.Entry, error) {
 	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session), Limit: maxTitleEntries}) {
 		if err != nil {
-			return "", "", err
+			return agent.Entry{}, err
 		}
 		if e, err := agent.DecodeEntry(m.Body); err == nil && e.Kind == agent.KindUser && e.Message != nil {
-			if e.Call != nil {
-				name = e.Call.Session
-			}
-			return tools.Excerpt(tools.OneLine(tools.Excerpt(agent.TextOf(e.Message.Content), 4*maxTitle)), maxTitle), name, nil
+			return e, nil
 		}
 	}
-	return "", "", nil
+	return agent.Entry{}, nil
+}
+
+func titleOf(first agent.Entry) string {
+	if first.Message == nil {
+		return ""
+	}
+	return tools.Excerpt(tools.OneLine(tools.Excerpt(agent.TextOf(first.Message.Content), 4*maxTitle)), maxTitle)
+}
+
+// nameOf returns the name of a session (a token) for people.
+func nameOf(first agent.Entry, session string) string {
+	switch {
+	case first.Limits != nil && first.Limits.Name != "":
+		return first.Limits.Name
+	case first.Call != nil:
+		return cmp.Or(first.Call.Session, session)
+	}
+	return session
 }

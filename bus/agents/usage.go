@@ -21,8 +21,9 @@ type Used struct {
 
 // The groups of ReadUsage.
 const (
-	ByDay     = "day"
-	ByModel   = "model"
+	ByDay   = "day"
+	ByModel = "model"
+	// BySession adds what sub-agents used to the session that started them.
 	BySession = "session"
 	// ByTool shares what a turn used among the results that are new to it, by their length.
 	// noTool is what the turns used that read no result, but a prompt.
@@ -34,6 +35,7 @@ const (
 // were deleted do not count.
 func ReadUsage(ctx context.Context, b *bus.Bus, since time.Time, by string) ([]Used, error) {
 	groups, lengths := map[string]*Used{}, map[string]map[string]int64{} // of the last results of a session, by tool
+	parents := parents{}
 	add := func(of string, u agent.Usage) {
 		if groups[of] == nil {
 			groups[of] = &Used{Of: of}
@@ -47,6 +49,7 @@ func ReadUsage(ctx context.Context, b *bus.Bus, since time.Time, by string) ([]U
 		}
 		e, err := agent.DecodeEntry(m.Body)
 		session := b.Split(m.Subject)[1]
+		parents.note(session, e)
 		switch {
 		case err != nil:
 		case e.Kind == agent.KindResults:
@@ -60,6 +63,16 @@ func ReadUsage(ctx context.Context, b *bus.Bus, since time.Time, by string) ([]U
 		}
 	}
 	used := []Used{}
+	for _, of := range slices.Sorted(maps.Keys(groups)) {
+		if root := parents.rootOf(of); by == BySession && root != of {
+			if groups[root] == nil {
+				groups[root] = &Used{Of: root}
+			}
+			groups[root].Turns += groups[of].Turns
+			groups[root].Add(&groups[of].Usage)
+			delete(groups, of)
+		}
+	}
 	for _, of := range slices.Sorted(maps.Keys(groups)) {
 		used = append(used, *groups[of])
 	}

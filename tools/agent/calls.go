@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,7 +78,7 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 		if s.childrenBefore(index) >= r.limits.MaxChildren {
 			return rejected(call, tools.Errorf(tools.CodeToolFailed, "not started: this agent has reached its limit of %d sub-agents", r.limits.MaxChildren)), nil
 		}
-		call.Args = r.withChildLimits(call.Args)
+		call.Args = r.withChildLimits(call)
 	}
 	r.step("call")
 	var event tools.ResultEvent
@@ -203,13 +204,18 @@ func (s *runState) childrenBefore(index int) int {
 	return n
 }
 
-// withChildLimits sets the limits of a sub-agent in its arguments, and removes
-// those that the model wrote there.
-func (r *run) withChildLimits(args json.RawMessage) json.RawMessage {
+// withChildLimits returns the arguments of a call that starts a sub-agent, with its limits
+// instead of those that the model wrote there.
+func (r *run) withChildLimits(call tools.Call) json.RawMessage {
 	limits := r.limits
+	child := call
+	if call.Tool == SpawnTool {
+		child = subagentCall(call)
+	}
+	limits.Name = SubagentName(cmp.Or(r.limits.Name, r.call.Session), 1+slices.Index(SubagentSessions(r.conv.entries), SubagentSession(child)))
 	limits.Depth++
 	limits.TokenBudget = r.childBudget()
-	return changeArgs(args, func(fields map[string]json.RawMessage) {
+	return changeArgs(call.Args, func(fields map[string]json.RawMessage) {
 		for name := range fields {
 			if strings.EqualFold(name, limitsArg) { // encoding/json ignores the case
 				delete(fields, name)

@@ -85,6 +85,7 @@ func (c *conversation) add(position uint64, e Entry) {
 		s.waits = append(s.waits, e.At)
 	case s != nil && e.Kind == KindAssistant && e.Message != nil:
 		s.addTurn(e)
+		c.total.Subagents += s.newChildren
 	case s != nil && e.Kind == KindResults:
 		s.addResults(e.Results)
 	}

@@ -77,6 +77,8 @@ type Entry struct {
 // sessions.
 type Total struct {
 	Turns int `json:"turns"`
+	// Subagents is how many sub-agents the turns called for.
+	Subagents int `json:"subagents,omitempty"`
 	Usage
 }
 

@@ -8,6 +8,8 @@ import (
 // Limits bound a run. The loop computes the limits of a sub-agent, and none of
 // them exceeds its own.
 type Limits struct {
+	// Name of a sub-agent for people: the name of the agent that started it, a slash, and a number.
+	Name string `json:"name,omitempty"`
 	// Depth of the run: 0 if a user started it.
 	Depth int `json:"depth,omitempty"`
 	// MaxDepth is the largest depth of sub-agents. Default 2; a negative value

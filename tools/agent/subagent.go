@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -45,6 +46,20 @@ func startsSubagent(tool string) bool { return tool == SubagentTool || tool == S
 // follows from the call.
 func SubagentSession(call tools.Call) string {
 	return fmt.Sprintf("sub/%s/%s", call.SessionToken(), call.IDToken())
+}
+
+// SubagentName returns the name of the sub-agent with a number, from 1, of the SubagentSessions of
+// an agent with a name.
+func SubagentName(parent string, number int) string { return fmt.Sprintf("%s/%d", parent, number) }
+
+// ParseSubagentName is the inverse of SubagentName.
+func ParseSubagentName(name string) (parent string, number int, ok bool) {
+	at := strings.LastIndexByte(name, '/')
+	if at <= 0 {
+		return "", 0, false
+	}
+	number, err := strconv.Atoi(name[at+1:])
+	return name[:at], number, err == nil && number > 0
 }
 
 // ParentSession returns the token of the session that started a sub-agent, if session is that

@@ -33,7 +33,7 @@ func newSessionsCommand() *cobra.Command {
 	cmd := o.Group("sessions", "List, show, export and delete the conversations of agents", sessionsHelp, "session")
 	allEntries := false
 	export := o.Command("export SESSION", "Print a conversation as JSON", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
-		entries, err := client.ReadConversation(ctx, b, args[0])
+		entries, err := readConversation(ctx, b, args[0])
 		if err != nil {
 			return err
 		}
@@ -65,9 +65,13 @@ func newShowSessionCommand(o *client.Options) *cobra.Command {
 	cmd := o.Command("show SESSION", "Print a conversation", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
 		if run != "" {
-			return showTrace(ctx, o, b, args[0], run, out)
+			name, err := agents.NameOf(ctx, b, args[0])
+			if err != nil {
+				return err
+			}
+			return showTrace(ctx, o, b, name, run, out)
 		}
-		entries, err := client.ReadConversation(ctx, b, args[0])
+		entries, err := readConversation(ctx, b, args[0])
 		if err != nil {
 			return err
 		}
@@ -90,7 +94,10 @@ func newRemoveSessionCommand(o *client.Options) *cobra.Command {
 	force := false
 	cmd := o.Command("rm SESSION", "Delete a conversation and those of its sub-agents", func(ctx context.Context, b *bus.Bus,
 		_ *cobra.Command, args []string) error {
-		err := agents.Remove(ctx, b, args[0], force)
+		name, err := agents.NameOf(ctx, b, args[0])
+		if err == nil {
+			err = agents.Remove(ctx, b, name, force)
+		}
 		if errors.Is(err, agents.ErrRunning) {
 			return cli.Exit(cli.ExitPending, "session %q has a run that has not ended; see stevedore tasks ls --session %s, or use --force",
 				args[0], cli.ShellWord(args[0]))
@@ -99,6 +106,15 @@ func newRemoveSessionCommand(o *client.Options) *cobra.Command {
 	})
 	cmd.Flags().BoolVar(&force, "force", false, "delete it although a run has not ended; the worker that continues this run starts it again")
 	return cmd
+}
+
+// readConversation reads the conversation of a session with any of its names.
+func readConversation(ctx context.Context, b *bus.Bus, session string) ([]agent.Entry, error) {
+	name, err := agents.NameOf(ctx, b, session)
+	if err != nil {
+		return nil, err
+	}
+	return client.ReadConversation(ctx, b, name)
 }
 
 // listSessions prints all conversations, or a page of them.
@@ -121,11 +137,16 @@ func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, q agents.L
 		return cli.JSONLines(out, lines)
 	}
 	t := cli.NewTable("session", "title", "turns", "tokens in", "tokens out", "cost", "last", "state")
-	total := agent.Total{}
+	total, listed := agent.Total{}, map[string]bool{}
 	for _, l := range lines {
-		t.Row(l.Session, tools.Excerpt(cmp.Or(l.Match, l.Title), 60), l.Turns, l.Input, l.Output, costText(l.Usage), l.At, l.State)
-		total.Turns += l.Turns
-		total.Add(&l.Usage)
+		listed[l.Session] = l.Subagents > 0
+	}
+	for _, l := range lines {
+		t.Row(l.Name, tools.Excerpt(cmp.Or(l.Match, l.Title), 60), l.Turns, l.Input, l.Output, costText(l.Usage), l.At, l.State)
+		if !listed[l.Parent] { // otherwise, the line of the parent has it
+			total.Turns += l.Turns
+			total.Add(&l.Usage)
+		}
 	}
 	if len(lines) > 1 {
 		t.Row("total", "", total.Turns, total.Input, total.Output, costText(total.Usage), "", "")
