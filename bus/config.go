@@ -33,6 +33,12 @@ type Config struct {
 	// Timeout limits connecting and each request. Default 5 s. Requests that create or
 	// change streams, buckets and consumers may take up to 30 s.
 	Timeout time.Duration
+	// Away is how long the connection may be down until WithConnection gives up. A restart of the
+	// server and most failovers take less than the default of 30 s.
+	Away time.Duration
+	// Awaiting, if not nil, is called when the connection has been down for Notice; at is the
+	// address of the server, without secrets.
+	Awaiting func(at string)
 	// Name identifies the connection in the list of the server.
 	Name string
 	// Prefix is the first token of all subjects. Default "stevedore".
@@ -75,6 +81,9 @@ type Config struct {
 	Dialer nats.CustomDialer
 }
 
+// Notice is how long a program waits for a connection before it says so.
+const Notice = 2 * time.Second
+
 // hasCredential reports whether c contains a credential.
 func (c Config) hasCredential() bool {
 	return cmp.Or(c.Creds, c.NKey, c.User, c.Password, c.Token, c.TLSCert) != "" || strings.Contains(c.Server, "@")
@@ -83,6 +92,7 @@ func (c Config) hasCredential() bool {
 func (c Config) withDefaults() Config {
 	c.Server = cmp.Or(c.Server, nats.DefaultURL)
 	c.Timeout = cmp.Or(max(c.Timeout, 0), 5*time.Second)
+	c.Away = cmp.Or(max(c.Away, 0), 30*time.Second)
 	c.Lease = cmp.Or(max(c.Lease, 0), 30*time.Second)
 	return c
 }

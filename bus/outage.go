@@ -10,12 +10,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// outageTimeout is how long the connection may be down. A restart of the server and
-// most failovers take less.
-const outageTimeout = 30 * time.Second
-
 // WithConnection returns a context that is cancelled when ctx is done, when the
-// connection is closed, or when the connection has been down for 30 s. In the last two
+// connection is closed, or when the connection has been down for Config.Away. In the last two
 // cases its cause is an ErrUnreachable that names the server. Use it to wait for a
 // message from the bus. stop releases it.
 func (b *Bus) WithConnection(ctx context.Context) (_ context.Context, stop func()) {
@@ -24,9 +20,9 @@ func (b *Bus) WithConnection(ctx context.Context) (_ context.Context, stop func(
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		var timeout <-chan time.Time
+		var timeout, notice <-chan time.Time
 		if !b.nc.IsConnected() {
-			timeout = time.After(outageTimeout)
+			timeout, notice = time.After(b.cfg.Away), time.After(Notice)
 		}
 		for {
 			select {
@@ -36,12 +32,16 @@ func (b *Bus) WithConnection(ctx context.Context) (_ context.Context, stop func(
 				cancel(b.ClosedErr())
 			case status := <-changes:
 				if status == nats.CONNECTED {
-					timeout = nil
+					timeout, notice = nil, nil
 				} else if timeout == nil { // the status is repeated for each attempt
-					timeout = time.After(outageTimeout)
+					timeout, notice = time.After(b.cfg.Away), time.After(Notice)
+				}
+			case <-notice:
+				if notice = nil; b.cfg.Awaiting != nil {
+					b.cfg.Awaiting(b.cfg.address())
 				}
 			case <-timeout:
-				cancel(fmt.Errorf("%w: no connection to %s for %s", ErrUnreachable, b.cfg.address(), outageTimeout))
+				cancel(fmt.Errorf("%w: no connection to %s for %s", ErrUnreachable, b.cfg.address(), b.cfg.Away))
 			}
 		}
 	}()

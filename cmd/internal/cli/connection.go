@@ -4,18 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/state/durable"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // Connection contains the flags for the connection to the bus. They are those of the
@@ -42,7 +46,7 @@ type connectionSettings struct {
 	Domain      string        `flag:"js-domain" unit:"DOMAIN" help:"JetStream DOMAIN; a context can also set it"`
 	APIPrefix   string        `flag:"js-api-prefix" unit:"PREFIX" help:"PREFIX under which an account imports JetStream's API, if not $JS.API"`
 	InboxPrefix string        `flag:"inbox-prefix" env:"NATS_INBOX_PREFIX" unit:"PREFIX" help:"PREFIX of inboxes (NATS_INBOX_PREFIX)"`
-	Timeout     time.Duration `flag:"timeout" env:"NATS_TIMEOUT" default:"5s" min:"1ms" unit:"TIME" help:"TIME to wait for the bus (NATS_TIMEOUT)"`
+	Timeout     time.Duration `flag:"timeout" env:"NATS_TIMEOUT" default:"5s" min:"1ms" unit:"TIME" help:"TIME to wait for the bus (NATS_TIMEOUT); call and agent wait 30s without it"`
 	Zone        string        `flag:"zone" unit:"ZONE" help:"ZONE of this process: its workers are the first to get the calls of the zone"`
 	Prefix      string        `flag:"prefix" unit:"TOKEN" help:"first TOKEN of all subjects"`
 	Replicas    int           `flag:"replicas" min:"0" unit:"NUMBER" help:"NUMBER of replicas of new streams and buckets; 0 means 1"`
@@ -70,7 +74,7 @@ func (c *Connection) Connect(ctx context.Context, name string, log zerolog.Logge
 		return nil, err
 	}
 	cfg := c.Config
-	cfg.Name, cfg.Log = name, log
+	cfg.Name, cfg.Log, cfg.Away = name, log, c.away()
 	if !c.External() {
 		url, err := c.EmbeddedURL()
 		if err != nil {
@@ -83,6 +87,53 @@ func (c *Connection) Connect(ctx context.Context, name string, log zerolog.Logge
 		return nil, Exit(ExitUsage, "--context: there is no context %q; see nats context ls", c.Context)
 	}
 	return b, err
+}
+
+// defaultTimeout is the default of --timeout.
+const defaultTimeout = 5 * time.Second
+
+// away is how long a command that waits goes on without a connection: the --timeout, if one is given.
+func (c *Connection) away() time.Duration {
+	if c.Timeout == defaultTimeout {
+		return 30 * time.Second
+	}
+	return c.Timeout
+}
+
+// Await is Connect for a command that waits for the bus, at its start as later: while a server restarts, it
+// tries again, and says so on stderr.
+func (c *Connection) Await(ctx context.Context, name string, log zerolog.Logger, stderr io.Writer) (b *bus.Bus, err error) {
+	say := func(what string) {
+		fmt.Fprintf(stderr, "stevedore: waiting for the bus, for %s at most (--timeout): %s\n", c.away(), tools.OneLine(what))
+	}
+	c.Awaiting = func(at string) { say("no connection to " + at) }
+	began, said := time.Now(), false
+	err = retry.Do(ctx, retry.Pauses(100*time.Millisecond, time.Second, c.away()), func(err error) bool { return !c.mayReturn(err) },
+		func(err error, _ time.Duration) {
+			if time.Since(began) >= bus.Notice && !said {
+				said = true
+				say(err.Error())
+			}
+		}, func() error {
+			b, err = c.Connect(ctx, name, log)
+			return err
+		})
+	return b, err
+}
+
+// mayReturn reports whether a server that Connect does not reach may be one that restarts. One that was
+// never there does not.
+func (c *Connection) mayReturn(err error) bool {
+	if !errors.Is(err, bus.ErrUnreachable) || errors.Is(err, nats.ErrAuthorization) {
+		return false
+	}
+	if !c.External() {
+		_, err := os.Stat(filepath.Join(c.Data, "jetstream"))
+		return err == nil
+	}
+	dial, ok := errors.AsType[*net.OpError](err)
+	_, unknownHost := errors.AsType[*net.DNSError](err)
+	return ok && dial.Op == "dial" && !unknownHost || errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout)
 }
 
 // CheckData returns an error if there is no data directory.

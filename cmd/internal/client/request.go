@@ -137,6 +137,15 @@ func (o *Options) Connect(ctx context.Context, name string, stderr io.Writer) (*
 	return o.Connection.Connect(ctx, "stevedore "+name, log)
 }
 
+// Await is Connect for a command that waits for a result: it also waits while the bus restarts.
+func (o *Options) Await(ctx context.Context, name string, stderr io.Writer) (*bus.Bus, error) {
+	log, err := o.Logging.Logger(stderr)
+	if err != nil {
+		return nil, err
+	}
+	return o.Connection.Await(ctx, "stevedore "+name, log, stderr)
+}
+
 // Outage returns the error of the bus if the bus has ended a wait. connected is
 // the context of bus.WithConnection.
 func Outage(connected context.Context, b *bus.Bus) error {

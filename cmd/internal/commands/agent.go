@@ -146,7 +146,7 @@ func readPrompt(args []string, stdin io.Reader) (string, error) {
 const maxPrompt = 1 << 20
 
 func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	b, err := o.Connect(ctx, "agent", stderr)
+	b, err := o.Await(ctx, "agent", stderr)
 	if err != nil {
 		return err
 	}

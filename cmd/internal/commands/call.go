@@ -33,8 +33,8 @@ NAME=VALUE pairs. A VALUE that is valid JSON is passed as JSON, otherwise as a s
 
 If you submit a call again with the same --id, the tool is not run again: the command
 prints the stored result. After --wait, the command ends, but the call continues; submit
-it again to wait again. The command waits while the bus restarts. If the bus is
-unreachable for 30 s, the command ends, but the call does not.`
+it again to wait again. The command waits while the bus restarts, at its start and later. If
+the bus is unreachable for 30 s, or for --timeout, the command ends, but the call does not.`
 
 type callOptions struct {
 	client.Options
@@ -125,7 +125,7 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	if !tools.IsToken(o.Queue) || !tools.IsToken(o.call.Tool) {
 		return cli.Exit(cli.ExitUsage, "queue %q and tool %q must be of the form %s", o.Queue, o.call.Tool, tools.TokenForm)
 	}
-	b, err := o.Connect(ctx, "call", stderr)
+	b, err := o.Await(ctx, "call", stderr)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ import (
 // answers, until the input ends.
 func (o promptOptions) converse(ctx context.Context, prompt *cli.Prompt, stdout, stderr io.Writer) error {
 	stdout, stderr = prompt.Writer(stdout), prompt.Writer(stderr)
-	b, err := o.Connect(ctx, "agent", stderr)
+	b, err := o.Await(ctx, "agent", stderr)
 	if err != nil {
 		return err
 	}

@@ -202,7 +202,7 @@ func TestWatchWhileTheBusIsAway(t *testing.T) {
 				err := <-ended
 				if test.gone {
 					checkOutage(t, err, far, "watch it again")
-				} else if err != nil || !strings.Contains(out.String(), "c1  succeeded") {
+				} else if err != nil || !strings.Contains(out.String(), "c1  completed") {
 					t.Errorf("got %v and %q, want the end", err, out.String())
 				}
 			})
