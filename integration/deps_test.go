@@ -67,7 +67,7 @@ var allowedImports = map[string][]string{
 
 	"offload":                    {"tools/jsonform", "tools/metrics", "tools", "offload/describe", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/textscan", "offload/jq", "offload/tables"},
 	"offload/grep":               {"tools", "offload/index", "offload/internal/cursor"},
-	"offload/describe":           {},
+	"offload/describe":           {"tools", "offload/internal/jsonread"},
 	"offload/jq":                 {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread"},
 	"offload/tables":             {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread", "offload/jq", "state/durable"},
 	"offload/internal/cursor":    {"tools"},

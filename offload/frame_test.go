@@ -157,7 +157,7 @@ func TestShapeIsBounded(t *testing.T) {
 		"many keys":    `{"k` + strings.Repeat(`":1,"k`, 200_000) + `":1}`,
 		"broken":       `{"a":[1,2,}`,
 	} {
-		got, err := shape(strings.NewReader(text), int64(len(text)), false, true, 2*previewRunes)
+		got, err := shape(strings.NewReader(text), int64(len(text)), false, 2*previewRunes)
 		if err != nil && !errors.Is(err, jsonread.ErrNotJSON) || len(got) > 2*previewRunes+100 {
 			t.Errorf("%s: the shape has %d bytes, %v", name, len(got), err)
 		}
@@ -190,13 +190,13 @@ func TestShape(t *testing.T) {
 			"JSON of the shape {x: {first_name: number, last_name: number, street_name: number}, y: number, z: as .x}"},
 		{"nested", `{"a":{"b":{"c":{"d":{"e":[1,2,3]}}}}}`, false, "JSON of the shape {a: {b: {c: {d: {e: [3 elements, each: number]}}}}}\n.a.b.c.d.e[0]: 1"},
 	} {
-		got, err := shape(strings.NewReader(row.text), int64(len(row.text)), row.rows, true, 2*previewRunes)
+		got, err := shape(strings.NewReader(row.text), int64(len(row.text)), row.rows, 2*previewRunes)
 		if err != nil || got != row.want && row.name != "nested" || !strings.HasPrefix(got, strings.Split(row.want, "\n")[0]) {
 			t.Errorf("%s: %v\n%s\nwant\n%s", row.name, err, got, row.want)
 		}
 	}
 	for _, text := range []string{"", "{", "[1 2]", "[1,]", `{"a" 1}`, "[tru]", "[1] x", `{"a":1,}`, `["x]`} {
-		if got, err := shape(strings.NewReader(text), int64(len(text)), false, true, 1000); !errors.Is(err, jsonread.ErrNotJSON) {
+		if got, err := shape(strings.NewReader(text), int64(len(text)), false, 1000); !errors.Is(err, jsonread.ErrNotJSON) {
 			t.Errorf("%q has the shape %q, %v", text, got, err)
 		}
 	}

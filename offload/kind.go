@@ -228,17 +228,11 @@ func (rec *Record) summarizeContent(c Content, form describe.Form) (err error) {
 	switch rows := rec.MediaType == mediaNDJSON; {
 	case c.Size() <= 2*previewRunes: // is shown whole
 	case rows, rec.MediaType == mediaJSON:
-		oneLine := rec.Lines <= 1
-		rec.Summary, err = shape(c, c.Size(), rows, oneLine, 2*previewRunes)
+		rec.Summary, err = shape(c, c.Size(), rows, 2*previewRunes)
 		if !rows && errors.Is(err, jsonread.ErrNotJSON) { // rows too long to be seen as such
-			if rec.Summary, err = shape(c, c.Size(), true, oneLine, 2*previewRunes); err == nil {
+			if rec.Summary, err = shape(c, c.Size(), true, 2*previewRunes); err == nil {
 				rec.Type, rec.MediaType = TypeText, mediaNDJSON
 			}
-		}
-		if err == nil && !oneLine {
-			var ends string
-			ends, err = preview(c, c.Size(), c.Index().TotalChars(), previewRunes/2)
-			rec.Summary = tools.Excerpt(rec.Summary, previewRunes) + "\n" + ends
 		}
 		if !errors.Is(err, jsonread.ErrNotJSON) {
 			return err

@@ -1,8 +1,12 @@
 package offload
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // misleading are inputs that a reader takes easily for something else. The answer to a query about
@@ -50,8 +54,20 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 	"a boolean that is missing": {"a,paid\n" + strings.Repeat("x,true\n", 50) + "y,N/A\n", "SELECT sum(paid), count(paid) FROM t1", "50|50", "1 of 51 cells are no booleans (N/A)"},
 	"text among numbers":        {"a,n\nx,9\ny,10\nz,many\n", "SELECT max(n) FROM t1", "many", "n is TEXT (such as '9')"},
 	"codes":                     {"a,zip\nx,00123\ny,99999\n", "SELECT min(zip) FROM t1", "00123", ""},
-	"a log of W3C":              {"#Version: 1.0\n#Fields: date time sc-status\n2025-01-01 10:00 200\n2025-01-01 10:01 404\n", `SELECT count(*) FROM t1 WHERE "sc-status" = 404`, "1", ""},
-	"a log of Zeek":             {"#separator \\x09\n#fields\tts\tid.orig_h\n#types\ttime\taddr\n1.5\t10.0.0.1\n2.5\t10.0.0.2\n#close\n", "SELECT count(*), max(ts) FROM t1", "2|2.5", ""},
+	"strings beside records": {
+		`{"checks":["a","b","c","d"],"warnings":[{"file":"x","line":1},{"file":"y","line":2}]}`,
+		"SELECT count(*), max(file) FROM t1", "2|y", "t1 is .warnings (2 rows); the document also has .checks (4 rows, 1 columns)",
+	},
+	"a map of records": {
+		`{"version":1,"packages":{"a":{"version":"1.0","dev":true},"b/c":{"version":"2.0","funding":[{"url":"x"},{"url":"y"},{"url":"z"}]}}}`,
+		"SELECT key, version FROM t1 WHERE dev", "a|1.0", "t1 is .packages (2 rows)",
+	},
+	"records in the only run": {
+		`{"runs":[{"tool":{"name":"x"},"results":[{"rule":"a"},{"rule":"b"}]}]}`, "SELECT count(*) FROM t1", "2", "t1 is .runs[0].results (2 rows); the document also has .runs (1 rows, 2 columns)",
+	},
+	"sections that are no records": {`{"a":{"x":1},"b":{"y":2},"items":[{"n":1}]}`, "SELECT sum(n) FROM t1", "1", ""},
+	"a log of W3C":                 {"#Version: 1.0\n#Fields: date time sc-status\n2025-01-01 10:00 200\n2025-01-01 10:01 404\n", `SELECT count(*) FROM t1 WHERE "sc-status" = 404`, "1", ""},
+	"a log of Zeek":                {"#separator \\x09\n#fields\tts\tid.orig_h\n#types\ttime\taddr\n1.5\t10.0.0.1\n2.5\t10.0.0.2\n#close\n", "SELECT count(*), max(ts) FROM t1", "2|2.5", ""},
 }
 
 func TestMisleadingInputs(t *testing.T) {
@@ -71,4 +87,41 @@ func TestMisleadingInputs(t *testing.T) {
 			t.Errorf("%s:\n%s\nwant %s and the note %q", name, got, row.want, row.note)
 		}
 	}
+}
+
+// TestPlacesOfADocument: each table of a document can be selected, in the form that an answer shows.
+func TestPlacesOfADocument(t *testing.T) {
+	store := newFakeStore(StoreConfig{})
+	r := NewReader(store, ReaderConfig{})
+	t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
+	var many strings.Builder
+	for i := range 40 {
+		fmt.Fprintf(&many, `"k%d":{"v":%d,"key":"x"},`, i, i)
+	}
+	putArtifact(t, store, "s", "doc", []byte(`{"runs":[{"results":[{"n":1},{"n":2}]},{"results":[{"n":4}]}],"by name":{`+many.String()+`"last":{"v":100}},"scripts":{"build":"make","test":"go test"},"empty":[]}`))
+	putArtifact(t, store, "s", "rows", []byte("[[1,2],[3,4]]"))
+	for path, want := range map[string]string{
+		"":                  "SELECT count(*), sum(v), max(key), max(key_2) FROM t1|41|880|last|x",
+		".runs[0].results":  "SELECT sum(n) FROM t1|3",
+		".runs[1].results":  "SELECT sum(n) FROM t1|4",
+		".runs[].results":   "SELECT sum(n) FROM t1|7",
+		".runs[].results[]": "SELECT sum(n) FROM t1|7",
+		`.["by name"]`:      "SELECT count(*) FROM t1|41",
+		`$['by name']`:      "SELECT count(*) FROM t1|41",
+		".scripts":          "SELECT value FROM t1 WHERE key = 'test'|go test",
+		".empty":            "|there are no rows at .empty; the document has .[\"by name\"] (41 rows, 2 columns), .runs (2 rows, 1 columns), .runs[].results (3 rows, 1 columns), which artifacts: [\"doc:.[\\\"by name\\\"]\"] selects",
+		".runs[x]":          "|is not one such as",
+	} {
+		sql, want, _ := strings.Cut(want, "|")
+		res, err := r.SQL(t.Context(), "s", SQLQuery{SQL: cmp.Or(sql, "SELECT 1"), Artifacts: []string{"doc"}, Path: path})
+		if sql == "" {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v; want %s", path, err, want)
+			}
+		} else if err != nil || !strings.Contains(res.Text(), "\n"+want) {
+			t.Errorf("%s: %v, %v; want %s", path, res, err, want)
+		}
+	}
+	_, err := r.SQL(t.Context(), "s", SQLQuery{SQL: "SELECT 1", Artifacts: []string{"doc", "rows"}, Path: ".runs"})
+	wantCode(t, err, tools.CodeInvalidArguments, `write artifacts: ["doc:.runs"]`)
 }

@@ -197,7 +197,7 @@ func TestPreviews(t *testing.T) {
 	}{
 		{"one line of JSON", `{"items":[` + strings.Join(objects, ",") + `],"next":null}`, TypeJSON,
 			[]string{ToolJQ, "JSON of the shape {items: [5000 elements, each: {id: number, name: string, tags: [2 elements, each: string]}], next: null}"}},
-		{"JSON on lines", "[\n" + strings.Join(objects, ",\n") + "\n]", TypeJSON, []string{ToolJQ, `{"id":0,"name"`, `{"id":4999`}},
+		{"JSON on lines", "[\n" + strings.Join(objects, ",\n") + "\n]", TypeJSON, []string{ToolJQ, "JSON of the shape [5000 elements, each: {id: number, name: string, tags: [2 elements, each: string]}]\n" + `.[0]: {"id":0,"name"`}},
 		{"picture", string(png), TypeBinary, []string{"size: 80016 bytes of image/png, which is not text"}},
 		{"rows of JSON", strings.Repeat(`{"id":1,"tags":["a"]}`+"\n", 60_000), TypeText, []string{ToolJQ, "application/x-ndjson", "60000 rows of JSON, each of the shape {id: number"}},
 		{"text in one line", strings.Repeat("word ", 10_000), TypeText, []string{strings.Repeat("word ", 120) + "\n[... 48800 characters not shown ...]\n" + strings.Repeat("word ", 120)}},

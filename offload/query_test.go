@@ -100,7 +100,7 @@ func TestTools(t *testing.T) {
 		ToolLines: {"artifact_id", "cursor", "end_line", "start_line"},
 		ToolGrep:  {"artifact_id", "context_after", "context_before", "cursor", "ignore_case", "max_results", "pattern"},
 		ToolJQ:    {"artifact_id", "cursor", "query"},
-		ToolSQL:   {"artifacts", "cursor", "delimiter", "header", "sql"},
+		ToolSQL:   {"artifacts", "cursor", "delimiter", "header", "path", "sql"},
 		ToolQuery: {"filter", "offset"},
 		ToolInfo:  {"offset", "session", "task"},
 	}

@@ -87,8 +87,8 @@ func notice(rec Record) string {
 		rec.ID, where, strings.Join(use[:len(use)-1], ", "), use[len(use)-1])
 }
 
-// elementsOfObjects is in the previews of JSON documents with arrays of objects.
-const elementsOfObjects = "elements, each: {"
+// elementsOfObjects is in the previews of JSON documents with arrays or maps of objects.
+const elementsOfObjects = ", each: {"
 
 // binary returns the media type of content that is not text, otherwise "".
 func (rec Record) binary() string {

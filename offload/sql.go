@@ -116,6 +116,17 @@ func (r *Reader) tableRefs(ctx context.Context, session string, q SQLQuery) (ref
 		}
 		refs = append(refs, tableRef{[]string{name}, id, path})
 	}
+	switch {
+	case q.Path == "":
+	case len(refs) != 1:
+		first := "ID"
+		if len(refs) > 0 {
+			first = refs[0].id
+		}
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "path is for a query about one artifact; write artifacts: [\"%s:%s\"]", first, q.Path)
+	default:
+		refs[0].path = q.Path
+	}
 	if len(refs) > tables.MaxTables {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query names %d artifacts; it can read %d", len(refs), tables.MaxTables)
 	}

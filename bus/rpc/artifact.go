@@ -16,6 +16,9 @@ type ReadRequest struct {
 	EndLine    int64             `json:"end_line,omitempty"`
 	Query      string            `json:"query,omitempty"`
 	SQL        string            `json:"sql,omitempty"`
+	Path       string            `json:"path,omitempty"`
+	Header     *bool             `json:"header,omitempty"`
+	Delimiter  string            `json:"delimiter,omitempty"`
 	Artifacts  []string          `json:"artifacts,omitempty"`
 	Filter     map[string]string `json:"filter,omitempty"`
 	TaskID     string            `json:"task_id,omitempty"`
@@ -58,7 +61,9 @@ var (
 		}).like(offload.ToolJQ)
 	SQLArtifacts = define("sqlArtifacts", "artifact.SESSION.sql", "Run a SELECT on artifacts that are tables.",
 		func(ctx context.Context, env Env, in ReadRequest) (*offload.SQLResult, error) {
-			return env.Reader.SQL(ctx, env.session(), offload.SQLQuery{SQL: in.SQL, Artifacts: in.Artifacts, Cursor: in.Cursor})
+			return env.Reader.SQL(ctx, env.session(), offload.SQLQuery{
+				SQL: in.SQL, Artifacts: in.Artifacts, Path: in.Path, Header: in.Header, Delimiter: in.Delimiter, Cursor: in.Cursor,
+			})
 		}).like(offload.ToolSQL)
 	QueryArtifacts = define("queryArtifacts", "artifact.SESSION.query", "List artifacts by their metadata.",
 		func(ctx context.Context, env Env, in ReadRequest) (*offload.Listing, error) {

@@ -21,7 +21,7 @@ func FuzzFind(f *testing.F) {
 		table := Table{Format: format, Form: describe.Table([]byte(text), true, describe.Hints{Comma: []rune{0, 0, ';', ','}[how/4%4]})}
 		Preview([]byte(text), how%2 == 0, table.Form)
 		l := &layout{}
-		if l.find(table, strings.NewReader(text)) != nil {
+		if format != FormatTable && l.find(table, strings.NewReader(text)) != nil || l.look(table, strings.NewReader(text)) != nil {
 			return
 		}
 		all := l.typed()

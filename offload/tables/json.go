@@ -1,8 +1,6 @@
 package tables
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,87 +11,112 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// maxDepth is how deep in objects an array may be to be found.
-const maxDepth = 4
-
-// scalars is the column of elements that are not objects.
-const scalars = "value"
-
-// candidate is an array that may be the table.
-type candidate struct {
-	layout
-	rows int
-}
-
-// json reads the rows of a JSON text: the elements of the array at l.path, or the values of a
-// text with several.
-func (l *layout) json(src io.Reader, yield func([]cell) error) error {
-	r := jsonread.New(src, maxRow)
-	for values := 0; ; values++ {
-		k, err := r.Peek()
-		if err == io.EOF && values > 0 {
-			return nil
-		}
-		if err != nil {
-			return notJSON(err)
-		}
-		switch {
-		case l.path == rowsPath:
-			err = l.element(r, yield)
-		case k == '[' || k == '{':
-			err = l.follow(r, "", yield)
-		default:
-			err = r.Skip()
-		}
-		if err != nil {
-			return notJSON(err)
-		}
-	}
-}
+// scalars is the column of elements that are not objects, and keys that of the keys of a map.
+const (
+	scalars = "value"
+	keys    = "key"
+)
 
 const (
 	rowsPath  = "*" // the values of a text with several
 	wholePath = "." // the document
 )
 
-// follow reads the array at l.path.
-func (l *layout) follow(r *jsonread.Reader, path string, yield func([]cell) error) error {
+// json reads the rows of a JSON text: the elements of the array, or the members of the object, at
+// l.path, or the values of a text with several.
+func (l *layout) json(src io.Reader, yield func([]cell) error) error {
+	r := jsonread.New(src, maxRow)
+	steps, err := parsePath(l.path)
+	if err != nil {
+		return err
+	}
+	for values := 0; ; values++ {
+		switch _, err := r.Peek(); {
+		case err == io.EOF && values > 0:
+			return nil
+		case err != nil:
+			return notJSON(err)
+		}
+		if l.path == rowsPath {
+			err = l.element(r, "", yield)
+		} else {
+			err = l.follow(r, steps, yield)
+		}
+		if err != nil {
+			return notJSON(err)
+		}
+	}
+}
+
+// follow reads the rows at the end of a path.
+func (l *layout) follow(r *jsonread.Reader, steps []string, yield func([]cell) error) error {
 	k, err := r.Peek()
 	if err != nil {
 		return err
 	}
-	if k == '[' && (path == l.path || path == "" && l.path == wholePath) {
-		return r.Elements(func(string) error { return l.element(r, yield) })
-	}
-	if k != '{' {
+	if k != '[' && k != '{' {
 		return r.Skip()
 	}
+	i := -1
 	return r.Elements(func(name string) error {
-		inner := path + step(name)
-		if inner != l.path && !strings.HasPrefix(l.path, inner+".") && !strings.HasPrefix(l.path, inner+"[") {
-			return r.Skip()
+		if i++; len(steps) == 0 {
+			if k == '{' {
+				name = "." + name // an empty name is not that of an element
+			}
+			return l.element(r, name, yield)
 		}
-		return l.follow(r, inner, yield)
+		if step := steps[0]; step == "[]" || k == '{' && step == "."+name || k == '[' && step == fmt.Sprintf("[%d]", i) {
+			return l.follow(r, steps[1:], yield)
+		}
+		return r.Skip()
 	})
 }
 
-var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z_0-9]*$`)
+// pathStep matches a step of a path: .name, [0], [], ["name"] or .["name"].
+var pathStep = regexp.MustCompile(`^(?:\.?\[\s*("(?:[^"\\]|\\.)*"|'[^']*'|\d*)\s*\]|\.([^.\[\]"]+))`)
 
-// step returns the part of a path, as in jq, that leads to a member.
-func step(name string) string {
-	if plainName.MatchString(name) {
-		return "." + name
+// parsePath splits a path, as jq writes it, into steps: .NAME, [0] or [].
+func parsePath(path string) (steps []string, err error) {
+	if path == rowsPath || path == wholePath {
+		return nil, nil
 	}
-	text, _ := json.Marshal(name) // a string always has a JSON form
-	return "[" + string(text) + "]"
+	for rest := path; rest != ""; {
+		m := pathStep.FindStringSubmatch(rest)
+		if m == nil {
+			return nil, noTable(fmt.Sprintf("the path %s is not one such as .data.items, .runs[0].results or .[\"a b\"]", tools.Excerpt(path, 100)))
+		}
+		rest = rest[len(m[0]):]
+		switch name := m[1]; {
+		case m[2] != "":
+			steps = append(steps, "."+m[2])
+		case strings.HasPrefix(name, `"`):
+			if json.Unmarshal([]byte(name), &name) != nil {
+				return nil, noTable(fmt.Sprintf("%s in the path is not a string of JSON", tools.Excerpt(name, 100)))
+			}
+			steps = append(steps, "."+name)
+		case strings.HasPrefix(name, `'`):
+			steps = append(steps, "."+name[1:len(name)-1])
+		default:
+			steps = append(steps, "["+name+"]")
+		}
+	}
+	return steps, nil
 }
 
-// element reads one row.
-func (l *layout) element(r *jsonread.Reader, yield func([]cell) error) error {
+// element reads one row. key is empty, or that of a member with "." before it.
+func (l *layout) element(r *jsonread.Reader, key string, yield func([]cell) error) error {
+	if key != "" && len(l.names) == 0 {
+		l.add(keys)
+	}
 	row := make([]cell, len(l.names), len(l.names)+4)
+	if key != "" {
+		row[0] = cell{quoted, key[1:]}
+	}
 	set := func(name string) error {
 		c, err := readCell(r)
 		if err != nil {
@@ -153,96 +176,28 @@ func readCell(r *jsonread.Reader) (cell, error) {
 	return cell{nested, string(compact)}, nil
 }
 
-// findJSON sets the path of l to the longest array and finds all columns. In a log, one value
-// without an array is a row. size is about that of src.
-func (l *layout) findJSON(src io.Reader, size int64, log bool) error {
-	in := bufio.NewReaderSize(src, int(min(2*size, maxRow))+1)
-	head, err := in.Peek(in.Size())
-	if err != nil && err != io.EOF {
-		return err
-	}
-	r := jsonread.New(in, maxRow)
-	if hasSeveral(head) {
-		return l.findRows(r)
-	}
-	var found []*candidate
-	if err = search(r, "", 0, &found); err == nil {
-		_, err = r.Peek()
-	}
-	switch {
-	case err == nil:
-		return noTable(fmt.Sprintf("the first of its values has more than %d bytes", maxRow))
-	case err != io.EOF:
+// findJSON sets the path of l, if it is empty, to the table that is meant. In a log, one value without
+// a table is a row.
+func (l *layout) findJSON(src io.Reader, log bool) error {
+	d, err := describe.JSON(src, 0)
+	if err != nil {
 		return notJSON(err)
-	case len(found) == 0 && log:
-		return l.findRows(jsonread.New(bytes.NewReader(head), maxRow))
-	case len(found) == 0:
-		return noTable("the JSON has no array")
 	}
-	best := slices.MaxFunc(found, func(a, b *candidate) int { return a.rows - b.rows })
-	*l = best.layout
-	for _, c := range found {
-		if c != best {
-			l.others = append(l.others, c.path)
-		}
-	}
-	return nil
-}
-
-// hasSeveral reports whether the start of a text has a whole JSON value and the start of another:
-// its values are rows.
-func hasSeveral(head []byte) bool {
-	r := jsonread.New(bytes.NewReader(head), maxRow)
-	if r.Skip() != nil {
-		return false
-	}
-	_, err := r.Peek()
-	return err != io.EOF
-}
-
-// findRows finds the columns of rows that are the values of a text.
-func (l *layout) findRows(r *jsonread.Reader) error {
-	rows := &candidate{}
-	for {
-		_, err := r.Peek()
-		if err == io.EOF {
-			break
-		}
-		if err == nil {
-			err = rows.add(r)
-		}
-		if err != nil {
-			return notJSON(err)
-		}
-	}
-	*l = rows.layout
-	l.path = rowsPath
-	return nil
-}
-
-// search finds arrays in objects.
-func search(r *jsonread.Reader, path string, depth int, found *[]*candidate) error {
-	k, err := r.Peek()
+	places := d.Places()
 	switch {
-	case err != nil:
-		return err
-	case k == '[':
-		c := &candidate{layout: layout{path: path}}
-		if path == "" {
-			c.path = wholePath
-		}
-		*found = append(*found, c)
-		return r.Elements(func(string) error { return c.add(r) })
-	case k == '{' && depth < maxDepth:
-		return r.Elements(func(name string) error { return search(r, path+step(name), depth+1, found) })
+	case l.path != "":
+	case d.Values > 1, log && len(places) == 0:
+		l.path = rowsPath
+		return nil
+	case len(places) == 0:
+		return noTable("the JSON has no array and no map of objects")
+	default:
+		l.path = places[0].Path
 	}
-	return r.Skip()
-}
-
-// add reads a row for its columns.
-func (c *candidate) add(r *jsonread.Reader) error {
-	c.rows++
-	return c.element(r, func(row []cell) error { c.see(row); return nil })
+	if d.Values == 1 {
+		l.others = slices.DeleteFunc(places, func(p describe.Place) bool { return p.Path == l.path })
+	}
+	return nil
 }
 
 func notJSON(err error) error {

@@ -13,6 +13,7 @@ import (
 
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -20,20 +21,35 @@ import (
 type Schema struct {
 	Names []string `json:"names"`
 	ID    string   `json:"id"`
-	// Path is the place of the rows in a JSON document, and Others those of its other arrays.
-	Path    string   `json:"path,omitempty"`
-	Others  []string `json:"others,omitempty"`
-	Rows    int64    `json:"rows"`
-	Columns []Column `json:"columns"`
+	// Path is the place of the rows in a JSON document, and Others those of its other tables.
+	Path    string           `json:"path,omitempty"`
+	Others  []describe.Place `json:"others,omitempty"`
+	Rows    int64            `json:"rows"`
+	Columns []Column         `json:"columns"`
 	// Notes say what was assumed of a text.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// load imports a table into its file, from the content that follows twice in contents. The file is
-// complete or does not exist.
+// passes returns how often a content is read: for the path of rows of JSON, for the columns, and for
+// the rows.
+func (t Table) passes() int {
+	if t.Format == FormatTable {
+		return 2
+	}
+	return 3
+}
+
+// load imports a table into its file, from the content that follows in contents for each of the
+// passes. The file is complete or does not exist.
 func load(ctx context.Context, t Table, contents io.Reader) error {
 	l := &layout{}
-	err := once(ctx, contents, t.Size, func(src io.Reader) error { return l.find(t, src) })
+	var err error
+	if t.Format != FormatTable {
+		err = once(ctx, contents, t.Size, func(src io.Reader) error { return l.find(t, src) })
+	}
+	if err == nil {
+		err = once(ctx, contents, t.Size, func(src io.Reader) error { return l.look(t, src) })
+	}
 	if err != nil {
 		return ofTable(t, err)
 	}

@@ -20,8 +20,8 @@ const maxNotes = 8
 func (d *database) notes(query string) (notes []string) {
 	for _, s := range d.schemas {
 		if len(s.Others) > 0 {
-			notes = append(notes, fmt.Sprintf("%s is the array at %s; the document also has %s, which artifacts: [\"%s:%s\"] selects",
-				s.Names[0], s.where(), tools.Excerpt(strings.Join(s.Others, ", "), 200), s.ID, s.Others[0]))
+			notes = append(notes, fmt.Sprintf("%s is %s (%d rows); the document also has %s, which artifacts: [%q] selects",
+				s.Names[0], s.where(), s.Rows, tools.Excerpt(describe.List(s.Others), 200), s.ID+":"+s.Others[0].Path))
 		}
 	}
 	var about []string

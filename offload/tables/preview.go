@@ -16,7 +16,7 @@ func Preview(head []byte, complete bool, form describe.Form) string {
 		head = head[:bytes.LastIndexByte(head, '\n')+1]
 	}
 	l := &layout{}
-	if err := l.find(Table{Format: FormatTable, Form: form}, bytes.NewReader(head)); err != nil {
+	if err := l.look(Table{Format: FormatTable, Form: form}, bytes.NewReader(head)); err != nil {
 		return ""
 	}
 	all := l.typed()

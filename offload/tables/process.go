@@ -27,7 +27,7 @@ func importTime(tables []Table) (d time.Duration) {
 }
 
 // request is the first line of the input of the process. The contents of the tables to import
-// follow in order, each of them twice.
+// follow in order, each of them for all passes.
 type request struct {
 	Tables []Table       `json:"tables"`
 	SQL    string        `json:"sql"`

@@ -2,8 +2,8 @@
 // NDJSON, logs with JSON in their lines, Markdown tables, and the tables that psql, mysql, kubectl
 // and docker print.
 //
-// Each artifact is read twice: the first time for the names and types of its columns, the second
-// time to import it into an SQLite database in a file of its own. A query runs on a connection
+// Each artifact is read three times: for the places in JSON that are tables, for the names and types
+// of the columns, and to import it into an SQLite database in a file of its own. A query runs on a connection
 // that has these files attached read-only. An authorizer then allows nothing but SELECT. All of
 // that, except for the choice of the files (Cache), runs in a process with bounded memory.
 package tables
@@ -30,6 +30,7 @@ const maxSQL = 16 << 10 // bytes
 type Query struct {
 	SQL       string   `json:"sql,omitempty" jsonschema:"one SELECT in SQLite's dialect; omit it to see the columns"`
 	Artifacts []string `json:"artifacts,omitempty" jsonschema:"ids, which the query calls t1, t2, ...; ID:.path selects a nested JSON array. Not needed if FROM names the ids"`
+	Path      string   `json:"path,omitempty" jsonschema:"of the table in one JSON artifact, as jq writes it, such as .runs[0].results"`
 	Header    *bool    `json:"header,omitempty" jsonschema:"whether the first row of a text has the names of the columns, if the answer assumes it wrongly"`
 	Delimiter string   `json:"delimiter,omitempty" jsonschema:"the character between the cells of a text, likewise"`
 	Cursor    string   `json:"cursor,omitempty" jsonschema:"where to continue, as an earlier answer to the same query gave it"`
@@ -56,7 +57,7 @@ type Table struct {
 	// File is the database, from Cache.Take. If Content is nil, it exists.
 	File    string      `json:"file"`
 	Content io.ReaderAt `json:"-"`
-	// Import is true if the content follows the request, twice.
+	// Import is true if the content follows the request, once for each of the passes.
 	Import bool `json:"import,omitempty"`
 }
 
@@ -157,7 +158,9 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 	for i := range req.Tables {
 		t := &req.Tables[i]
 		if t.Import = t.Content != nil; t.Import {
-			contents = append(contents, io.NewSectionReader(t.Content, 0, t.Size), io.NewSectionReader(t.Content, 0, t.Size))
+			for range t.passes() {
+				contents = append(contents, io.NewSectionReader(t.Content, 0, t.Size))
+			}
 		}
 	}
 	if len(src.Command) > 0 {

@@ -17,9 +17,9 @@ const maxRow = describe.MaxRow
 // layout is what the first pass over a content finds.
 type layout struct {
 	columns
-	path   string   // of the array that is the table
-	others []string // paths of the arrays that are not
-	short  int64    // rows with fewer cells than the table has columns
+	path   string           // of the array that is the table
+	others []describe.Place // that are not the table
+	short  int64            // rows with fewer cells than the table has columns
 }
 
 // rows calls yield with the cells of each row of a content. It adds the columns to l, whose path
@@ -34,24 +34,26 @@ func (l *layout) rows(t Table, src io.Reader, yield func([]cell) error) error {
 	return l.json(src, yield)
 }
 
-// find reads a content for its columns, and for the path of its rows.
-func (l *layout) find(t Table, src io.Reader) (err error) {
+// find sets the path of the rows of a JSON text.
+func (l *layout) find(t Table, src io.Reader) error {
 	l.path = cleanPath(t.Path)
-	switch {
-	case l.path != "" || t.Format != FormatJSON && t.Format != FormatLog:
-		err = l.rows(t, src, func(row []cell) error { l.see(row); return nil })
-	case t.Format == FormatLog: // lines of text may be around one document
-		err = l.findJSON(jq.LogValues(src), t.Size, true)
-	default:
-		err = l.findJSON(src, t.Size, false)
+	if t.Format == FormatLog { // lines of text may be around one document
+		return l.findJSON(jq.LogValues(src), true)
 	}
+	return l.findJSON(src, false)
+}
+
+// look reads a content for its columns.
+func (l *layout) look(t Table, src io.Reader) error {
+	err := l.rows(t, src, func(row []cell) error { l.see(row); return nil })
 	switch {
 	case err != nil:
 		return err
 	case l.tooMany:
 		return tooWide()
-	case len(l.names) == 0 && t.Path != "":
-		return noTable(fmt.Sprintf("there is no array with elements at %s", t.Path))
+	case len(l.names) == 0 && t.Path != "" && len(l.others) > 0:
+		return noTable(fmt.Sprintf("there are no rows at %s; the document has %s, which artifacts: [%q] selects",
+			t.Path, tools.Excerpt(describe.List(l.others), 300), t.ID+":"+l.others[0].Path))
 	case len(l.names) == 0:
 		return noTable("it has no rows")
 	}

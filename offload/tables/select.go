@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -281,15 +283,17 @@ func columnsOf(schemas []Schema) string {
 			b.WriteString("; " + note)
 		}
 		if len(s.Others) > 0 {
-			fmt.Fprintf(&b, "; other arrays: %s", tools.Excerpt(strings.Join(s.Others, ", "), 200))
+			fmt.Fprintf(&b, "; other tables, such as %q: %s", s.ID+":"+s.Others[0].Path, tools.Excerpt(describe.List(s.Others), 200))
 		}
 	}
 	return b.String()
 }
 
+var plainColumn = regexp.MustCompile(`^[A-Za-z_][A-Za-z_0-9]*$`)
+
 // columnName returns a name as a query must write it.
 func columnName(name string) string {
-	if plainName.MatchString(name) && !slices.Contains(keywords, strings.ToUpper(name)) {
+	if plainColumn.MatchString(name) && !slices.Contains(keywords, strings.ToUpper(name)) {
 		return name
 	}
 	return quote(name)
