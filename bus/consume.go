@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/stevedore-bus/stevedore/bus/internal/fair"
 	"github.com/stevedore-bus/stevedore/bus/internal/pull"
+	"github.com/stevedore-bus/stevedore/tools/fair"
 	"github.com/stevedore-bus/stevedore/tools/retry"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
@@ -100,7 +100,7 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 	k := &consumption{
 		bus: b, consumer: c, cfg: cfg, handler: handler, work: work,
 		slots:   fair.NewSlots(cfg.Slots),
-		share:   cfg.Pool.Join(),
+		share:   cfg.Pool.Join(0),
 		leases:  newLeases(b.nc, cons.CachedInfo().Config.AckWait/3),
 		trimmer: newTrimmer(b, c),
 		idle:    make(chan *nats.Msg),

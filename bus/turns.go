@@ -13,9 +13,9 @@ import (
 	"github.com/nats-io/nuid"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/stevedore-bus/stevedore/bus/internal/fair"
 	"github.com/stevedore-bus/stevedore/bus/internal/pull"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
+	"github.com/stevedore-bus/stevedore/tools/fair"
 )
 
 // turns lets sessions take turns. The consumer of a queue delivers in the order of its stream,

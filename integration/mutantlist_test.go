@@ -43,7 +43,7 @@ var mutants = []mutant{
 	{"a priority is ignored", "bus/turns.go", "	switch header.Get(PriorityHeader) {", "	switch header.Get(FreshHeader) {", "bus", "TestPriorities"},
 	{"a session has no limit", "bus/consume.go", "wait := k.turns.admit(msg.Subject); wait != nil", "wait := k.turns.admit(msg.Subject); wait != nil && k.slots == nil", "bus", "TestSessionSlots"},
 	{"held calls delay other sessions", "bus/turns.go", "		signal(t.backlog)\n		select {\n		case <-ctx.Done():\n		case <-changed:", "		select {\n		case <-ctx.Done():\n		case <-changed:", "bus", "TestSessionSlots"},
-	{"a turn takes a slot that is in use", "bus/internal/fair/slots.go", "s.free > s.asked && s.first[0] == place", "s.first[0] == place", "bus", "TestTurns"},
+	{"a turn takes a slot that is in use", "tools/fair/slots.go", "s.free > s.asked && s.first[0] == place", "s.first[0] == place", "bus", "TestTurns"},
 
 	// Topology.
 	{"a second result is stored", "bus/topology.go", "results.MaxMsgsPerSubject, results.DiscardNewPerSubject = 1, true", "results.MaxMsgsPerSubject, results.DiscardNewPerSubject = 1, false", "bus", "TestFirstPublishWins"},

@@ -1,19 +1,27 @@
+// Package fair shares slots among those who wait for them. Of a consumer of messages, Shares says
+// whose turn it is, and Slots counts what is free. A Pool has the slots that several consumers
+// share, such as many tenants, and the sessions of a tenant.
+//
+// The API that is kept stable does not contain this package; see docs/api.md.
 package fair
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
 	"time"
 )
 
-// Pool is a number of slots that several consumers share, such as those of many tenants. A
-// slot that is free goes to the consumer that holds the fewest. It is safe for concurrent use.
+// Pool is a number of slots that several consumers share. A slot that is free goes to the
+// consumer that holds the fewest, and among these to the one that got none for the longest time.
+// It is safe for concurrent use.
 type Pool struct {
 	mu     sync.Mutex
 	free   int
+	given  int      // slots so far
 	active int      // shares whose last request brought messages
-	claims []*claim // that wait, in the order in which they came; then no slot is free
+	claims []*claim // that wait, in the order in which they came; no free slot is for them
 	freed  *sync.Cond
 }
 
@@ -21,7 +29,10 @@ type Pool struct {
 // has no limit.
 type Share struct {
 	pool   *Pool
+	of     *Share // what this share is a part of, or nil
+	most   int    // slots that it may hold; 0 means no limit
 	held   int
+	last   int // which of the slots that the pool gave it got last
 	active bool
 }
 
@@ -37,13 +48,18 @@ func NewPool(size int) *Pool {
 	return p
 }
 
-// Join adds a consumer. Without a pool, it returns nil.
-func (p *Pool) Join() *Share {
+// Join adds a consumer that may hold so many slots; 0 means no limit. Without a pool, it returns
+// nil.
+func (p *Pool) Join(most int) *Share {
 	if p == nil {
 		return nil
 	}
-	return &Share{pool: p}
+	return &Share{pool: p, most: most}
 }
+
+// Join adds a part of a consumer, such as a session of a tenant. What the part holds, the consumer
+// holds too.
+func (s *Share) Join(most int) *Share { return &Share{pool: s.pool, of: s, most: most} }
 
 // Ask waits until a slot is free or ctx ends, and returns for how many messages the consumer may
 // ask, most at most. A consumer that was idle asks for one: while it waits for a message, others
@@ -113,18 +129,55 @@ func (s *Share) Take(ctx context.Context, timeout time.Duration) bool {
 	return i < 0 // it was given at the last moment
 }
 
+// TryTake takes a slot if one is free.
+func (s *Share) TryTake() bool {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	return s.takeLocked()
+}
+
 func (s *Share) claim() (c *claim, taken bool) {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.free > 0 {
-		p.free--
-		s.held++
+	if s.takeLocked() {
 		return nil, true
 	}
 	c = &claim{s, make(chan struct{})}
 	p.claims = append(p.claims, c)
 	return c, false
+}
+
+func (s *Share) takeLocked() bool {
+	p := s.pool
+	if p.free == 0 || s.isFullLocked() {
+		return false
+	}
+	p.free--
+	p.given++
+	for ; s != nil; s = s.of {
+		s.held++
+		s.last = p.given
+	}
+	return true
+}
+
+// isFullLocked reports whether the share, or what it is a part of, holds as much as it may.
+func (s *Share) isFullLocked() bool {
+	return s != nil && (s.most > 0 && s.held >= s.most || s.of.isFullLocked())
+}
+
+// compare is negative if a slot is rather for a than for b.
+func compare(a, b *Share) int {
+	if a == b {
+		return 0
+	}
+	if a.of != nil && b.of != nil {
+		if c := compare(a.of, b.of); c != 0 {
+			return c
+		}
+	}
+	return cmp.Or(cmp.Compare(a.held, b.held), cmp.Compare(a.last, b.last))
 }
 
 // Free returns the number of free slots.
@@ -134,7 +187,7 @@ func (p *Pool) Free() int {
 	return p.free
 }
 
-// Release frees a slot, or passes it on to the waiting consumer that holds the fewest.
+// Release frees a slot, or passes it on to a consumer that waits.
 func (s *Share) Release() {
 	if s == nil {
 		return
@@ -142,14 +195,21 @@ func (s *Share) Release() {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s.held--
-	if len(p.claims) == 0 {
-		p.free++
+	p.free++
+	for ; s != nil; s = s.of {
+		s.held--
+	}
+	var next *claim
+	for _, c := range p.claims {
+		if !c.share.isFullLocked() && (next == nil || compare(c.share, next.share) < 0) {
+			next = c
+		}
+	}
+	if next == nil {
 		p.freed.Broadcast()
 		return
 	}
-	next := slices.MinFunc(p.claims, func(a, b *claim) int { return a.share.held - b.share.held })
-	p.claims = slices.Delete(p.claims, slices.Index(p.claims, next), slices.Index(p.claims, next)+1)
-	next.share.held++
+	p.claims = slices.DeleteFunc(p.claims, func(c *claim) bool { return c == next })
+	next.share.takeLocked()
 	close(next.given)
 }

@@ -1,5 +1,3 @@
-// Package fair shares the slots of a consumer among those who wait: Shares says whose turn it
-// is, Slots counts what is free.
 package fair
 
 import (
