@@ -64,8 +64,8 @@ var allowedImports = map[string][]string{
 	// For tests only.
 	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools", "tools/tracing"},
 
-	"offload":                    {"tools/jsonform", "tools/metrics", "tools", "offload/describe", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/textscan", "offload/jq", "offload/tables"},
-	"offload/grep":               {"tools", "offload/index", "offload/internal/cursor"},
+	"offload":                    {"tools/jsonform", "tools/limited", "tools/metrics", "tools", "offload/describe", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/textscan", "offload/jq", "offload/tables"},
+	"offload/grep":               {"tools", "tools/limited", "offload/index", "offload/internal/cursor"},
 	"offload/describe":           {"tools", "offload/internal/jsonread"},
 	"offload/jq":                 {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread"},
 	"offload/tables":             {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread", "offload/jq", "state/durable"},
@@ -92,7 +92,7 @@ var allowedImports = map[string][]string{
 	"tools/retry":                  {},
 	"tools/fair":                   {},
 	"tools/internal/job":           {},
-	"tools/limited":                {"tools", "tools/jsonform"},
+	"tools/limited":                {"tools", "tools/fair", "tools/jsonform"},
 	"tools/toolstest":              {"tools"},
 	"tools/builtin":                {"tools", "tools/limited", "tools/sandbox", "offload/grep", "state/durable"},
 	"cmd/internal/shorten":         {"tools"},

@@ -9,16 +9,19 @@ import (
 	"fmt"
 	stdimage "image"
 	"image/color"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/kovidgoyal/imaging"
 	_ "golang.org/x/image/webp" // decodes WebP
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // imageTypes are the images that models accept.
@@ -71,19 +74,16 @@ func (r *Reader) Image(ctx context.Context, session, id string) (*Image, error) 
 		return nil, readError(id, err)
 	}
 	img, left := &Image{Record: rec, MediaType: rec.MediaType, Data: data}, MaxPixels
-	if err := img.shrink(&left); err != nil {
+	if err := img.shrink(ctx, r.cfg.Pool, session, &left); err != nil {
 		img.Data, img.Note = nil, err.Error()
 	}
 	return img, nil
 }
 
-// shrinking lets one image at a time be in memory.
-var shrinking sync.Mutex
-
 // shrink scales the image down if it does not fit. It decodes every image, because a provider
 // rejects each later request of a conversation that has a broken one. left is how many pixels may
 // still be decoded.
-func (i *Image) shrink(left *int) error {
+func (i *Image) shrink(ctx context.Context, pool *limited.Pool, session string, left *int) error {
 	cfg, _, err := stdimage.DecodeConfig(bytes.NewReader(i.Data))
 	if err != nil {
 		return fmt.Errorf("it cannot be decoded: %w", err)
@@ -98,8 +98,62 @@ func (i *Image) shrink(left *int) error {
 	if *left -= cfg.Width * cfg.Height; *left < 0 {
 		return fmt.Errorf("the pictures of the result have more than %d pixels together", MaxPixels)
 	}
-	shrinking.Lock()
-	defer shrinking.Unlock()
+	cpu := limited.Picture.CPU(int64(len(i.Data)))
+	return pool.Do(ctx, tools.TokenOf(session), cpu, func(ctx context.Context) error {
+		command := pool.Command(limited.Picture)
+		if len(command) == 0 {
+			return i.scale()
+		}
+		out, err := limited.Ask[*Image](ctx, command, pictureRequest{i.Record.MediaType, cpu}, bytes.NewReader(i.Data))
+		switch reached, late := errors.AsType[limited.Reached](err); {
+		case errors.Is(err, limited.ErrMemory):
+			return errors.New("to decode it needs too much memory; scale it down with a tool first")
+		case late:
+			return fmt.Errorf("to decode it takes too long: %w; scale it down with a tool first", reached)
+		case err != nil:
+			return err
+		case out.Data != nil:
+			i.Data, i.MediaType, i.Note = out.Data, out.MediaType, out.Note
+		}
+		return nil
+	})
+}
+
+// pictureRequest asks ServePicture to scale a picture, whose bytes follow.
+type pictureRequest struct {
+	MediaType string        `json:"media_type"` // of the record
+	CPU       time.Duration `json:"cpu"`
+}
+
+// ServePicture scales one picture down for the process that started this one with the command line
+// of its limited.Pool. It bounds the process, so it is for a main that does nothing else.
+func ServePicture(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	if err := limited.Serve(limited.Picture); err != nil {
+		return err
+	}
+	return limited.Answer(stdin, stdout, func(req pictureRequest, input io.Reader) (*Image, error) {
+		_, cancel := limited.Within(ctx, req.CPU) // of which the decoder does not look at the context
+		defer cancel()
+		data, err := io.ReadAll(input)
+		if err != nil {
+			return nil, err
+		}
+		img := &Image{Data: data}
+		img.Record.MediaType = req.MediaType
+		if err := img.scale(); err != nil || img.Note == "" {
+			return &Image{}, err
+		}
+		return img, nil
+	})
+}
+
+// scaling lets one image at a time be in the memory of a process.
+var scaling sync.Mutex
+
+// scale decodes the image, and scales it down if it does not fit.
+func (i *Image) scale() error {
+	scaling.Lock()
+	defer scaling.Unlock()
 	whole, err := imaging.Decode(bytes.NewReader(i.Data), imaging.AutoOrientation(true))
 	if err != nil {
 		return fmt.Errorf("it cannot be decoded: %w", err)
@@ -193,7 +247,7 @@ func (o *Offloader) fitPicture(ctx context.Context, call tools.Call, i int, b co
 		return nil, nil
 	}
 	original := img.Data
-	if err := img.shrink(left); err != nil {
+	if err := img.shrink(ctx, o.cfg.Pool, call.Session, left); err != nil {
 		img.Data, img.Note = nil, err.Error()
 	}
 	var values []any
@@ -222,7 +276,7 @@ func (o *Offloader) ScalePicture(ctx context.Context, call tools.Call, i int, bl
 		return nil, "", nil
 	}
 	original := img.Data
-	if img.shrink(left) != nil || img.Note == "" {
+	if img.shrink(ctx, o.cfg.Pool, call.Session, left) != nil || img.Note == "" {
 		return nil, "", nil
 	}
 	text, err = o.storePicture(ctx, call, i, img, original)

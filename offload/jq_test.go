@@ -78,7 +78,7 @@ func TestJQBounds(t *testing.T) {
 	r = NewReader(store, ReaderConfig{JQTime: 200 * time.Millisecond})
 	for _, query := range []string{"last(range(1e12))", "def f: f; f"} {
 		_, err = r.JQ(t.Context(), "s", "json", JQQuery{Query: query})
-		wantCode(t, err, tools.CodeTimeout, "took longer than 200ms")
+		wantCode(t, err, tools.CodeTimeout, "was stopped: it reached its limit of 200ms of processor time")
 	}
 }
 
@@ -90,10 +90,7 @@ func TestJQInProcess(t *testing.T) {
 	putArtifact(t, store, "s", "a", []byte(`{"id":12345678901234567890,"price":1e400,"html":"<b>\u2028"}`+"\n1"))
 	putArtifact(t, store, "s", "text", []byte("just text"))
 	putArtifact(t, store, "s", "big", []byte("["+strings.Repeat("1,", 100_000)+"1]"))
-	cfg := ReaderConfig{JQCommand: []string{os.Args[0], jqTestCommand}, JQTime: time.Minute}
-	if env, err := exec.LookPath("env"); err == nil { // the race detector waits a second at each exit
-		cfg.JQCommand = append([]string{env, "GORACE=atexit_sleep_ms=0"}, cfg.JQCommand...)
-	}
+	cfg := ReaderConfig{Pool: newPool(), JQTime: time.Minute}
 	r := NewReader(store, cfg)
 	res, err := r.JQ(t.Context(), "s", "a", JQQuery{Query: "."})
 	if want := "Found 2 result(s) for query '.' in knowledge#a\n\n" + `{"id":12345678901234567890,"price":1e400,"html":"<b>` + "\u2028" + `"}` + "\n1"; err != nil || res.Text() != want {
@@ -122,9 +119,10 @@ func TestJQInProcess(t *testing.T) {
 	}
 	cfg.JQTime = 200 * time.Millisecond
 	_, err = NewReader(store, cfg).JQ(t.Context(), "s", "a", JQQuery{Query: "last(range(1e12))"})
-	wantCode(t, err, tools.CodeTimeout, "took longer than 200ms")
+	wantCode(t, err, tools.CodeTimeout, "was stopped: it reached its limit of 200ms of processor time")
 	if sh, err := exec.LookPath("sh"); err == nil { // a busy machine
-		slow := ReaderConfig{JQCommand: append([]string{sh, "-c", `sleep 2; exec "$@"`, sh}, cfg.JQCommand...), JQTime: 900 * time.Millisecond}
+		pool := limited.NewPool(sh, "-c", `sleep 2; exec "$@"`, sh, os.Args[0], helperCommand)
+		slow := ReaderConfig{Pool: pool, JQTime: 900 * time.Millisecond}
 		if res, err := NewReader(store, slow).JQ(t.Context(), "s", "a", JQQuery{Query: "."}); err != nil || len(res.Results) != 2 {
 			t.Errorf("a process that starts slowly: %+v, %v", res, err)
 		}
@@ -134,7 +132,7 @@ func TestJQInProcess(t *testing.T) {
 	if _, err := r.JQ(ctx, "s", "a", JQQuery{Query: "."}); !errors.Is(err, context.Canceled) {
 		t.Errorf("a query whose context has ended: %v", err)
 	}
-	cfg.JQCommand = []string{os.Args[0] + ".none"}
+	cfg.Pool = limited.NewPool(os.Args[0] + ".none")
 	if _, err := NewReader(store, cfg).JQ(t.Context(), "s", "a", JQQuery{Query: "."}); tools.CodeOf(err) != tools.CodeToolFailed {
 		t.Errorf("without the program: %v", err)
 	}
@@ -218,7 +216,7 @@ func TestJQOfLargeDocuments(t *testing.T) {
 	for err = errors.New("none"); err != nil && limit < 20*time.Second; limit *= 3 { // a slow machine needs longer for the first result
 		slow, err = NewReader(store, ReaderConfig{JQTime: limit}).JQ(t.Context(), "s", "rows", JQQuery{Query: "select(.id == 3 or ([range(300)] | length) == 0)"})
 	}
-	if err != nil || len(slow.Results) != 1 || !strings.Contains(slow.Text(), "was stopped after ") {
+	if err != nil || len(slow.Results) != 1 || !strings.Contains(slow.Text(), "was stopped: ") {
 		t.Errorf("a slow query gives %+v, %v", slow, err)
 	}
 }
@@ -230,7 +228,7 @@ func TestJQStopped(t *testing.T) {
 	putArtifact(t, store, "s", "rows", rowsOf(9_000_000, "text"))
 	for _, query := range []string{"sort_by(.score), (range(1e12) | empty)", ".[] | range(1e12) | empty"} { // never end in time
 		_, err := NewReader(store, ReaderConfig{JQTime: time.Millisecond}).JQ(t.Context(), "s", "rows", JQQuery{Query: query})
-		wantCode(t, err, tools.CodeTimeout, "took longer than 1ms; it had searched ")
+		wantCode(t, err, tools.CodeTimeout, "was stopped: it reached its limit of 1ms of processor time. It had searched ")
 		wantCode(t, err, tools.CodeTimeout, "Use sql_knowledge")
 	}
 	r := NewReader(store, ReaderConfig{})

@@ -3,13 +3,8 @@ package offload
 import (
 	"bytes"
 	"fmt"
-	"os"
-	"os/exec"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // rowsOf returns a JSON array of about size bytes.
@@ -27,11 +22,7 @@ func rowsOf(size int, text string) []byte {
 func TestJQOfThirtyMegabytes(t *testing.T) {
 	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "rows", rowsOf(30_000_000, "of a row"))
-	cfg := ReaderConfig{JQCommand: []string{os.Args[0], jqTestCommand}, JQTime: 10 * time.Minute}
-	if env, err := exec.LookPath("env"); err == nil {
-		cfg.JQCommand = append([]string{env, "GORACE=atexit_sleep_ms=0"}, cfg.JQCommand...)
-	}
-	r := NewReader(store, cfg)
+	r := NewReader(store, ReaderConfig{Pool: newPool(), JQTime: 10 * time.Minute})
 	for query, want := range map[string]string{
 		"group_by(.city) | map(.[0].city)": `["c0","c1","c2"]`, // holds as much as unique_by
 		"max_by(.score) | .score":          "100002.25",
@@ -40,25 +31,5 @@ func TestJQOfThirtyMegabytes(t *testing.T) {
 		if err != nil || len(res.Results) != 1 || string(res.Results[0]) != want {
 			t.Errorf("jq %q is %+v, %v; want %s", query, res, err, want)
 		}
-	}
-}
-
-// TestJQWaitsForOthers: queries on large artifacts run one after the other, and do not wait for
-// ever.
-func TestJQWaitsForOthers(t *testing.T) {
-	store := newFakeStore(StoreConfig{})
-	putArtifact(t, store, "s", "large", rowsOf(9_000_000, strings.Repeat("long text ", 200)))
-	putArtifact(t, store, "s", "small", []byte("[1]"))
-	r := NewReader(store, ReaderConfig{JQTime: 20 * time.Millisecond})
-	r.largeJQ <- struct{}{}
-	_, err := r.JQ(t.Context(), "s", "large", JQQuery{Query: "length"})
-	wantCode(t, err, tools.CodeTimeout, "this one waited 20ms for them")
-	r.cfg.JQTime = time.Minute
-	if _, err := r.JQ(t.Context(), "s", "small", JQQuery{Query: "length"}); err != nil {
-		t.Errorf("a small artifact waits for a large one: %v", err)
-	}
-	go func() { <-r.largeJQ }()
-	if _, err := r.JQ(t.Context(), "s", "large", JQQuery{Query: "length"}); err != nil {
-		t.Errorf("after the other query: %v", err)
 	}
 }

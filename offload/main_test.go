@@ -3,24 +3,23 @@ package offload
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/offload/jq"
 	"github.com/stevedore-bus/stevedore/offload/tables"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // TestMain lets tests start this binary as the process for the queries of a Reader.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == jqTestCommand {
-		if err := jq.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	if len(os.Args) == 2 && os.Args[1] == sqlTestCommand {
-		if err := tables.Serve(context.Background(), os.Stdin, os.Stdout); err != nil {
+	if len(os.Args) == 3 && os.Args[1] == helperCommand {
+		serve := map[string]func(context.Context, io.Reader, io.Writer) error{
+			limited.JQ.Name: jq.Serve, limited.SQL.Name: tables.Serve, limited.Picture.Name: ServePicture,
+		}[os.Args[2]]
+		if err := serve(context.Background(), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -29,7 +28,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-const (
-	jqTestCommand  = "jq-process"
-	sqlTestCommand = "sql-process"
-)
+const helperCommand = "helper"
+
+// newPool returns a pool whose work runs in separate processes.
+func newPool() *limited.Pool {
+	if env, err := exec.LookPath("env"); err == nil { // the race detector waits a second at each exit
+		return limited.NewPool(env, "GORACE=atexit_sleep_ms=0", os.Args[0], helperCommand)
+	}
+	return limited.NewPool(os.Args[0], helperCommand)
+}

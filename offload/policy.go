@@ -8,6 +8,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // Config configures an Offloader. The zero value works.
@@ -36,6 +37,8 @@ type Config struct {
 	// ReferenceChars is about the longest reference, in characters (runes); its preview is cut.
 	// 0 means no limit besides that of previews.
 	ReferenceChars int
+	// Pool is where the sessions take turns to have pictures decoded, as ReaderConfig.Pool.
+	Pool *limited.Pool
 	// Log receives a line for each offload.
 	Log zerolog.Logger
 }
@@ -49,6 +52,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Budget > 0 {
 		c.Budget = max(c.Budget, int(c.InlineChars))
+	}
+	if c.Pool == nil {
+		c.Pool = limited.NewPool()
 	}
 	if c.MaxResult <= 0 {
 		c.MaxResult = 512 << 10

@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/jq"
 	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 	"github.com/stevedore-bus/stevedore/tools/metrics"
 )
 
@@ -43,22 +45,13 @@ type ReaderConfig struct {
 	// MaxChars is the maximum that GetByLines, Grep, JQ and SQL return, in characters.
 	// Default PageChars.
 	MaxChars int
-	// GrepTime is how long a Grep searches before it returns the matches so far.
-	// Default 10 s.
-	GrepTime time.Duration
-	// JQTime is the timeout of a JQ. Default 10 s.
-	JQTime time.Duration
-	// JQCommand is a program with arguments that calls jq.Serve. Each query then runs
-	// in a separate process with bounded memory. Without JQCommand, a query runs in
-	// this process: a check of the heap every 5 ms stops it, but a single step of a
-	// hostile query can take gigabytes before that.
-	JQCommand []string
-	// SQLTime is the timeout of a query of SQL, which begins when its tables are imported.
-	// Default 30 s.
-	SQLTime time.Duration
-	// SQLCommand is a program with arguments that calls tables.Serve, as JQCommand is one for
-	// jq.Serve.
-	SQLCommand []string
+	// GrepTime, JQTime and SQLTime are how much processor time a Grep, JQ and SQL may take. A Grep
+	// then returns the matches so far. Default: 4 s for an artifact of 1 MiB, and a second more
+	// for each MiB, up to 10 s, 10 s and 30 s; SQL has more for the import of its tables.
+	GrepTime, JQTime, SQLTime time.Duration
+	// Pool is where the sessions of readers take turns, and runs queries in processes with bounded
+	// memory. By default, a Reader has a Pool of its own that runs them in this process.
+	Pool *limited.Pool
 	// SQLCache keeps the databases of SQL; the caller closes it. By default, the Reader has one
 	// below os.TempDir(), which a later process removes.
 	SQLCache *tables.Cache
@@ -71,14 +64,8 @@ func (c ReaderConfig) withDefaults() ReaderConfig {
 	if c.MaxChars <= 0 {
 		c.MaxChars = PageChars
 	}
-	if c.GrepTime <= 0 {
-		c.GrepTime = 10 * time.Second
-	}
-	if c.JQTime <= 0 {
-		c.JQTime = 10 * time.Second
-	}
-	if c.SQLTime <= 0 {
-		c.SQLTime = 30 * time.Second
+	if c.Pool == nil {
+		c.Pool = limited.NewPool()
 	}
 	if c.SQLCache == nil {
 		c.SQLCache = tables.NewCache("")
@@ -97,17 +84,14 @@ func (c ReaderConfig) withDefaults() ReaderConfig {
 type Reader struct {
 	store Store
 	cfg   ReaderConfig
-	// jq, largeJQ and sql limit the queries that run at the same time: those about large artifacts
-	// may take much memory, so they run one after the other.
-	jq, largeJQ, sql chan struct{}
 }
 
 // NewReader returns a Reader of the artifacts in store.
-func NewReader(store Store, cfg ReaderConfig) *Reader {
-	return &Reader{
-		store: store, cfg: cfg.withDefaults(),
-		jq: make(chan struct{}, 2), largeJQ: make(chan struct{}, 1), sql: make(chan struct{}, 1),
-	}
+func NewReader(store Store, cfg ReaderConfig) *Reader { return &Reader{store, cfg.withDefaults()} }
+
+// turn runs work when it is the turn of the session.
+func (r *Reader) turn(ctx context.Context, session string, cpu time.Duration, work func(context.Context) error) error {
+	return r.cfg.Pool.Do(ctx, tools.TokenOf(session), cpu, work)
 }
 
 // Record returns the record of an artifact of the session or of its sub-agents.
@@ -200,7 +184,11 @@ func (r *Reader) withBytes(ctx context.Context, session, id string, f func(Recor
 func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (res *GrepResult, err error) {
 	defer countRead("grep", time.Now())
 	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
-		if res, err = grep.Artifact(ctx, rec.ID, c, q, grep.Limits{Time: r.cfg.GrepTime, Chars: r.cfg.MaxChars}); err != nil {
+		err := r.turn(ctx, session, cmp.Or(r.cfg.GrepTime, limited.Grep.CPU(rec.Size)), func(ctx context.Context) error {
+			res, err = grep.Artifact(ctx, rec.ID, c, q, r.cfg.MaxChars)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 		if res.MediaType = rec.binary(); res.MediaType != "" {
@@ -221,18 +209,6 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 	}
 	defer countRead("jq", time.Now())
 	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
-		slots := r.jq
-		if c.Size() > jq.Large {
-			slots = r.largeJQ
-		}
-		select {
-		case slots <- struct{}{}:
-			defer func() { <-slots }()
-		case <-time.After(r.cfg.JQTime):
-			return tools.Errorf(tools.CodeTimeout, "other jq queries are running, and this one waited %s for them; ask again, or use %s", r.cfg.JQTime, ToolGrep)
-		case <-ctx.Done():
-			return ctx.Err()
-		}
 		form, err := rec.tableForm(c, c.Size(), describe.Hints{})
 		if err != nil {
 			return err
@@ -241,11 +217,14 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 		if form.Certain || isMedia(rec.MediaType, mediaCSV, mediaTSV) {
 			table = &form
 		}
-		res, err = jq.Run(ctx, jq.Source{
+		src := jq.Source{
 			ArtifactID: rec.ID, Content: c, Size: c.Size(), Form: table,
-			Chars: r.cfg.MaxChars - noteReserve, Time: r.cfg.JQTime, Command: r.cfg.JQCommand,
-		}, q)
-		return err
+			Chars: r.cfg.MaxChars - noteReserve, CPU: cmp.Or(r.cfg.JQTime, limited.JQ.CPU(c.Size())), Command: r.cfg.Pool.Command(limited.JQ),
+		}
+		return r.turn(ctx, session, src.CPU, func(ctx context.Context) error {
+			res, err = jq.Run(ctx, src, q)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err

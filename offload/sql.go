@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // The query of SQL, and its result.
@@ -42,23 +43,17 @@ func (r *Reader) SQL(ctx context.Context, session string, q SQLQuery) (res *SQLR
 	if err != nil {
 		return nil, err
 	}
-	select {
-	case r.sql <- struct{}{}:
-		defer func() { <-r.sql }()
-	case <-time.After(r.cfg.SQLTime):
-		return nil, tools.Errorf(tools.CodeTimeout, "another SQL query is running, and this one waited %s for it; ask again", r.cfg.SQLTime)
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 	dir, err := r.cfg.SQLCache.Dir()
 	if err != nil {
 		return nil, err
 	}
-	src := tables.Source{Dir: dir, Chars: r.cfg.MaxChars - noteReserve, Time: r.cfg.SQLTime, Command: r.cfg.SQLCommand}
+	src := tables.Source{Dir: dir, Chars: r.cfg.MaxChars - noteReserve, CPU: r.cfg.SQLTime, Command: r.cfg.Pool.Command(limited.SQL)}
 	err = r.withTables(ctx, session, refs, known, nil, func(found []tables.Table) error {
 		src.Tables = found
-		res, err = tables.Run(ctx, src, q)
-		return err
+		return r.turn(ctx, session, src.Limit(), func(ctx context.Context) error {
+			res, err = tables.Run(ctx, src, q)
+			return err
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -154,7 +149,7 @@ func (r *Reader) withTables(ctx context.Context, session string, refs []tableRef
 	if err != nil {
 		return err
 	}
-	t := tables.Table{Names: ref.names, ID: rec.ID, Path: ref.path}
+	t := tables.Table{Names: ref.names, ID: rec.ID, Path: ref.path, Size: rec.Size}
 	file, exists, done, err := r.cfg.SQLCache.Take(rec.Digest + " " + rec.MediaType + " " + ref.path + known.String())
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 const (
@@ -39,12 +40,6 @@ type Source interface {
 	io.ReaderAt
 	Size() int64
 	Index() *index.Index
-}
-
-// Limits bound the cost of a search.
-type Limits struct {
-	Time  time.Duration // then the result has the matches so far
-	Chars int           // of the text of the result
 }
 
 // Result is the lines of an artifact that match a pattern.
@@ -149,9 +144,9 @@ func (l ResultLine) cutNote() string {
 }
 
 // Artifact finds the lines of an artifact that match a pattern, and counts all matches. It
-// reads the artifact once in bounded memory, and stops at the timeout; the result then
-// says so.
-func Artifact(ctx context.Context, id string, src Source, q Query, limits Limits) (*Result, error) {
+// reads the artifact once in bounded memory, and stops when its context ends at a limit of time
+// (limited.TimeUp); the result then has the matches so far, and says so. chars bounds its text.
+func Artifact(ctx context.Context, id string, src Source, q Query, chars int) (*Result, error) {
 	if q.ContextBefore < 0 || q.ContextAfter < 0 || q.MaxResults < 0 {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "context_before, context_after and max_results must not be negative")
 	}
@@ -181,35 +176,34 @@ func Artifact(ctx context.Context, id string, src Source, q Query, limits Limits
 	if s.Searched, err = src.Index().LineOffset(src, line); err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, limits.Time)
-	defer cancel()
-	err = s.Run(limited, Parts(limited, src, s.Searched, readSize))
-	timeout := err != nil && limited.Err() != nil
-	switch {
-	case ctx.Err() != nil:
-		return nil, ctx.Err()
-	case err != nil && !timeout:
+	err = s.Run(ctx, Parts(ctx, src, s.Searched, readSize))
+	reached, timeout := limited.TimeUp(ctx)
+	if timeout = timeout && err != nil; err != nil && !timeout {
 		return nil, err
 	}
 	r := &Result{
 		ArtifactID: id, Pattern: q.Pattern, Matches: s.Matches, AtLeast: timeout, TotalLines: src.Index().Lines(), Lines: []ResultLine{},
-		Size: src.Size(), budget: limits.Chars - len(q.Pattern) - noteReserve,
+		Size: src.Size(), budget: chars - len(q.Pattern) - noteReserve,
 	}
-	if err := r.fill(ctx, src, found, q); err != nil {
+	showing := ctx
+	if timeout { // what was found is shown all the same
+		showing = context.WithoutCancel(ctx)
+	}
+	if err := r.fill(showing, src, found, q); err != nil {
 		return nil, err
 	}
 	if timeout {
-		r.stopped(s, limits.Time)
+		r.stopped(s, reached)
 	} else if r.Matches == 0 {
-		r.Notes = append(r.Notes, whyNoMatch(ctx, src, q, min(reasonTime, limits.Time))...)
+		r.Notes = append(r.Notes, whyNoMatch(ctx, src, q)...)
 	}
 	return r, nil
 }
 
 // stopped says what a search did not reach before its timeout, and what to do.
-func (r *Result) stopped(s *Search, after time.Duration) {
+func (r *Result) stopped(s *Search, reached limited.Reached) {
 	r.Searched = s.Searched
-	text := fmt.Sprintf("the search was stopped after %s: lines %d to %d were not searched completely", after, s.Lines+1, r.TotalLines)
+	text := fmt.Sprintf("the search was stopped: %s. Lines %d to %d were not searched completely", reached, s.Lines+1, r.TotalLines)
 	if s.Next > s.From && s.Next < r.Size { // else a search from there ends there again
 		next := cursor.Place{Byte: s.Next}.String()
 		text += fmt.Sprintf("; to search them, continue with cursor=%q", next)
@@ -339,8 +333,8 @@ var (
 )
 
 // whyNoMatch returns possible reasons why a pattern does not match.
-func whyNoMatch(ctx context.Context, src Source, q Query, time time.Duration) (notes []string) {
-	ctx, cancel := context.WithTimeout(ctx, time)
+func whyNoMatch(ctx context.Context, src Source, q Query) (notes []string) {
+	ctx, cancel := context.WithTimeout(ctx, reasonTime)
 	defer cancel()
 	if q.Cursor != "" {
 		notes = append(notes, "the search began at the cursor, not at the start")

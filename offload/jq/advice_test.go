@@ -52,7 +52,7 @@ func TestTooLargeToLoad(t *testing.T) {
 			form = &found
 		}
 		return Run(t.Context(), Source{
-			ArtifactID: "a", Content: strings.NewReader(text), Size: int64(len(text)), Form: form, Chars: 15_000, Time: 10 * time.Minute,
+			ArtifactID: "a", Content: strings.NewReader(text), Size: int64(len(text)), Form: form, Chars: 15_000, CPU: 10 * time.Minute,
 		}, Query{Query: query})
 	}
 	for _, row := range []struct {

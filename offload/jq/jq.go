@@ -30,16 +30,15 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
-// Large is the size in bytes above which a query may take maxGrowth. Queries on larger artifacts
-// should run one after the other.
-const Large = 8 << 20
-
 const (
-	maxQuery      = 4 << 10         // bytes
-	maxHeap       = 300 << 20       // bytes of live values while a query runs
-	maxGrowth     = maxHeap * 3 / 2 // bytes by which the heap may grow, with garbage
+	// large is the size in bytes of what decides how a query runs.
+	large         = 8 << 20
+	maxQuery      = 4 << 10 // bytes
 	watchInterval = 5 * time.Millisecond
 )
+
+// maxGrowth is the bytes by which the heap may grow while a query runs, with garbage.
+var maxGrowth = uint64(limited.JQ.Memory * 3 / 2)
 
 // maxDocument is the size in bytes of what is loaded at a time: a document, or all rows of an
 // artifact. Tests lower it.
@@ -59,7 +58,7 @@ type Source struct {
 	// Form is that of a table; nil if the artifact is JSON.
 	Form  *describe.Form
 	Chars int           // of results that are returned
-	Time  time.Duration // of the query
+	CPU   time.Duration // the limit of the context, which a separate process has too
 	// Command is a program with arguments that calls Serve. The query then runs in a
 	// separate process. Without it, a check of the heap every 5 ms stops a query, but a
 	// single step of a hostile query can take gigabytes before that.
@@ -121,14 +120,17 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 	}
 	req := request{
 		ArtifactID: src.ArtifactID, Query: q.Query, Skip: place.More, Form: src.Form,
-		Size: src.Size, Limit: src.Chars, Time: src.Time,
+		Size: src.Size, Limit: src.Chars, CPU: src.CPU,
 	}
 	input := io.NewSectionReader(src.Content, 0, src.Size)
 	var res *Result
 	if len(src.Command) > 0 {
-		res, err = inProcess(ctx, src.Command, req, input)
+		res, err = limited.Ask[*Result](ctx, src.Command, req, input)
 	} else {
 		res, err = runWithin(ctx, req, input)
+	}
+	if reached, killed := errors.AsType[limited.Reached](err); killed {
+		err = tools.Errorf(tools.CodeTimeout, "the query %q was stopped: %s. %s", tools.Excerpt(q.Query, 200), reached, instead(src.ArtifactID, q.Query))
 	}
 	if !errors.Is(err, limited.ErrMemory) {
 		return res, err
@@ -138,7 +140,7 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 	case src.Size > int64(maxDocument):
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query %q needs the whole artifact, which has %d bytes; jq loads at most %d MiB at a time. %s",
 			short, src.Size, maxDocument>>20, instead(src.ArtifactID, q.Query))
-	case src.Size > Large:
+	case src.Size > large:
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the query %q needs too much memory: it needs the whole artifact (%d bytes) at a time. %s",
 			short, src.Size, instead(src.ArtifactID, q.Query))
 	}

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/itchyny/gojq"
 
@@ -29,33 +30,29 @@ type runner struct {
 	read    atomic.Int64 // bytes of the input
 }
 
-// runWithin runs a query with bounded time and memory.
+// runWithin runs a query with bounded memory, until its context ends.
 func runWithin(ctx context.Context, req request, input io.Reader) (*Result, error) {
-	timeout := tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s", tools.Excerpt(req.Query, 200), req.Time)
-	bounded, cancel := context.WithTimeoutCause(ctx, req.Time, timeout)
-	defer cancel()
-	bounded, stop := watchHeap(bounded)
+	bounded, stop := watchHeap(ctx)
 	defer stop()
 	r := &runner{
 		request: req, ctx: bounded, keys: newKeyOrder(), left: req.Limit,
 		res: &Result{ArtifactID: req.ArtifactID, Query: req.Query, Results: []json.RawMessage{}},
 	}
 	err := r.run(progressReader{bounded, input, &r.read})
-	switch {
-	case err == nil || bounded.Err() == nil:
+	if err == nil || bounded.Err() == nil {
 		return r.res, err
-	case context.Cause(bounded) == limited.ErrMemory:
-		return nil, limited.ErrMemory
-	case context.Cause(bounded) != timeout:
+	}
+	reached, timeUp := limited.TimeUp(bounded)
+	if !timeUp {
 		return nil, context.Cause(bounded)
 	}
-	stopped := fmt.Sprintf("it had searched %d of %d bytes. %s", r.read.Load(), req.Size, instead(req.ArtifactID, req.Query))
+	stopped := fmt.Sprintf("stopped: %s. It had searched %d of %d bytes. %s", reached, r.read.Load(), req.Size, instead(req.ArtifactID, req.Query))
 	if len(r.res.Results) > 0 {
 		r.res.Limited = true
-		r.res.Notes = append(r.res.Notes, fmt.Sprintf("the query was stopped after %s: %s", req.Time, stopped))
+		r.res.Notes = append(r.res.Notes, "the query was "+stopped)
 		return r.res, nil
 	}
-	return nil, tools.Errorf(tools.CodeTimeout, "the query %q took longer than %s; %s", tools.Excerpt(req.Query, 200), req.Time, stopped)
+	return nil, tools.Errorf(tools.CodeTimeout, "the query %q was %s", tools.Excerpt(req.Query, 200), stopped)
 }
 
 // progressReader counts the bytes that are read, and ends with its context: a query may read
@@ -84,8 +81,8 @@ const sampleRows = 5
 
 // run applies the query to the document, or to each of its rows.
 func (r *runner) run(src io.Reader) error {
-	in := bufio.NewReaderSize(src, int(min(r.Size, Large))+1)
-	head, err := in.Peek(int(min(r.Size, Large)))
+	in := bufio.NewReaderSize(src, int(min(r.Size, large))+1)
+	head, err := in.Peek(int(min(r.Size, large)))
 	if err != nil && err != io.EOF {
 		return err
 	}
@@ -227,7 +224,7 @@ func (r *runner) fits(v any) bool {
 	if err != nil {
 		return true // an error for both
 	}
-	ctx, cancel := context.WithTimeout(r.ctx, r.Time/10)
+	ctx, cancel := context.WithTimeout(r.ctx, time.Second)
 	defer cancel()
 	iter := code.RunWithContext(ctx, v)
 	for range 100 {

@@ -61,6 +61,7 @@ func load(ctx context.Context, t Table, contents io.Reader) error {
 		schema.Path = l.path
 	}
 	part := t.File + partSuffix
+	_ = os.Remove(part) // of an import that was stopped
 	err = once(ctx, contents, t.Size, func(src io.Reader) error { return schema.write(ctx, part, l, t, src) })
 	if err == nil {
 		err = os.Rename(part, t.File)

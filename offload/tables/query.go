@@ -11,6 +11,7 @@ package tables
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // MaxTables is how many tables one query can read. SQLite attaches at most 10 databases.
@@ -64,12 +66,26 @@ type Table struct {
 // Source is the tables of a query and its bounds.
 type Source struct {
 	Tables []Table
-	Dir    string        // for temporary files
-	Chars  int           // of the rows that are returned
-	Time   time.Duration // of the query; an import may take longer, see importTime
+	Dir    string // for temporary files
+	Chars  int    // of the rows that are returned
+	// CPU is the limit of processor time for the query; 0 means that of limited.SQL. See Limit.
+	CPU time.Duration
 	// Command is a program with arguments that calls Serve. Without it, the query runs in
 	// this process.
 	Command []string
+}
+
+// Limit returns the processor time that the query may take with the import of its tables: a minute
+// for 200 MB on a busy machine.
+func (s Source) Limit() time.Duration {
+	var size, imported int64
+	for _, t := range s.Tables {
+		size += t.Size
+		if t.Content != nil {
+			imported += t.Size
+		}
+	}
+	return cmp.Or(s.CPU, limited.SQL.CPU(size)) + time.Duration(imported/(4<<20))*time.Second
 }
 
 // Result is the answer to a query.
@@ -153,7 +169,7 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	req := request{Tables: src.Tables, SQL: strings.TrimSpace(q.SQL), Skip: place.More, Dir: src.Dir, Chars: src.Chars, Time: cmp.Or(src.Time, 10*time.Second)}
+	req := request{Tables: src.Tables, SQL: strings.TrimSpace(q.SQL), Skip: place.More, Dir: src.Dir, Chars: src.Chars, CPU: src.Limit()}
 	var contents []io.Reader
 	for i := range req.Tables {
 		t := &req.Tables[i]
@@ -163,10 +179,17 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 			}
 		}
 	}
-	if len(src.Command) > 0 {
-		return inProcess(ctx, src.Command, req, io.MultiReader(contents...))
+	if len(src.Command) == 0 {
+		return answer(ctx, req, io.MultiReader(contents...))
 	}
-	return answer(ctx, req, io.MultiReader(contents...))
+	res, err := limited.Ask[*Result](ctx, src.Command, req, io.MultiReader(contents...))
+	if errors.Is(err, limited.ErrMemory) {
+		err = tools.Errorf(tools.CodeInvalidArguments, "the query or one row of its tables needs too much memory; narrow the query, or use grep_knowledge")
+	}
+	if reached, killed := errors.AsType[limited.Reached](err); killed {
+		err = tools.Errorf(tools.CodeTimeout, "the query was stopped: %s; %s", reached, advice)
+	}
+	return res, err
 }
 
 // Check returns the error of a query that cannot run, whatever its tables are.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // database is a connection that can only read the tables of a query.
@@ -43,7 +44,7 @@ func open(ctx context.Context, req request) (_ *database, err error) {
 		return nil, err
 	}
 	setup := []string{"PRAGMA temp_store = file", "PRAGMA cache_size = -48000", "PRAGMA temp.cache_size = -16000",
-		fmt.Sprintf("PRAGMA hard_heap_limit = %d", maxHeap)}
+		fmt.Sprintf("PRAGMA hard_heap_limit = %d", limited.SQL.Memory)}
 	if req.Dir != "" {
 		setup = append(setup, "PRAGMA temp_store_directory = '"+strings.ReplaceAll(req.Dir, "'", "''")+"'")
 	}
@@ -139,20 +140,23 @@ const countTime = 2 * time.Second
 // maxCell is how many characters of a cell are shown.
 const maxCell = 4_000
 
+// advice is what helps a query that takes too long.
+const advice = "narrow it, join by columns of one type, ask about fewer rows, or give WITH RECURSIVE an end"
+
 // query runs the query.
 func (d *database) query(ctx context.Context, req request) (*Result, error) {
-	timeout := tools.Errorf(tools.CodeTimeout, "the query took longer than %s; narrow it, join by columns of one type, or ask about fewer rows", req.Time)
-	ctx, cancel := context.WithTimeoutCause(ctx, req.Time, timeout)
-	defer cancel()
 	res := &Result{SQL: req.SQL, Skipped: req.Skip, Rows: [][]any{}, Notes: d.notes(req.SQL)}
 	err := d.collect(ctx, req, res)
+	reached, timeUp := limited.TimeUp(ctx)
 	switch {
 	case err == nil:
 		return res, nil
-	case ctx.Err() != nil && len(res.Rows) > 0:
+	case timeUp && len(res.Rows) > 0:
 		res.AtLeast, res.NextCursor = true, cursorAt(req.Skip+int64(len(res.Rows)))
-		res.Notes = append(res.Notes, fmt.Sprintf("the query was stopped after %s", req.Time))
+		res.Notes = append(res.Notes, fmt.Sprintf("the query was stopped: %s; %s", reached, advice))
 		return res, nil
+	case timeUp:
+		return nil, tools.Errorf(tools.CodeTimeout, "the query was stopped: %s; %s", reached, advice)
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}

@@ -17,12 +17,13 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 	"github.com/stevedore-bus/stevedore/tools/toolstest"
 )
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == markdownProcess {
-		if err := builtin.ServeMarkdown(os.Stdin, os.Stdout); err != nil {
+	if len(os.Args) == 2 && os.Args[1] == limited.HTML.Name {
+		if err := builtin.ServeMarkdown(context.Background(), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -33,9 +34,6 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(m.Run())
 }
-
-// markdownProcess is the argument with which the test binary converts a page.
-const markdownProcess = "markdown-process"
 
 // roles are the child processes that tests start from the test binary.
 var roles = map[string]func() int{"worker": runWorker, "writer": runWriter}

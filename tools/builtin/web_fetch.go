@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // WebConfig configures web_fetch. The zero value works.
@@ -32,9 +33,9 @@ type WebConfig struct {
 	MaxRedirects int
 	// Resolver resolves host names. Default the system's.
 	Resolver *net.Resolver
-	// Markdown is the command line of a process that calls ServeMarkdown. Default: none, and
-	// pages are converted in this process, where a hostile one takes much memory and time.
-	Markdown []string
+	// Pool is where the sessions take turns to have pages converted, in processes with bounded
+	// memory. By default, web_fetch has a Pool of its own that converts them in this process.
+	Pool *limited.Pool
 }
 
 type webFetchArgs struct {
@@ -44,14 +45,10 @@ type webFetchArgs struct {
 
 // web fetches pages.
 type web struct {
-	ws         *workspace
-	cfg        WebConfig
-	client     *http.Client
-	converting chan struct{} // limits the concurrent conversions
+	ws     *workspace
+	cfg    WebConfig
+	client *http.Client
 }
-
-// maxConverting is how many pages are converted concurrently.
-const maxConverting = 2
 
 func newWebFetch(ws *workspace) *tools.FuncTool {
 	cfg := ws.cfg.Web
@@ -59,14 +56,17 @@ func newWebFetch(ws *workspace) *tools.FuncTool {
 	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, 10*time.Second)
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 8<<20)
 	cfg.MaxRedirects = max(cmp.Or(cfg.MaxRedirects, 5), 0)
-	w := &web{ws: ws, cfg: cfg, client: newClient(cfg), converting: make(chan struct{}, maxConverting)}
+	if cfg.Pool == nil {
+		cfg.Pool = limited.NewPool()
+	}
+	w := &web{ws: ws, cfg: cfg, client: newClient(cfg)}
 	return tools.MustTool("web_fetch",
 		"Fetch a page or a text file from the web and return it as Markdown or text, after a summary with title, final URL, status, media "+
 			"type and size in bytes.", w.fetch).WithEffect(tools.Idempotent)
 }
 
 // fetch returns a summary and the content to the model, and the content to the user.
-func (w *web) fetch(ctx context.Context, _ tools.Call, args webFetchArgs) *tools.Result {
+func (w *web) fetch(ctx context.Context, call tools.Call, args webFetchArgs) *tools.Result {
 	u, err := parseURL(args.URL)
 	if err != nil {
 		return tools.Failure(err)
@@ -91,7 +91,7 @@ func (w *web) fetch(ctx context.Context, _ tools.Call, args webFetchArgs) *tools
 	out := tools.NewOutput(limits)
 	out.Note(w.summary(u, p, mediaType, args.Raw))
 	start := out.Size()
-	if err := w.content(ctx, out, p, r, mediaType, args.Raw); err != nil {
+	if err := w.content(ctx, call.SessionToken(), out, p, r, mediaType, args.Raw); err != nil {
 		_ = out.Close()
 		return refused(u, w.explain(ctx, err))
 	}
@@ -100,12 +100,12 @@ func (w *web) fetch(ctx context.Context, _ tools.Call, args webFetchArgs) *tools
 	return res
 }
 
-func (w *web) content(ctx context.Context, out *tools.Output, p *page, r io.Reader, mediaType string, raw bool) error {
+func (w *web) content(ctx context.Context, session string, out *tools.Output, p *page, r io.Reader, mediaType string, raw bool) error {
 	if !isHTML(mediaType) || raw {
 		_, err := io.Copy(out, r)
 		return err
 	}
-	return w.convert(ctx, out, r, p.url)
+	return w.convert(ctx, session, out, p)
 }
 
 // summary returns the text before the content.

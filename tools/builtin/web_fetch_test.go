@@ -53,7 +53,7 @@ func webFixture(t *testing.T, cfg builtin.WebConfig) *fixture {
 	if cfg.Allow == nil {
 		cfg.Allow = loopback
 	}
-	cfg.Markdown = []string{os.Args[0], markdownProcess}
+	cfg.Pool = limited.NewPool(os.Args[0])
 	return newFixture(t, builtin.Config{Web: cfg})
 }
 

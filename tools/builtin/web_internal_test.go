@@ -2,7 +2,6 @@ package builtin
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -91,11 +90,11 @@ func FuzzURLGuard(f *testing.F) {
 
 func toMarkdown(t testing.TB, page string) string {
 	t.Helper()
-	var out strings.Builder
-	if err := convertPage(strings.NewReader("https://example.com/dir/page\n"+page), &out); err != nil {
+	out, err := convertPage(markdownRequest{URL: "https://example.com/dir/page"}, strings.NewReader(page))
+	if err != nil {
 		t.Fatalf("%.100q: %v", page, err)
 	}
-	return out.String()
+	return out
 }
 
 func TestMarkdown(t *testing.T) {
@@ -183,7 +182,7 @@ func FuzzMarkdown(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, page string) {
-		if err := convertPage(strings.NewReader("https://example.com/\n"+page), io.Discard); err != nil {
+		if _, err := convertPage(markdownRequest{URL: "https://example.com/"}, strings.NewReader(page)); err != nil {
 			t.Errorf("%q: %v", page, err)
 		}
 	})

@@ -1,7 +1,6 @@
 package builtin
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -23,66 +22,74 @@ import (
 )
 
 // The size of a page does not limit the cost of its conversion: 10 KB of open tags make a tree of
-// gigabytes, and text full of brackets takes quadratic time. So a process converts it that has
-// these limits.
-const (
-	maxHTML        = 4 << 20 // bytes of a page; the rest is not converted
-	maxConvertHeap = 256 << 20
-	maxConvertTime = 15 * time.Second
-)
+// gigabytes, and text full of brackets takes quadratic time. So a process with the limits of
+// limited.HTML converts it.
+const maxHTML = 4 << 20 // bytes of a page; the rest is not converted
 
-// convert writes the Markdown of a page to dst.
-func (w *web) convert(ctx context.Context, dst *tools.Output, page io.Reader, where *url.URL) error {
-	select {
-	case w.converting <- struct{}{}:
-	case <-ctx.Done():
+// markdownRequest asks ServeMarkdown to convert a page, whose bytes follow.
+type markdownRequest struct {
+	URL string        `json:"url"`
+	CPU time.Duration `json:"cpu"`
+}
+
+// convert writes the Markdown of a page to dst. The text has the page from its start at each call.
+func (w *web) convert(ctx context.Context, session string, dst *tools.Output, p *page) error {
+	req := markdownRequest{p.url.String(), limited.HTML.CPU(min(p.body.Size(), maxHTML))}
+	var markdown string
+	rest := 0
+	err := w.cfg.Pool.Do(ctx, session, req.CPU, func(ctx context.Context) error {
+		text, _, err := p.text()
+		if err != nil {
+			return err
+		}
+		input := io.LimitReader(text, maxHTML)
+		if command := w.cfg.Pool.Command(limited.HTML); len(command) > 0 {
+			markdown, err = limited.Ask[string](ctx, command, req, input)
+		} else {
+			markdown, err = convertPage(req, input)
+		}
+		if err == nil {
+			rest, _ = text.Read(make([]byte, 1))
+		}
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
 		return ctx.Err()
-	}
-	defer func() { <-w.converting }()
-	inTime, cancel := context.WithTimeout(ctx, maxConvertTime)
-	defer cancel()
-	input := io.MultiReader(strings.NewReader(where.String()+"\n"), io.LimitReader(page, maxHTML))
-	var err error
-	if len(w.cfg.Markdown) > 0 {
-		err = limited.Run(inTime, w.cfg.Markdown, input, dst)
-	} else {
-		err = convertPage(input, dst)
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	} else if err != nil {
+	case err != nil:
 		return tools.Errorf(tools.CodeToolFailed, "the page is too complex to convert (%v); fetch it with raw set to true", err)
 	}
-	if n, _ := page.Read(make([]byte, 1)); n > 0 {
+	if _, err := io.WriteString(dst, markdown); err != nil {
+		return err
+	}
+	if rest > 0 {
 		dst.Note(fmt.Sprintf("[cut: the first %d MiB of the HTML were converted; raw returns all of it]", maxHTML>>20))
 	}
 	return nil
 }
 
 // ServeMarkdown converts one page for web_fetch, which started this process with the command line
-// WebConfig.Markdown. It bounds the memory of the process, so it is for a main that does nothing
-// else.
-func ServeMarkdown(stdin io.Reader, stdout io.Writer) error {
-	if err := limited.Serve(maxConvertHeap); err != nil {
+// of WebConfig.Pool. It bounds the process, so it is for a main that does nothing else.
+func ServeMarkdown(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+	if err := limited.Serve(limited.HTML); err != nil {
 		return fmt.Errorf("serve Markdown: %w", err)
 	}
-	return convertPage(stdin, stdout)
+	return limited.Answer(stdin, stdout, func(req markdownRequest, page io.Reader) (string, error) {
+		_, cancel := limited.Within(ctx, req.CPU) // the system ends a conversion
+		defer cancel()
+		return convertPage(req, page)
+	})
 }
 
-// convertPage reads a line with the URL of a page, and the page, and writes its Markdown.
-func convertPage(input io.Reader, output io.Writer) error {
-	in := bufio.NewReader(input)
-	line, err := in.ReadString('\n')
+// convertPage returns the Markdown of a page.
+func convertPage(req markdownRequest, in io.Reader) (string, error) {
+	where, err := url.Parse(req.URL)
 	if err != nil {
-		return fmt.Errorf("read the URL of the page: %w", err)
-	}
-	where, err := url.Parse(strings.TrimSuffix(line, "\n"))
-	if err != nil {
-		return fmt.Errorf("parse the URL of the page: %w", err)
+		return "", fmt.Errorf("parse the URL of the page: %w", err)
 	}
 	doc, err := html.Parse(in)
 	if err != nil {
-		return fmt.Errorf("parse HTML: %w", err)
+		return "", fmt.Errorf("parse HTML: %w", err)
 	}
 	tidy(doc, where)
 	conv := converter.NewConverter(converter.WithPlugins(
@@ -98,10 +105,9 @@ func convertPage(input io.Reader, output io.Writer) error {
 	}
 	markdown, err := conv.ConvertNode(doc)
 	if err != nil {
-		return fmt.Errorf("convert HTML: %w", err)
+		return "", fmt.Errorf("convert HTML: %w", err)
 	}
-	_, err = output.Write(bytes.ToValidUTF8(bytes.TrimSpace(markdown), nil))
-	return err
+	return string(bytes.ToValidUTF8(bytes.TrimSpace(markdown), nil)), nil
 }
 
 // tidy makes the links of a page absolute, removes those that a reader of text cannot follow, such

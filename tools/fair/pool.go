@@ -180,6 +180,13 @@ func compare(a, b *Share) int {
 	return cmp.Or(cmp.Compare(a.held, b.held), cmp.Compare(a.last, b.last))
 }
 
+// Held returns the number of slots that the share holds.
+func (s *Share) Held() int {
+	s.pool.mu.Lock()
+	defer s.pool.mu.Unlock()
+	return s.held
+}
+
 // Free returns the number of free slots.
 func (p *Pool) Free() int {
 	p.mu.Lock()

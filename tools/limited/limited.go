@@ -20,10 +20,11 @@ import (
 // killed it.
 var ErrMemory = errors.New("the process needed too much memory")
 
-// Serve bounds the memory of this process, so it is for a main that does nothing else: heap is the
-// number of bytes that it may use. If the system can do that, the process ends when it has twice
-// as much, for the garbage collector, and 128 MiB for the program.
-func Serve(heap int64) error {
+// Serve bounds the memory of this process to that of a kind, so it is for a main that does nothing
+// else. If the system can do that, the process ends when it has twice as much, for the garbage
+// collector, and 128 MiB for the program.
+func Serve(k Kind) error {
+	heap := k.Memory
 	debug.SetMemoryLimit(heap + heap/2)
 	if err := limitMemory(uint64(2*heap + 128<<20)); err != nil {
 		return fmt.Errorf("bound the memory: %w", err)
@@ -39,11 +40,19 @@ func Run(ctx context.Context, command []string, stdin io.Reader, stdout io.Write
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = stdin, stdout, stderr
 	cmd.Env = []string{} // it needs no secrets
 	cmd.WaitDelay = time.Second
-	err := cmd.Run()
+	apart(cmd)
+	err := cmd.Start()
+	if err == nil {
+		running(ctx, cmd.Process.Pid)
+		err = cmd.Wait()
+		running(ctx, 0)
+	}
 	exit, exited := errors.AsType[*exec.ExitError](err)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case exited && !exit.Exited() && exit.UserTime()+exit.SystemTime() >= limitOf(ctx):
+		return Reached{CPU: limitOf(ctx)}
 	case exited && (!exit.Exited() || runtimeDied.Match(stderr.Bytes())):
 		return ErrMemory
 	case err != nil:

@@ -8,15 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
-
-// ProcessTime is how much longer than its work a process may take: to start on a busy machine,
-// and to write the result.
-const ProcessTime = 10 * time.Second
 
 // response is the output of a process that calls Answer.
 type response[T any] struct {

@@ -1,6 +1,7 @@
 package limited_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,12 +10,16 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
-type request struct{ Do string }
+type request struct {
+	Do  string
+	CPU time.Duration
+}
 
 type result struct{ Text, Number any }
 
@@ -22,6 +27,9 @@ type result struct{ Text, Number any }
 func TestMain(m *testing.M) {
 	if len(os.Args) < 2 || os.Args[1] != "answer" {
 		os.Exit(m.Run())
+	}
+	if err := limited.Serve(limited.JQ); err != nil {
+		panic(err)
 	}
 	if err := limited.Answer(os.Stdin, os.Stdout, work); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -42,13 +50,19 @@ func work(req request, input io.Reader) (*result, error) {
 		fmt.Print("no JSON")
 	case "die":
 		os.Exit(3)
+	case "spin", "spin deaf":
+		ctx, cancel := limited.Within(context.Background(), cmp.Or(req.CPU, time.Hour))
+		defer cancel()
+		for ctx.Err() == nil || req.Do == "spin deaf" {
+		}
+		return nil, context.Cause(ctx)
 	}
 	return nil, errors.New("what?")
 }
 
 func ask(t *testing.T, do, input string) (*result, error) {
 	t.Helper()
-	return limited.Ask[*result](t.Context(), []string{os.Args[0], "answer"}, request{do}, strings.NewReader(input))
+	return limited.Ask[*result](t.Context(), []string{os.Args[0], "answer"}, request{Do: do}, strings.NewReader(input))
 }
 
 // The result and each kind of error come back from the other process.
@@ -72,7 +86,7 @@ func TestAsk(t *testing.T) {
 	ended, cancel := context.WithCancelCause(t.Context())
 	cause := errors.New("too slow")
 	cancel(cause)
-	if _, err := limited.Ask[*result](ended, []string{os.Args[0], "answer"}, request{"read"}, strings.NewReader("")); !errors.Is(err, cause) {
+	if _, err := limited.Ask[*result](ended, []string{os.Args[0], "answer"}, request{Do: "read"}, strings.NewReader("")); !errors.Is(err, cause) {
 		t.Errorf("the caller's end is %v", err)
 	}
 }

@@ -139,12 +139,14 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 	if o.Offload.Log = log; log.GetLevel() > zerolog.DebugLevel { // hosts show what the proxy logs
 		o.Offload.Log = log.Level(zerolog.WarnLevel)
 	}
+	pool := process.NewPool()
+	o.Offload.Pool = pool
 	proxy := func(session string) wrap.Config {
 		return wrap.Config{
 			Name: name, Session: session, Store: store, Offload: o.Offload, Family: o.tools == "all", LateTools: late,
 			ReadCommand: programName() + " read" + placeOf(o.session, o.Connection.Data),
 			CallTimeout: o.Timeout, BackgroundAfter: o.Background, Log: log,
-			Reader: offload.ReaderConfig{JQCommand: process.JQCommand(), SQLCommand: process.SQLCommand(), SQLCache: databases},
+			Reader: offload.ReaderConfig{Pool: pool, SQLCache: databases},
 			Server: server, ContentIDs: name == "",
 			Count: func(c wrap.Count) {
 				if err := savings.Add(o.Connection.Data, savings.Line{Host: c.Client, Tool: c.Tool, Whole: c.Whole, Shown: c.Shown, Read: c.Read}); err != nil {

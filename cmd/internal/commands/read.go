@@ -70,7 +70,7 @@ func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer)
 		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
-	reader := offload.NewReader(store, offload.ReaderConfig{JQCommand: process.JQCommand()})
+	reader := offload.NewReader(store, offload.ReaderConfig{Pool: process.NewPool()})
 	reading, err := artifacts.NewTools(reader, false, 0)
 	if err != nil {
 		return err

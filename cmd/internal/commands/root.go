@@ -36,7 +36,7 @@ func newRoot() *cobra.Command {
 		newApprovalsCommand(), newChannelsCommand(), newMemoryCommand())
 	cli.Group(root, "Hosts", newMCPCommand(), newRunCommand(), newReadCommand(), newHookCommand(), newOffloadCommand())
 	root.AddCommand(newSchemaCommand(), cli.NewVersionCommand("stevedore"))
-	root.AddCommand(process.NewLimitedCommands()...)
+	root.AddCommand(process.NewHelperCommand())
 	cli.AddHelp(root)
 	return root
 }

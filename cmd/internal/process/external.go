@@ -18,6 +18,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // externalOptions configure the tools that use more than the workspace.
@@ -52,8 +53,8 @@ func (o *externalOptions) search() ([]tools.Tool, error) {
 }
 
 // web returns the configuration of web_fetch.
-func (o *externalOptions) web() (builtin.WebConfig, error) {
-	cfg := builtin.WebConfig{Markdown: limitedCommand(markdownProcess)}
+func (o *externalOptions) web(pool *limited.Pool) (builtin.WebConfig, error) {
+	cfg := builtin.WebConfig{Pool: pool}
 	for _, given := range o.WebAllow {
 		prefix, err := netip.ParsePrefix(given)
 		if err != nil {

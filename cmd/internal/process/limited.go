@@ -1,58 +1,46 @@
 package process
 
 import (
+	"context"
+	"io"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/jq"
 	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
-const (
-	jqProcess       = "jq-process"
-	sqlProcess      = "sql-process"
-	markdownProcess = "markdown-process"
-)
+// helperCommand is the hidden command that a worker starts as a process with little memory and
+// time: for each jq and SQL query, each picture, and each page of web_fetch.
+const helperCommand = "helper"
 
-// NewLimitedCommands returns the hidden commands that a worker starts as processes of their own,
-// which have little memory and time: for each jq and SQL query, and for each page of web_fetch.
-func NewLimitedCommands() []*cobra.Command {
-	return []*cobra.Command{
-		{
-			Use: jqProcess, Short: "Run one jq query for a worker", Hidden: true,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				return jq.Serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
-			},
-		},
-		{
-			Use: sqlProcess, Short: "Run one SQL query for a worker", Hidden: true,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				return tables.Serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
-			},
-		},
-		{
-			Use: markdownProcess, Short: "Convert one page for a worker", Hidden: true,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				return builtin.ServeMarkdown(cmd.InOrStdin(), cmd.OutOrStdout())
-			},
-		},
+// NewHelperCommand returns the hidden command. Its argument is the name of a kind of work.
+func NewHelperCommand() *cobra.Command {
+	work := map[string]func(ctx context.Context, stdin io.Reader, stdout io.Writer) error{
+		limited.JQ.Name: jq.Serve, limited.SQL.Name: tables.Serve, limited.Picture.Name: offload.ServePicture, limited.HTML.Name: builtin.ServeMarkdown,
 	}
+	c := &cobra.Command{Use: helperCommand, Short: "Do one piece of work for a worker", Hidden: true}
+	for name, serve := range work {
+		c.AddCommand(&cobra.Command{
+			Use: name, Args: cobra.NoArgs, Hidden: true,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				return serve(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+			},
+		})
+	}
+	return c
 }
 
-// JQCommand returns the command line of the process of a jq query.
-func JQCommand() []string { return limitedCommand(jqProcess) }
-
-// SQLCommand returns the command line of the process of an SQL query.
-func SQLCommand() []string { return limitedCommand(sqlProcess) }
-
-// limitedCommand returns a command line of this program. It returns nil if the path of the
-// program is unknown; the worker then does the work in its own process.
-func limitedCommand(name string) []string {
+// NewPool returns the pool of this process, whose helpers run this program. If its path is unknown,
+// the work is done in this process.
+func NewPool() *limited.Pool {
 	path, err := os.Executable()
 	if err != nil {
-		return nil
+		return limited.NewPool()
 	}
-	return []string{path, name}
+	return limited.NewPool(path, helperCommand)
 }

@@ -42,6 +42,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
@@ -165,6 +166,7 @@ func (p *process) provision(ctx context.Context) error {
 type artifactStore struct {
 	offload.Store
 	reader *offload.Reader
+	pool   *limited.Pool // where sessions take turns with reads, pictures and pages
 }
 
 func (p *process) openStore(ctx context.Context) (a artifactStore, err error) {
@@ -180,8 +182,12 @@ func (p *process) openStore(ctx context.Context) (a artifactStore, err error) {
 		func(ctx context.Context) error { return sweep(ctx, store, p.log) },
 		func(ctx context.Context) error { return watchStore(ctx, store, onDisk) },
 	)
-	cfg := offload.ReaderConfig{JQCommand: JQCommand(), SQLCommand: SQLCommand(), SQLCache: databases, SubSessions: agents.SubSessions(p.bus)}
-	return artifactStore{store, offload.NewReader(store, cfg)}, nil
+	pool := NewPool()
+	if p.tenant != nil {
+		pool = p.tenant.fleet.helpers.Tenant()
+	}
+	cfg := offload.ReaderConfig{Pool: pool, SQLCache: databases, SubSessions: agents.SubSessions(p.bus)}
+	return artifactStore{store, offload.NewReader(store, cfg), pool}, nil
 }
 
 // openTools registers the built-in tools, the tools that read artifacts, the external ones, extra,
@@ -189,7 +195,7 @@ func (p *process) openStore(ctx context.Context) (a artifactStore, err error) {
 func (p *process) openTools(
 	ctx context.Context, artifacts artifactStore, notifier *notify.Notifier, shell confinedShell, noteOwner func(string) string, extra []tools.Tool,
 ) (*tools.Registry, error) {
-	web, err := p.External.web()
+	web, err := p.External.web(artifacts.pool)
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +304,7 @@ func maxResult(maxPayload int64) int { return int(min(512<<10, maxPayload*3/4)) 
 
 func (p *process) openWorker(artifacts artifactStore, registry *tools.Registry, notifier *notify.Notifier, facts state.Store) (*worker.Worker, error) {
 	offloading := p.Offload
-	offloading.Log, offloading.InlineChars = p.log, InlineChars(offloading)
+	offloading.Log, offloading.Pool, offloading.InlineChars = p.log, artifacts.pool, InlineChars(offloading)
 	offloading.MaxResult = maxResult(p.bus.Conn().MaxPayload())
 	cfg := p.Worker
 	cfg.Queues = slices.Concat(cfg.Queues, p.Agents.queues())

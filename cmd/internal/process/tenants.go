@@ -20,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/otlp"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 const (
@@ -44,6 +45,7 @@ type fleet struct {
 	log      zerolog.Logger
 
 	starting chan struct{} // has an element for each tenant that starts
+	helpers  *limited.Pool // the tenants have a part of it each
 	scanned  atomic.Bool   // the tenants of the first scan run or have failed once
 
 	mu      sync.Mutex
@@ -79,7 +81,7 @@ func (o *Options) RunTenants(ctx context.Context, flags *pflag.FlagSet, dir stri
 		return err
 	}
 	otlp.LogErrors(log)
-	f := &fleet{options: o, flags: flags, dir: dir, accounts: NewAccounts(), log: log, starting: make(chan struct{}, tenantsStarting),
+	f := &fleet{options: o, flags: flags, dir: dir, accounts: NewAccounts(), log: log, starting: make(chan struct{}, tenantsStarting), helpers: NewPool(),
 		tenants: map[string]*tenant{}, pools: map[string]*bus.Pool{}}
 	if o.Health != "" {
 		stop, err := listenHealth(o.Health, log, func() error { return nil }, f.ready, f.metrics)

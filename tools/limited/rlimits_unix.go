@@ -4,6 +4,7 @@ package limited
 
 import (
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,4 +21,11 @@ func Files(bytes int64) error {
 		return fmt.Errorf("bound the size of files: %w", err)
 	}
 	return nil
+}
+
+// limitCPU lets the system end this process when it has used so much processor time, or up to a
+// second more.
+func limitCPU(most time.Duration) {
+	seconds := uint64((most + time.Second - 1) / time.Second)
+	_ = unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: seconds, Max: seconds}) // its context ends it otherwise
 }
