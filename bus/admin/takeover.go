@@ -18,10 +18,13 @@ const maxTakeOver = 200_000
 
 // TakeOver ends the leases of all messages that were delivered before, so that the server
 // delivers them again immediately. It also ends the lease of a process that trimmed a
-// stream. Call it before any consumer of this process starts, and only if no living process
-// holds leases: the server ran in this process's predecessor. A message that another
-// process holds nevertheless is delivered twice.
+// stream. Call it before any consumer of this process starts, and only if the server ran in this
+// process's predecessor. If a worker of another process may hold leases, TakeOver does nothing. A
+// message that another process holds nevertheless is delivered twice.
 func TakeOver(ctx context.Context, b *bus.Bus, log zerolog.Logger) error {
+	if others, err := OthersAnnounced(ctx, b); others || err != nil {
+		return err
+	}
 	for _, name := range []string{bus.Calls, bus.Results, bus.Ticks, bus.Outbox, bus.Dead} {
 		stream, err := b.UsedStream(ctx, name)
 		if stream == nil && err == nil {

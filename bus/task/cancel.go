@@ -74,24 +74,24 @@ func publishCancelled(ctx context.Context, b *bus.Bus, t Task, by string) (taken
 	if !t.StartedAt.IsZero() {
 		event.StartedAt, event.DurationMS = t.StartedAt, time.Since(t.StartedAt).Milliseconds()
 	}
-	body, err := bus.Encode(event)
+	kind, k := ResultKind, tools.CallKey{Session: t.Session, ID: t.ID}
+	if t.Async {
+		kind = CompletionKind
+	}
+	m, err := EventMessage(b, kind, k, event, cancelSource)
 	if err != nil {
 		return false, err
-	}
-	kind, subject := ResultKind, b.Result(t.Session, t.ID)
-	if t.Async {
-		kind, subject = CompletionKind, b.Completion(t.Session, t.ID)
 	}
 	publish := func(ctx context.Context, m bus.Message) error {
 		_, err := b.Publish(ctx, m)
 		return err
 	}
-	err = publish(ctx, bus.Message{Subject: subject, Body: body, Header: EventHeader(kind, t.Session, t.ID, cancelSource)})
+	err = publish(ctx, m)
 	if errors.Is(err, bus.ErrSubjectExists) {
 		return true, nil
 	}
 	if err == nil && kind == ResultKind {
-		err = Report{Key: tools.CallKey{Session: t.Session, ID: t.ID}, Event: event, Body: body}.Store(ctx, b, publish)
+		err = storeReport(ctx, b, k, StoredResult{ResultEvent: event, Body: m.Body}, publish)
 	}
 	return false, err
 }

@@ -39,7 +39,7 @@
 //     starts it. The canceller also publishes the result "cancelled".
 //   - is the message of a user that stops others: Stops.
 //
-// The bucket also has the announcement of workers outside of the server's process (Announce), and
+// The bucket also has the announcement of workers outside of the server's process (admin.Announce), and
 // of chats what was delivered, their drafts (bus/notify) and how far they were read (bus/agents).
 //
 // Arguments that are larger than half a message are in an artifact of the session while

@@ -20,24 +20,17 @@ func HasReport(e tools.ResultEvent) bool {
 	return scheduled && e.IsError || e.ForUser != "" && !e.Silent && e.Action != tools.ActionAgent
 }
 
-// Report is the copy of a stored result that the notifier reads.
-type Report struct {
-	Key   tools.CallKey // the two tokens of the call
-	Event tools.ResultEvent
-	Body  []byte // of the stored result: the encoded event
-}
-
-// Store stores the report, if the result has one. publish stores a message unless its
-// subject has one. A call may leave its queue only afterwards: if the process that stored the
+// storeReport stores the report of a stored result, if it has one: a copy that the notifier reads.
+// publish stores a message unless its subject has one. A call may leave its queue only afterwards: if the process that stored the
 // result dies before, the next worker of the call stores the report.
 //
 // A report is a copy of the result, so any other message in its place is removed: a client forged
 // it, or it is of an earlier result of the call, which a retry removed or which has expired.
-func (r Report) Store(ctx context.Context, b *bus.Bus, publish func(context.Context, bus.Message) error) error {
-	if !HasReport(r.Event) {
+func storeReport(ctx context.Context, b *bus.Bus, k tools.CallKey, r StoredResult, publish func(context.Context, bus.Message) error) error {
+	if !HasReport(r.ResultEvent) {
 		return nil
 	}
-	m := bus.Message{Subject: b.Report(r.Key.Session, r.Key.ID), Body: r.Body, Header: nats.Header{}}
+	m := bus.Message{Subject: b.Report(k.Session, k.ID), Body: r.Body, Header: nats.Header{}}
 	tracing.Add(ctx, m.Header)
 	for range maxReplaced {
 		if err := publish(ctx, m); !errors.Is(err, bus.ErrSubjectExists) {
@@ -50,7 +43,7 @@ func (r Report) Store(ctx context.Context, b *bus.Bus, publish func(context.Cont
 			return nil
 		case err == nil:
 			var result bus.Stored
-			result, err = b.Last(ctx, bus.Results, b.Result(r.Key.Session, r.Key.ID))
+			result, err = b.Last(ctx, bus.Results, b.Result(k.Session, k.ID))
 			if err == nil && !bytes.Equal(result.Body, r.Body) {
 				return nil // a retry has removed the result meanwhile, and the report is of the next one
 			}
@@ -65,5 +58,5 @@ func (r Report) Store(ctx context.Context, b *bus.Bus, publish func(context.Cont
 	return fmt.Errorf("a client keeps publishing to %q", m.Subject)
 }
 
-// maxReplaced is how often Store removes another message in the place of a report.
+// maxReplaced is how often storeReport removes another message in the place of a report.
 const maxReplaced = 20

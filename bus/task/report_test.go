@@ -1,7 +1,6 @@
 package task_test
 
 import (
-	"context"
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -14,22 +13,19 @@ import (
 // that was stopped before it stored the report of a result may go on when the call was retried.
 func TestReportIsOfTheStoredResult(t *testing.T) {
 	b := bustest.New(t)
-	publish := func(ctx context.Context, m bus.Message) error {
-		_, err := b.Publish(ctx, m)
-		return err
-	}
+	results := task.NewResults(b, bustest.Log(t))
 	event := tools.NewResultEvent(tools.Call{ID: "c", Session: "s"}, tools.UserResult("text"))
-	if err := publish(t.Context(), bus.Message{Subject: b.Result("s", "c"), Body: []byte("second")}); err != nil {
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "c"), Body: []byte("second")}); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct{ body, want string }{{"first", "first"}, {"second", "second"}, {"first", "second"}} {
-		report := task.Report{Key: tools.CallKey{Session: "s", ID: "c"}, Event: event, Body: []byte(step.body)}
-		if err := report.Store(t.Context(), b, publish); err != nil {
+		stored := task.StoredResult{ResultEvent: event, Body: []byte(step.body)}
+		if err := results.Report(t.Context(), tools.CallKey{Session: "s", ID: "c"}, stored); err != nil {
 			t.Fatal(err)
 		}
-		stored, err := b.Last(t.Context(), bus.Results, b.Report("s", "c"))
-		if err != nil || string(stored.Body) != step.want {
-			t.Errorf("after the report of the %s result: %q, %v; want that of the %s", step.body, stored.Body, err, step.want)
+		report, err := b.Last(t.Context(), bus.Results, b.Report("s", "c"))
+		if err != nil || string(report.Body) != step.want {
+			t.Errorf("after the report of the %s result: %q, %v; want that of the %s", step.body, report.Body, err, step.want)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Kinds of stored events, for EventHeader.
+// Kinds of stored events.
 const (
 	ResultKind     = "result"
 	CompletionKind = "completion"
@@ -28,16 +28,22 @@ var (
 	ceTypes   = map[string][]string{ResultKind: {"stevedore.result"}, CompletionKind: {"stevedore.completion"}}
 )
 
-// EventHeader returns the required attributes of CloudEvents 1.0 in its NATS binding;
-// the message itself has the time and the subject. The two tokens name the call.
-func EventHeader(kind, session, call string, source []string) nats.Header {
-	return nats.Header{
+// EventMessage returns the message of a result or a completion, with the required attributes of
+// CloudEvents 1.0 in its NATS binding; the message itself has the time and the subject.
+func EventMessage(b *bus.Bus, kind string, k tools.CallKey, event tools.ResultEvent, source []string) (m bus.Message, err error) {
+	m.Subject = b.Result(k.Session, k.ID)
+	if kind == CompletionKind {
+		m.Subject = b.Completion(k.Session, k.ID)
+	}
+	m.Header = nats.Header{
 		"ce-specversion": ceVersion,
 		"ce-type":        ceTypes[kind],
 		"ce-source":      source,
-		"ce-id":          {kind + "." + session + "." + call},
+		"ce-id":          {kind + "." + k.Session + "." + k.ID},
 		"content-type":   ceContent,
 	}
+	m.Body, err = bus.Encode(event)
+	return m, err
 }
 
 // ErrUnreadable means that the message on the subject of a result is not a result of its

@@ -49,8 +49,8 @@ func (r *Results) Publish(ctx context.Context, m bus.Message) (first StoredResul
 }
 
 // Report stores the report of a stored result, if it has one.
-func (r *Results) Report(ctx context.Context, k tools.CallKey, event tools.ResultEvent, body []byte) error {
-	return Report{Key: k, Event: event, Body: body}.Store(ctx, r.bus, r.publish)
+func (r *Results) Report(ctx context.Context, k tools.CallKey, stored StoredResult) error {
+	return storeReport(ctx, r.bus, k, stored, r.publish)
 }
 
 // Claim stores the claim of a call. It returns the stored one and whether it is this one: the

@@ -9,11 +9,9 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -220,26 +218,4 @@ func IsOffered(ctx context.Context, b *bus.Bus, q tools.OfferQuery, timeout time
 
 func noAnswer(err error) bool {
 	return errors.Is(err, nats.ErrNoResponders) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
-}
-
-const (
-	othersKey = "workers.others"
-	// announced is how long an announcement counts.
-	announced = 24 * time.Hour
-)
-
-// Announce stores that a worker outside of the server's process uses the server.
-func Announce(ctx context.Context, b *bus.Bus) error {
-	_, err := put(ctx, b, othersKey, []byte("{}"), nats.Header{jetstream.MsgTTLHeader: {announced.String()}})
-	return err
-}
-
-// OthersAnnounced reports whether such a worker has announced itself during the last day. It
-// may have ended since.
-func OthersAnnounced(ctx context.Context, b *bus.Bus) (bool, error) {
-	m, err := jsapi.New(b.JetStream()).GetFromLeader(ctx, "KV_"+b.BucketName(bus.TasksBucket), jsapi.Get{LastBySubject: subjectOf(b, othersKey)})
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
-	}
-	return len(m.Data) > 0, err // without data, it expired
 }

@@ -101,23 +101,34 @@ func Get(ctx context.Context, b *bus.Bus, session, id string) (t Task, err error
 // published it, or somebody removed it. IsLost asks the server and not the workers.
 func IsLost(ctx context.Context, b *bus.Bus, k tools.CallKey) (bool, error) {
 	for range 3 { // a call that moves between the places while they are read is in one of them then
-		queued, err := unsettled(ctx, b, k.Session, k.ID)
-		if err != nil || len(queued) > 0 {
+		p, err := look(ctx, b, k.Session, k.ID)
+		if err != nil || len(p.queued) > 0 || p.record.Parked != nil || len(p.stored) > 0 {
 			return false, err
 		}
-		record, err := ReadRecord(ctx, b, k)
-		if err != nil || record.Parked != nil {
-			return false, err
-		}
-		stored, err := ReadResults(ctx, b, k.Session, k.ID)
-		if err != nil || len(stored) > 0 {
-			return false, err
-		}
-		if record.Parks == 0 {
+		if p.record.Parks == 0 {
 			break
 		}
 	}
 	return true, nil
+}
+
+// places is what the server has of a call.
+type places struct {
+	queued []unsettledCall
+	record Record
+	stored []StoredResult
+}
+
+// look reads the places of a call, in the order in which calls move.
+func look(ctx context.Context, b *bus.Bus, session, id string) (p places, err error) {
+	if p.queued, err = unsettled(ctx, b, session, id); err != nil {
+		return p, err
+	}
+	if p.record, err = ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id}); err != nil {
+		return p, err
+	}
+	p.stored, err = ReadResults(ctx, b, session, id)
+	return p, err
 }
 
 func notFound(session, id string) error {
@@ -126,35 +137,27 @@ func notFound(session, id string) error {
 
 // get reads the task once; moved is true if only its record exists.
 func get(ctx context.Context, b *bus.Bus, session, id string) (_ Task, moved bool, err error) {
-	queued, err := unsettled(ctx, b, session, id)
-	if err != nil {
-		return Task{}, false, err
-	}
-	record, err := ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id})
+	p, err := look(ctx, b, session, id)
 	if err != nil {
 		return Task{}, false, err
 	}
 	t := Task{ID: id, Session: session, State: Queued}
-	stored, err := ReadResults(ctx, b, session, id)
-	if err != nil {
-		return Task{}, false, err
-	}
-	for _, event := range stored {
+	for _, event := range p.stored {
 		t.apply(event.ResultEvent)
 	}
 	switch {
-	case Ended(stored):
+	case Ended(p.stored):
 		return t, false, nil
-	case record.Parked != nil:
-		t.setParked(*record.Parked)
+	case p.record.Parked != nil:
+		t.setParked(*p.record.Parked)
 		return t, false, nil
 	case t.Async:
-	case len(queued) > 0:
-		t.setQueued(queued[0])
-		if !queued[0].delivered && record.Ahead == 0 {
+	case len(p.queued) > 0:
+		t.setQueued(p.queued[0])
+		if !p.queued[0].delivered && p.record.Ahead == 0 {
 			return t, false, nil
 		}
-	case record.Parks == 0:
+	case p.record.Parks == 0:
 		return t, false, notFound(session, id)
 	default:
 		moved = true

@@ -89,19 +89,17 @@ func (r *results) publish(ctx context.Context, a *attempt, res *tools.Result) er
 	took := time.Since(a.Started)
 	event.StartedAt = a.Resumed.Started // the waits of a run count for its user
 	event.DurationMS = time.Since(event.StartedAt).Milliseconds()
-	body, err := bus.Encode(event)
+	kind := task.ResultKind
+	if a.resultPublished {
+		kind = task.CompletionKind
+	}
+	m, err := task.EventMessage(r.bus, kind, a.Key, event, r.source)
 	if err != nil {
 		return err
 	}
-	kind, subject := task.ResultKind, r.bus.Result(a.Key.Session, a.Key.ID)
-	if a.resultPublished {
-		kind, subject = task.CompletionKind, r.bus.Completion(a.Key.Session, a.Key.ID)
-	}
 	spanCtx, span := tracePublish(ctx, a, kind, event)
-	// Of the incoming headers, only the trace is forwarded.
-	header := task.EventHeader(kind, a.Key.Session, a.Key.ID, r.source)
-	tracing.Add(spanCtx, header)
-	first, won, err := r.locator.Results.Publish(spanCtx, bus.Message{Subject: subject, Body: body, Header: header})
+	tracing.Add(spanCtx, m.Header) // of the incoming headers, only the trace is forwarded
+	first, won, err := r.locator.Results.Publish(spanCtx, m)
 	span.End()
 	if err != nil {
 		return err
@@ -114,7 +112,7 @@ func (r *results) publish(ctx context.Context, a *attempt, res *tools.Result) er
 		return nil
 	}
 	r.step("report")
-	return r.locator.Results.Report(spanCtx, a.Key, event, body)
+	return r.locator.Results.Report(spanCtx, a.Key, task.StoredResult{ResultEvent: event, Body: m.Body})
 }
 
 // resolveConflict handles a result whose subject already holds the first one. That is
@@ -127,7 +125,7 @@ func (r *results) resolveConflict(ctx context.Context, a *attempt, event tools.R
 	if err := a.Check(first.Digest); err != nil {
 		return err
 	}
-	if err := r.report(ctx, a, first); err != nil {
+	if err := r.locator.Results.Report(ctx, a.Key, first); err != nil { // the process that stored it may have died before
 		return err
 	}
 	switch {
@@ -144,18 +142,14 @@ func (r *results) resolveConflict(ctx context.Context, a *attempt, event tools.R
 	return nil
 }
 
-// report stores the report of a stored result: the process that stored the result may have died before.
-func (r *results) report(ctx context.Context, a *attempt, stored task.StoredResult) error {
-	return r.locator.Results.Report(ctx, a.Key, stored.ResultEvent, stored.Body)
-}
-
-// found notes the events of the attempt's call that are stored.
+// found notes the events of the attempt's call that are stored. The process that stored them may
+// have died before it stored their report.
 func (r *results) found(ctx context.Context, a *attempt, stored []task.StoredResult) error {
 	if len(stored) == 0 {
 		return nil
 	}
 	a.resultPublished = a.resultPublished || stored[0].Outcome == tools.Async
-	return r.report(ctx, a, stored[0])
+	return r.locator.Results.Report(ctx, a.Key, stored[0])
 }
 
 // end publishes the final result of a call that no worker will finish. If the tool may be

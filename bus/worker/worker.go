@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/retention"
@@ -159,6 +160,28 @@ func (w *Worker) Run(ctx context.Context) error {
 	return errors.Join(w.consume(ctx, cancel), stopFollowing())
 }
 
+// returnTime is longer than other workers need to connect to a server that has restarted.
+const returnTime = 15 * time.Second
+
+// takeOver finds out whether the deliveries of an earlier process are certainly without a
+// worker. It is called before this worker consumes or answers requests.
+//
+// With OwnServer, the server and the worker end together. So a call that was stored before
+// this start can only have run in a dead process, unless another worker uses the server. That
+// one has announced itself, and may need a while until it is connected again and answers.
+func (w *Worker) takeOver(ctx context.Context) error {
+	if !w.cfg.OwnServer {
+		return admin.Announce(ctx, w.bus, w.log)
+	}
+	others, err := admin.OthersAnnounced(ctx, w.bus)
+	if others {
+		w.locator.OthersBackBy = time.Now().Add(returnTime)
+	} else if err == nil {
+		w.locator.AloneAt = time.Now()
+	}
+	return err
+}
+
 // answer answers the requests of others: what this worker runs, and which tools it has.
 func (w *Worker) answer(ctx context.Context) (stop func(), err error) {
 	stopRunning, err := task.AnswerRunning(w.bus, w.log, w.executions.report)
@@ -215,7 +238,7 @@ func (w *Worker) consume(ctx context.Context, failed func(error)) error {
 		})
 	}
 	if !w.cfg.OwnServer {
-		group.Go(func() error { w.keepAnnounced(ctx); return nil })
+		group.Go(func() error { admin.KeepAnnounced(ctx, w.bus, w.log); return nil })
 	}
 	for _, queue := range w.cfg.Queues {
 		if w.cfg.Pool != nil {

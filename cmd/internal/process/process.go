@@ -30,7 +30,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/status"
-	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
@@ -154,9 +153,6 @@ func (p *process) provision(ctx context.Context) error {
 		p.log.Warn().Str("stream", d.Name).Str("setting", d.Setting).Str("have", d.Have).Str("want", d.Want).Msg("stream differs; see stevedore provision")
 	}
 	if err != nil || p.OwnServer == nil {
-		return err
-	}
-	if others, err := task.OthersAnnounced(ctx, p.bus); others || err != nil {
 		return err
 	}
 	return admin.TakeOver(ctx, p.bus, p.log) // of an earlier process on this server
