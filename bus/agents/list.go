@@ -34,18 +34,26 @@ type Conversation struct {
 	Match string `json:"match,omitempty"`
 }
 
+// SessionList is a page of conversations. Next is the Before of the next page; 0 if there is none. A
+// page may have fewer conversations than the limit although there are more; of a query with a text,
+// later pages may have a conversation again.
+type SessionList struct {
+	Sessions []Conversation `json:"sessions"`
+	Next     uint64         `json:"next"`
+}
+
 // ListQuery selects conversations.
 type ListQuery struct {
 	// Text is a part of a message of the user or of the model, or of the name of the session,
 	// in upper or lower case. Empty means all.
-	Text string
+	Text string `json:"text"`
 	// Before is where an earlier page ended; 0 means the newest.
-	Before uint64
+	Before uint64 `json:"before"`
 	// Limit of the page. 0 means all conversations, without a text or Before.
-	Limit int
+	Limit int `json:"limit"`
 	// OpenTotals also reads what a conversation used while a run goes on, back to the end of the
 	// run before.
-	OpenTotals bool
+	OpenTotals bool `json:"open_totals"`
 }
 
 const (
@@ -59,27 +67,25 @@ const (
 	maxTitle        = 100 // bytes
 )
 
-// List returns the conversations that a query selects, the one with the newest entry or match
-// first. next is the Before of the next page; 0 if there is none. A page may have fewer
-// conversations than the limit although there are more; of a query with a text, later pages may
-// have a conversation again.
-func List(ctx context.Context, b *bus.Bus, q ListQuery) (list []Conversation, next uint64, err error) {
+// list returns the conversations that a query selects, the one with the newest entry or match
+// first.
+func list(ctx context.Context, b *bus.Bus, q ListQuery) (SessionList, error) {
 	if q.Limit == 0 {
-		list, err = listAll(ctx, b, q.OpenTotals)
-		return list, 0, err
+		all, err := listAll(ctx, b, q.OpenTotals)
+		return SessionList{Sessions: all}, err
 	}
-	list = []Conversation{}
+	list := []Conversation{}
 	text, seen, scanned, size := strings.ToLower(tools.OneLine(q.Text)), map[string]bool{}, 0, 0
 	for m, err := range b.Read(ctx, bus.Sessions, bus.Back(b.Session("*"), q.Before)) {
 		if err != nil {
-			return nil, 0, fmt.Errorf("list conversations: %w", err)
+			return SessionList{}, fmt.Errorf("list conversations: %w", err)
 		}
 		session := strings.TrimPrefix(m.Subject, b.Session(""))
 		if match, ok := find(session, m.Body, text); ok && !seen[session] {
 			seen[session] = true
 			line, last, err := describe(ctx, b, session, q.OpenTotals, 0)
 			if err != nil {
-				return nil, 0, fmt.Errorf("list conversations: %w", err)
+				return SessionList{}, fmt.Errorf("list conversations: %w", err)
 			}
 			line.Match = match
 			if text != "" || q.Before == 0 || last < q.Before { // otherwise, an earlier page has it
@@ -88,10 +94,10 @@ func List(ctx context.Context, b *bus.Bus, q ListQuery) (list []Conversation, ne
 		}
 		size += len(m.Body)
 		if scanned++; len(list) >= q.Limit || scanned >= maxListEntries || size >= maxListBytes {
-			return list, m.Sequence, nil
+			return SessionList{list, m.Sequence}, nil
 		}
 	}
-	return list, 0, nil
+	return SessionList{Sessions: list}, nil
 }
 
 // listAll reads no more than it needs of each log.

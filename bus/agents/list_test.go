@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
@@ -37,6 +36,16 @@ func turnEntry(run string, tokens int) string {
 	return fmt.Sprintf(`{"kind":"assistant","run":%q,"model":"m","usage":{"input_tokens":%d,"output_tokens":1,"cost":0.5},"message":{"role":"assistant","content":[{"type":"text","text":"Answer to %[1]s"}]}}`, run, tokens)
 }
 
+func conversations(t *testing.T, b *bus.Bus, q agents.ListQuery) ([]agents.Conversation, uint64, error) {
+	page, err := agents.ListSessions.Here(t.Context(), b, "", q)
+	return page.Sessions, page.Next, err
+}
+
+func remove(t *testing.T, b *bus.Bus, session string, force bool) error {
+	_, err := agents.RemoveSession.Here(t.Context(), b, "", agents.SessionRequest{Session: session, Force: force})
+	return err
+}
+
 // The pages have each conversation once, the one that was used last first, and so has the list of
 // all. An open one shows what it used since the last run.
 func TestListConversations(t *testing.T) {
@@ -55,7 +64,7 @@ func TestListConversations(t *testing.T) {
 	for _, limit := range []int{0, 1, 2, 3, 100} {
 		var got []string
 		for before, pages := uint64(0), 0; ; pages++ {
-			list, next, err := agents.List(t.Context(), b, agents.ListQuery{Before: before, Limit: limit, OpenTotals: true})
+			list, next, err := conversations(t, b, agents.ListQuery{Before: before, Limit: limit, OpenTotals: true})
 			if err != nil || limit > 0 && len(list) > limit || pages > 40 {
 				t.Fatal(list, err)
 			}
@@ -74,10 +83,10 @@ func TestListConversations(t *testing.T) {
 		}
 	}
 	appendEntries(t, b, "told", `{"kind":"notice","notice":{"id":"n"}}`)
-	if list, _, err := agents.List(t.Context(), b, agents.ListQuery{Text: "TOLD", Limit: 1}); err != nil || len(list) != 1 || list[0].State != "none" || list[0].Title != "" {
+	if list, _, err := conversations(t, b, agents.ListQuery{Text: "TOLD", Limit: 1}); err != nil || len(list) != 1 || list[0].State != "none" || list[0].Title != "" {
 		t.Errorf("a log without a run: %+v, %v", list, err)
 	}
-	list, _, err := agents.List(t.Context(), b, agents.ListQuery{Text: "answer TO r2", Limit: 10})
+	list, _, err := conversations(t, b, agents.ListQuery{Text: "answer TO r2", Limit: 10})
 	if err != nil || len(list) != 1 || list[0].Session != "s3" || list[0].Match != "Answer to r2" {
 		t.Errorf("search: %+v, %v", list, err)
 	}
@@ -92,11 +101,11 @@ func TestSearchIsBounded(t *testing.T) {
 	for i := range 80 {
 		appendEntries(t, b, fmt.Sprint("s", i%2), filler)
 	}
-	list, next, err := agents.List(t.Context(), b, agents.ListQuery{Text: "needle", Limit: 10})
+	list, next, err := conversations(t, b, agents.ListQuery{Text: "needle", Limit: 10})
 	if err != nil || len(list) > 0 || next == 0 {
 		t.Fatalf("the first page reads all: %+v, next %d, %v", list, next, err)
 	}
-	list, next, err = agents.List(t.Context(), b, agents.ListQuery{Text: "needle", Limit: 10, Before: next})
+	list, next, err = conversations(t, b, agents.ListQuery{Text: "needle", Limit: 10, Before: next})
 	if err != nil || len(list) != 1 || !strings.Contains(list[0].Match, "the needle") || next != 0 {
 		t.Errorf("the second page: %+v, next %d, %v", list, next, err)
 	}
@@ -109,12 +118,12 @@ func TestUsageByTool(t *testing.T) {
 	appendEntries(t, b, "s", userEntry("r", "go"), turnEntry("r", 7),
 		`{"kind":"results","run":"r","answers":[{"call":"a","tool":"grep","outcome":"completed","for_llm":"123456789"},{"call":"b","tool":"shell","outcome":"completed","for_llm":"12345678901234"},{"call":"c","tool":"shell","outcome":"completed","for_llm":"1234"}]}`,
 		turnEntry("r", 101), userEntry("r2", "more"), turnEntry("r2", 3))
-	used, err := agents.ReadUsage(t.Context(), b, time.Time{}, agents.ByTool)
+	usage, err := agents.GetUsage.Here(t.Context(), b, "", agents.UsageRequest{By: agents.ByTool})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, u := range used {
+	for _, u := range usage.Used {
 		got = append(got, fmt.Sprintf("%s %d %d %d %.3f", u.Of, u.Turns, u.Input, u.Output, u.Cost))
 	}
 	if want := []string{"(prompt) 2 10 2 1.000", "grep 1 33 0 0.167", "shell 1 68 1 0.333"}; !slices.Equal(got, want) {
@@ -131,18 +140,18 @@ func TestRemoveConversation(t *testing.T) {
 		`{"kind":"assistant","run":"r","message":{"role":"assistant","content":[{"type":"tool_use","id":"u","name":"subagent","input":{}}]}}`)
 	appendEntries(t, b, child, userEntry("c", "task"), `{"kind":"end","run":"c","end":{"reason":"done"}}`)
 	appendEntries(t, b, "other", userEntry("r", "stays"))
-	if err := agents.Remove(t.Context(), b, "s", false); err != agents.ErrRunning {
+	if err := remove(t, b, "s", false); err != agents.ErrRunning {
 		t.Errorf("while a run is open: %v", err)
 	}
 	appendEntries(t, b, "s", `{"kind":"end","run":"r","end":{"reason":"done"}}`)
-	if err := agents.Remove(t.Context(), b, "s", false); err != nil {
+	if err := remove(t, b, "s", false); err != nil {
 		t.Error(err)
 	}
 	sizes, err := session.New(b).List(t.Context())
 	if err != nil || len(sizes) != 1 || sizes[0] != "other" {
 		t.Errorf("left: %+v, %v", sizes, err)
 	}
-	if err := agents.Remove(t.Context(), b, "s", true); tools.CodeOf(err) != tools.CodeNotFound {
+	if err := remove(t, b, "s", true); tools.CodeOf(err) != tools.CodeNotFound {
 		t.Errorf("again: %v", err)
 	}
 }

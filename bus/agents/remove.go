@@ -12,29 +12,38 @@ import (
 // ErrRunning means that a run of the session has not ended.
 var ErrRunning = tools.Errorf("conflict", "a run of the conversation has not ended; cancel it first")
 
-// Remove deletes the log of a session, last, after those of its sub-agents. With force, it
-// does so although a run has not ended, which then starts again. The error for a session without
+// SessionRequest names a conversation.
+type SessionRequest struct {
+	Session string `json:"session"`
+	// Force removes it although a run has not ended, which then starts again.
+	Force bool `json:"force"`
+	// Run is the run to trace; empty means the last one.
+	Run string `json:"run"`
+}
+
+// remove deletes the log of a session, last, after those of its sub-agents. The error for a session without
 // entries has the code tools.CodeNotFound.
-func Remove(ctx context.Context, b *bus.Bus, id string, force bool) error {
-	token, store := tools.TokenOf(id), session.New(b)
+func remove(ctx context.Context, b *bus.Bus, in SessionRequest) (none any, err error) {
+	token, store := tools.TokenOf(in.Session), session.New(b)
 	bodies, last, err := store.Read(ctx, token, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(bodies) == 0 {
-		return tools.Errorf(tools.CodeNotFound, "session %q has no conversation", tools.Excerpt(id, 80))
+		return nil, tools.Errorf(tools.CodeNotFound, "session %q has no conversation", tools.Excerpt(in.Session, 80))
 	}
 	entries, err := agent.DecodeEntries(bodies)
-	if err != nil && !force {
-		return err
+	if err != nil && !in.Force {
+		return nil, err
 	}
-	if agent.IsOpen(entries) && !force {
-		return ErrRunning
+	if agent.IsOpen(entries) && !in.Force {
+		return nil, ErrRunning
 	}
 	for _, child := range agent.SubagentSessions(entries) {
-		if err := Remove(ctx, b, child, force); tools.CodeOf(err) != tools.CodeNotFound && err != nil {
-			return err
+		in.Session = child
+		if _, err := remove(ctx, b, in); tools.CodeOf(err) != tools.CodeNotFound && err != nil {
+			return nil, err
 		}
 	}
-	return store.Remove(ctx, token, last)
+	return nil, store.Remove(ctx, token, last)
 }

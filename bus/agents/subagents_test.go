@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -43,9 +42,11 @@ func TestSubagentsInLists(t *testing.T) {
 	for _, limit := range []int{0, 50} {
 		var got []Conversation
 		bustest.WaitUntil(t, "the end of the conversations", func() bool {
-			if got, _, err = List(t.Context(), b, ListQuery{Limit: limit}); err != nil {
+			page, err := list(t.Context(), b, ListQuery{Limit: limit})
+			if err != nil {
 				t.Fatal(err)
 			}
+			got = page.Sessions
 			return !slices.ContainsFunc(got, func(c Conversation) bool { return c.State != "done" }) && len(got) == len(titles)
 		})
 		for _, c := range got {
@@ -57,7 +58,8 @@ func TestSubagentsInLists(t *testing.T) {
 			}
 		}
 	}
-	used, err := ReadUsage(t.Context(), b, time.Time{}, BySession)
+	spent, err := readUsage(t.Context(), b, UsageRequest{By: BySession})
+	used := spent.Used
 	if err != nil || len(used) != 1 || used[0].Of != "chat" || used[0].Input != 80 || used[0].Turns != 8 {
 		t.Errorf("by session: %+v, %v", used, err)
 	}

@@ -29,10 +29,13 @@ const (
 	traceReads    = 16 // at once
 )
 
-// ReadTrace returns a run of a session, or its last one if run is "". Session and run are
-// tokens. It derives the trace from the conversations, and the times of calls and approvals
+// readTrace returns a run of a session, or its last one. It derives the trace from the conversations, and the times of calls and approvals
 // from their results and records; where these are gone, it uses the times of the log.
-func ReadTrace(ctx context.Context, b *bus.Bus, session, run string) (Trace, error) {
+func readTrace(ctx context.Context, b *bus.Bus, in SessionRequest) (Trace, error) {
+	session, run := tools.TokenOf(in.Session), in.Run
+	if run != "" {
+		run = tools.TokenOf(run)
+	}
 	r := traceReader{bus: b, left: maxTraceSteps}
 	runs, err := r.runs(ctx, session)
 	if err != nil {

@@ -1,13 +1,17 @@
 package agents
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
@@ -19,7 +23,18 @@ type Used struct {
 	agent.Usage
 }
 
-// The groups of ReadUsage.
+// UsageRequest selects what was used.
+type UsageRequest struct {
+	By   string  `json:"by"`
+	Last float64 `json:"last"` // seconds before now; default a week
+}
+
+// UsageList is what was used, in groups ordered by Of.
+type UsageList struct {
+	Used []Used `json:"used"`
+}
+
+// The groups of UsageRequest.By.
 const (
 	ByDay   = "day"
 	ByModel = "model"
@@ -31,9 +46,15 @@ const (
 	noTool = "(prompt)"
 )
 
-// ReadUsage sums what the turns since a time used, in groups ordered by Of. Conversations that
-// were deleted do not count.
-func ReadUsage(ctx context.Context, b *bus.Bus, since time.Time, by string) ([]Used, error) {
+// readUsage sums what turns used. Conversations that were deleted do not count.
+func readUsage(ctx context.Context, b *bus.Bus, in UsageRequest) (list UsageList, err error) {
+	if groups := []string{ByDay, ByModel, BySession, ByTool}; !slices.Contains(groups, in.By) {
+		return list, tools.Errorf(tools.CodeInvalidArguments, "by %q: want %s", tools.Excerpt(in.By, 40), strings.Join(groups, ", "))
+	}
+	since, err := task.Since(cmp.Or(in.Last, 7*24*3600))
+	if err != nil {
+		return list, err
+	}
 	groups, lengths := map[string]*Used{}, map[string]map[string]int64{} // of the last results of a session, by tool
 	parents := parents{}
 	add := func(of string, u agent.Usage) {
@@ -45,7 +66,7 @@ func ReadUsage(ctx context.Context, b *bus.Bus, since time.Time, by string) ([]U
 	}
 	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session("*"), Since: since}) {
 		if err != nil {
-			return nil, fmt.Errorf("read what agents used: %w", err)
+			return list, fmt.Errorf("read what agents used: %w", err)
 		}
 		e, err := agent.DecodeEntry(m.Body)
 		session := b.Split(m.Subject)[1]
@@ -55,16 +76,16 @@ func ReadUsage(ctx context.Context, b *bus.Bus, since time.Time, by string) ([]U
 		case e.Kind == agent.KindResults:
 			lengths[session] = lengthsOf(e.Results)
 		case e.Usage == nil:
-		case by == ByTool:
+		case in.By == ByTool:
 			share(lengths[session], *e.Usage, add)
 			delete(lengths, session)
 		default:
-			add(map[string]string{ByDay: m.At.UTC().Format(time.DateOnly), ByModel: e.Model, BySession: session}[by], *e.Usage)
+			add(map[string]string{ByDay: m.At.UTC().Format(time.DateOnly), ByModel: e.Model, BySession: session}[in.By], *e.Usage)
 		}
 	}
-	used := []Used{}
+	list.Used = []Used{}
 	for _, of := range slices.Sorted(maps.Keys(groups)) {
-		if root := parents.rootOf(of); by == BySession && root != of {
+		if root := parents.rootOf(of); in.By == BySession && root != of {
 			if groups[root] == nil {
 				groups[root] = &Used{Of: root}
 			}
@@ -74,9 +95,9 @@ func ReadUsage(ctx context.Context, b *bus.Bus, since time.Time, by string) ([]U
 		}
 	}
 	for _, of := range slices.Sorted(maps.Keys(groups)) {
-		used = append(used, *groups[of])
+		list.Used = append(list.Used, *groups[of])
 	}
-	return used, nil
+	return list, nil
 }
 
 func lengthsOf(results []agent.CallResult) map[string]int64 {

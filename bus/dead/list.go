@@ -32,29 +32,35 @@ func List(ctx context.Context, b *bus.Bus, kind string, after uint64) iter.Seq2[
 
 // Query selects dead letters.
 type Query struct {
-	Kind string // empty means all
+	Kind string `json:"kind"` // empty means all
 	// Text is a part of the name, the reason or the id of the message, in upper or lower case;
 	// empty means all.
-	Text string
+	Text string `json:"text"`
 	// After and Before limit the numbers; 0 means no limit.
-	After, Before uint64
+	After  uint64 `json:"after"`
+	Before uint64 `json:"before"`
 	// Back lists the newest first.
-	Back  bool
-	Limit int
+	Back  bool `json:"back"`
+	Limit int  `json:"limit"`
 }
 
 // maxScan limits the dead letters that one ListPage looks at.
 const maxScan = 4000
 
-// ListPage returns the dead letters that a query selects. next is the Before, or else the After,
-// of the next page; 0 if there is none. A page may have fewer letters than the limit although
-// there are more. With Back, the letters have no messages.
-func ListPage(ctx context.Context, b *bus.Bus, q Query) (letters []Stored, next uint64, err error) {
-	letters = []Stored{}
+// Page is a part of the dead letters. Next is the Before, or else the After, of the next page; 0 if
+// there is none. A page may have fewer letters than the limit although there are more.
+type Page struct {
+	Letters []Stored `json:"dead"`
+	Next    uint64   `json:"next"`
+}
+
+// ListPage returns the dead letters that a query selects. With Back, they have no messages.
+func ListPage(ctx context.Context, b *bus.Bus, q Query) (Page, error) {
+	letters := []Stored{}
 	text, scanned := strings.ToLower(q.Text), 0
 	for m, err := range b.Read(ctx, bus.Dead, bus.Query{Subject: b.Dead(cmp.Or(q.Kind, "*"), "*"), From: q.After + 1, Before: q.Before, Back: q.Back}) {
 		if err != nil {
-			return nil, 0, fmt.Errorf("list dead letters: %w", err)
+			return Page{}, fmt.Errorf("list dead letters: %w", err)
 		}
 		letter, ok := decode(b.Subjects, m)
 		if q.Back {
@@ -64,10 +70,10 @@ func ListPage(ctx context.Context, b *bus.Bus, q Query) (letters []Stored, next 
 			letters = append(letters, letter)
 		}
 		if scanned++; len(letters) >= q.Limit || scanned >= maxScan {
-			return letters, m.Sequence, nil
+			return Page{letters, m.Sequence}, nil
 		}
 	}
-	return letters, 0, nil
+	return Page{Letters: letters}, nil
 }
 
 // Get returns the dead letter with a number, or ErrNone.

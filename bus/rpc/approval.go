@@ -62,14 +62,14 @@ func (a ApprovalAnswer) Text() string {
 // The operations on the calls that wait for an approval. The session and the function are part of
 // the subject, so the server's permissions decide who may answer.
 var (
-	ListApprovals = define("listApprovals", "approval.SESSION.list", "List the calls of a session that wait for a person's approval.", listApprovals).alone()
+	ListApprovals = Define("listApprovals", "approval.SESSION.list", "List the calls of a session that wait for a person's approval.", listApprovals).alone()
 	// ListAllApprovals takes no arguments.
-	ListAllApprovals = define("listAllApprovals", "approvals.list", "List the calls of all sessions that wait for a person's approval.",
+	ListAllApprovals = Define("listAllApprovals", "approvals.list", "List the calls of all sessions that wait for a person's approval.",
 		func(ctx context.Context, env Env, _ struct{}) (ApprovalList, error) {
 			return listApprovals(ctx, env, ApprovalRequest{})
 		}).alone()
-	Approve = define("approve", "approval.SESSION.yes", "Let a call run.", answerApproval(true)).changes().alone()
-	Deny    = define("deny", "approval.SESSION.no", "End a call that needs an approval.", answerApproval(false)).changes().alone()
+	Approve = Define("approve", "approval.SESSION.yes", "Let a call run.", answerApproval(true)).Changing().alone()
+	Deny    = Define("deny", "approval.SESSION.no", "End a call that needs an approval.", answerApproval(false)).Changing().alone()
 )
 
 func answerApproval(yes bool) func(context.Context, Env, ApprovalRequest) (ApprovalAnswer, error) {

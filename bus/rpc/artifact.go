@@ -38,54 +38,54 @@ func (p *ReadPage) Bytes() []byte { return (*offload.Page)(p).Bytes() }
 
 // The operations that read and remove artifacts. Each is one of a session, except ListAllArtifacts.
 var (
-	GetArtifact = define("readArtifact", "artifact.SESSION.get", "Read characters of an artifact.",
+	GetArtifact = Define("readArtifact", "artifact.SESSION.get", "Read characters of an artifact.",
 		func(ctx context.Context, env Env, in ReadRequest) (*offload.Page, error) {
 			return env.Reader.GetByID(ctx, env.session(), in.ArtifactID, in.Offset, in.Limit)
 		}).like(offload.ToolGet)
-	ReadArtifact = define("readArtifactPage", "artifact.SESSION.read", "Read a larger page, for programs.",
+	ReadArtifact = Define("readArtifactPage", "artifact.SESSION.read", "Read a larger page, for programs.",
 		func(ctx context.Context, env Env, in ReadRequest) (*ReadPage, error) {
 			page, err := env.Reader.Read(ctx, env.session(), in.ArtifactID, in.Offset, in.Limit)
 			return (*ReadPage)(page), err
 		}).like(offload.ToolGet)
-	ArtifactLines = define("readArtifactLines", "artifact.SESSION.lines", "Read lines of an artifact.",
+	ArtifactLines = Define("readArtifactLines", "artifact.SESSION.lines", "Read lines of an artifact.",
 		func(ctx context.Context, env Env, in ReadRequest) (*offload.Lines, error) {
 			return env.Reader.GetByLines(ctx, env.session(), in.ArtifactID, offload.LinesQuery{StartLine: in.StartLine, EndLine: in.EndLine, Cursor: in.Cursor})
 		}).like(offload.ToolLines)
-	GrepArtifact = define("grepArtifact", "artifact.SESSION.grep", "Search the lines of an artifact.",
+	GrepArtifact = Define("grepArtifact", "artifact.SESSION.grep", "Search the lines of an artifact.",
 		func(ctx context.Context, env Env, in ReadRequest) (*offload.GrepResult, error) {
 			return env.Reader.Grep(ctx, env.session(), in.ArtifactID, in.GrepQuery)
 		}).like(offload.ToolGrep)
-	JQArtifact = define("jqArtifact", "artifact.SESSION.jq", "Run a jq query on an artifact.",
+	JQArtifact = Define("jqArtifact", "artifact.SESSION.jq", "Run a jq query on an artifact.",
 		func(ctx context.Context, env Env, in ReadRequest) (*offload.JQResult, error) {
 			return env.Reader.JQ(ctx, env.session(), in.ArtifactID, offload.JQQuery{Query: in.Query, Cursor: in.Cursor})
 		}).like(offload.ToolJQ)
-	SQLArtifacts = define("sqlArtifacts", "artifact.SESSION.sql", "Run a SELECT on artifacts that are tables.",
+	SQLArtifacts = Define("sqlArtifacts", "artifact.SESSION.sql", "Run a SELECT on artifacts that are tables.",
 		func(ctx context.Context, env Env, in ReadRequest) (*offload.SQLResult, error) {
 			return env.Reader.SQL(ctx, env.session(), offload.SQLQuery{
 				SQL: in.SQL, Artifacts: in.Artifacts, Path: in.Path, Header: in.Header, Delimiter: in.Delimiter, Cursor: in.Cursor,
 			})
 		}).like(offload.ToolSQL)
-	QueryArtifacts = define("queryArtifacts", "artifact.SESSION.query", "List artifacts by their metadata.",
+	QueryArtifacts = Define("queryArtifacts", "artifact.SESSION.query", "List artifacts by their metadata.",
 		func(ctx context.Context, env Env, in ReadRequest) (*offload.Listing, error) {
 			return env.Reader.QueryPage(ctx, env.session(), in.Filter, int(in.Offset), int(in.Limit))
 		}).like(offload.ToolQuery)
-	ListAllArtifacts = define("listAllArtifacts", "artifacts.list", "List the artifacts of all sessions.",
+	ListAllArtifacts = Define("listAllArtifacts", "artifacts.list", "List the artifacts of all sessions.",
 		func(ctx context.Context, env Env, in ReadRequest) (*offload.Listing, error) {
 			return env.Reader.QueryAll(ctx, int(in.Offset), int(in.Limit))
 		}).like(offload.ToolQuery)
-	ArtifactInfo = define("artifactInfo", "artifact.SESSION.info", "List the offloaded results of a task, or get one record.",
+	ArtifactInfo = Define("artifactInfo", "artifact.SESSION.info", "List the offloaded results of a task, or get one record.",
 		func(ctx context.Context, env Env, in ReadRequest) (any, error) {
 			if in.ArtifactID != "" {
 				return env.Reader.Record(ctx, env.session(), in.ArtifactID)
 			}
 			return env.Reader.OffloadInfoPage(ctx, env.session(), in.TaskID, int(in.Offset), int(in.Limit))
 		}).like(offload.ToolInfo)
-	ArtifactRecord = define("artifactRecord", "artifact.SESSION.record", "Get the record of an artifact.",
+	ArtifactRecord = Define("artifactRecord", "artifact.SESSION.record", "Get the record of an artifact.",
 		func(ctx context.Context, env Env, in ArtifactRequest) (offload.Record, error) {
 			return env.Reader.Record(ctx, env.session(), in.ArtifactID)
 		})
-	RemoveArtifact = define("removeArtifact", "artifact.SESSION.rm", "Remove an artifact.",
+	RemoveArtifact = Define("removeArtifact", "artifact.SESSION.rm", "Remove an artifact.",
 		func(ctx context.Context, env Env, in ArtifactRequest) (offload.Record, error) {
 			return env.Reader.Delete(ctx, env.session(), in.ArtifactID)
-		}).changes()
+		}).Changing()
 )

@@ -41,12 +41,12 @@ func cronOperations() (ops []*Operation) {
 			return cron.New(env.Bus).Do(ctx, cron.Caller{Session: in.Session, Token: session}, in.Key, in.Request)
 		}
 		if action == cron.ActionList || action == cron.ActionGet {
-			ops = append(ops, &define(name, subject, summary, func(ctx context.Context, env Env, in CronQuery) (cron.Answer, error) {
+			ops = append(ops, &Define(name, subject, summary, func(ctx context.Context, env Env, in CronQuery) (cron.Answer, error) {
 				return change(ctx, env, CronRequest(in))
 			}).Operation)
 			continue
 		}
-		ops = append(ops, &define(name, subject, summary, change).changes().Operation)
+		ops = append(ops, &Define(name, subject, summary, change).Changing().Operation)
 	}
 	return ops
 }

@@ -60,8 +60,9 @@ type Op[In, Out any] struct {
 	run func(context.Context, Env, In) (Out, error)
 }
 
-// define returns an operation.
-func define[In, Out any](name, subject, summary string, run func(context.Context, Env, In) (Out, error)) *Op[In, Out] {
+// Define returns an operation. Without a subject, no worker offers it: it runs in the process of the
+// client, with the rights of the login there. Other packages define operations, too.
+func Define[In, Out any](name, subject, summary string, run func(context.Context, Env, In) (Out, error)) *Op[In, Out] {
 	op := &Op[In, Out]{Operation{Name: name, Subject: subject, Summary: summary, In: reflect.TypeFor[In](), Out: reflect.TypeFor[Out]()}, run}
 	op.answer = func(ctx context.Context, env Env, body []byte) (any, error) {
 		var in In
@@ -70,11 +71,17 @@ func define[In, Out any](name, subject, summary string, run func(context.Context
 		}
 		return run(ctx, env, in)
 	}
+	op.Alone = subject == ""
 	return op
 }
 
-// changes marks an operation that changes something.
-func (op *Op[In, Out]) changes() *Op[In, Out] {
+// OnBus is the run of an operation that needs no more than its request.
+func OnBus[In, Out any](run func(context.Context, *bus.Bus, In) (Out, error)) func(context.Context, Env, In) (Out, error) {
+	return func(ctx context.Context, env Env, in In) (Out, error) { return run(ctx, env.Bus, in) }
+}
+
+// Changing marks an operation that changes something.
+func (op *Op[In, Out]) Changing() *Op[In, Out] {
 	op.Changes = true
 	return op
 }
@@ -121,11 +128,13 @@ const AnswerTimeout = 40 * time.Second
 // that do not know the operation, one that needs no worker runs in this process. A session that the subject of the operation does not contain is ignored.
 func (op *Operation) Ask(ctx context.Context, b *bus.Bus, session string, in any) ([]byte, error) {
 	tokens := op.tokens(session)
-	asking, cancel := context.WithTimeout(ctx, AnswerTimeout)
-	defer cancel()
-	answer, err := Request(asking, b, b.RPC(tokens...), in)
-	if !op.Alone || !errors.Is(err, nats.ErrNoResponders) && tools.CodeOf(err) != CodeUnknown {
-		return answer, err
+	if op.Subject != "" {
+		ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
+		defer cancel()
+		answer, err := Request(ctx, b, b.RPC(tokens...), in)
+		if !op.Alone || !errors.Is(err, nats.ErrNoResponders) && tools.CodeOf(err) != CodeUnknown {
+			return answer, err
+		}
 	}
 	body, err := bus.Encode(in)
 	if err != nil {

@@ -13,6 +13,9 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
+// ListDead lists dead letters. No worker offers it.
+var ListDead = Define("listDead", "", "List dead letters.", OnBus(dead.ListPage))
+
 // lettersTogether is how many letters take each step together. If the process dies, as many
 // stay although their messages were published again.
 const lettersTogether = 500

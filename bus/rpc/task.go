@@ -16,14 +16,14 @@ type TaskRequest struct {
 
 // The operations on the calls of a session.
 var (
-	ListTasks = define("listTasks", "task.SESSION.list", "List the calls of a session.",
+	ListTasks = Define("listTasks", "task.SESSION.list", "List the calls of a session.",
 		func(ctx context.Context, env Env, in TaskRequest) (task.Listing, error) {
 			if in.Page != (task.Page{}) {
 				return task.ListPage(ctx, env.Bus, env.session(), in.Page)
 			}
 			return task.List(ctx, env.Bus, env.session())
 		}).alone()
-	GetTask = define("getTask", "task.SESSION.get", "Get the state of a call.",
+	GetTask = Define("getTask", "task.SESSION.get", "Get the state of a call.",
 		func(ctx context.Context, env Env, in TaskRequest) (none task.Task, err error) {
 			id, err := tokenOf(in.ID, "task")
 			if err != nil {
@@ -31,7 +31,7 @@ var (
 			}
 			return task.Get(ctx, env.Bus, env.session(), id)
 		}).alone()
-	CancelTask = define("cancelTask", "task.SESSION.cancel", "Cancel a call.",
+	CancelTask = Define("cancelTask", "task.SESSION.cancel", "Cancel a call.",
 		func(ctx context.Context, env Env, in TaskRequest) (none task.Task, err error) {
 			id, err := tokenOf(in.ID, "task")
 			if err != nil {
@@ -43,5 +43,7 @@ var (
 				return err
 			})
 			return t, err
-		}).changes().alone()
+		}).Changing().alone()
+	// ListEnded lists the calls of all sessions that have ended.
+	ListEnded = Define("listEnded", "", "List the calls that have ended.", OnBus(task.ReadHistory))
 )

@@ -154,8 +154,8 @@ func HasWorker(ctx context.Context, b *bus.Bus, queue, tool string) (bool, error
 
 // The operations on the tools of the workers. Both take a tools.OfferQuery.
 var (
-	ListOffers = define("listTools", "tools.ls", "List the tools of the workers.", listOffers)
-	ShowOffers = define("showTool", "tools.show", "Describe one tool.", showOffers)
+	ListOffers = Define("listTools", "tools.ls", "List the tools of the workers.", listOffers)
+	ShowOffers = Define("showTool", "tools.show", "Describe one tool.", showOffers)
 )
 
 // listOffers lists tools, without their schemas if these do not fit into a message.

@@ -35,15 +35,15 @@ const maxEndingText = 160
 
 // HistoryQuery selects endings. The zero value selects the newest 100 of all sessions.
 type HistoryQuery struct {
-	Session string        // token; empty means all
-	Tool    string        // empty means all
-	Outcome tools.Outcome // empty means all
+	Session string        `json:"session"` // empty means all
+	Tool    string        `json:"tool"`    // empty means all
+	Outcome tools.Outcome `json:"outcome"` // empty means all
 	// Text is a part of the session, the id, the arguments (args_excerpt) or the text of the
 	// result or of its error, in upper or lower case; empty means all.
-	Text   string
-	Since  time.Time // of the storing; zero means all
-	Before uint64    // sequence; 0 means the newest
-	Limit  int       // of the endings; default 100
+	Text   string  `json:"text"`
+	Last   float64 `json:"last"`   // seconds before now; 0 means all
+	Before uint64  `json:"before"` // sequence; 0 means the newest
+	Limit  int     `json:"limit"`  // of the endings; default 100, at most 500
 }
 
 // History is a page of the endings, newest first.
@@ -60,19 +60,26 @@ const maxHistoryScan = 4000
 // ReadHistory returns results and completions of calls, newest first. An async call
 // has two endings: its result and its completion.
 func ReadHistory(ctx context.Context, b *bus.Bus, q HistoryQuery) (History, error) {
-	if q.Limit <= 0 {
-		q.Limit = 100
-	}
-	session, seen := q.Session, 0
-	if session == "" {
-		session = "*"
-	}
 	h := History{Endings: []Ending{}}
+	if q.Limit == 0 {
+		q.Limit = defaultPage
+	}
+	if q.Limit < 0 || q.Limit > maxListed {
+		return h, tools.Errorf(tools.CodeInvalidArguments, "limit %d: want 1 to %d", q.Limit, maxListed)
+	}
+	since, err := Since(q.Last)
+	if err != nil {
+		return h, err
+	}
+	session, seen := "*", 0
+	if q.Session != "" {
+		session = tools.TokenOf(q.Session)
+	}
 	for m, err := range b.Read(ctx, bus.Results, bus.Back(b.ResultsOf(session), q.Before)) {
 		if err != nil {
 			return h, err
 		}
-		if m.At.Before(q.Since) {
+		if q.Last > 0 && m.At.Before(since) {
 			break
 		}
 		if e, r, ok := EndingOf(b, m); ok && q.matches(e, r) {
@@ -84,6 +91,15 @@ func ReadHistory(ctx context.Context, b *bus.Bus, q HistoryQuery) (History, erro
 		}
 	}
 	return h, nil
+}
+
+// Since returns the time that is a number of seconds before now.
+func Since(seconds float64) (time.Time, error) {
+	const most = 1 << 33 // a time.Duration can hold it
+	if seconds < 0 || seconds > most {
+		return time.Time{}, tools.Errorf(tools.CodeInvalidArguments, "last %g: want a number of seconds from 0 to %d", seconds, most)
+	}
+	return time.Now().Add(-time.Duration(seconds * float64(time.Second))), nil
 }
 
 // EndingOf decodes a message of the results stream, and returns its event too. ok is false for a

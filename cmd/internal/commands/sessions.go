@@ -65,11 +65,7 @@ func newShowSessionCommand(o *client.Options) *cobra.Command {
 	cmd := o.Command("show SESSION", "Print a conversation", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
 		if run != "" {
-			name, err := agents.NameOf(ctx, b, args[0])
-			if err != nil {
-				return err
-			}
-			return showTrace(ctx, o, b, name, run, out)
+			return showTrace(ctx, o, b, args[0], run, out)
 		}
 		entries, err := readConversation(ctx, b, args[0])
 		if err != nil {
@@ -94,10 +90,7 @@ func newRemoveSessionCommand(o *client.Options) *cobra.Command {
 	force := false
 	cmd := o.Command("rm SESSION", "Delete a conversation and those of its sub-agents", func(ctx context.Context, b *bus.Bus,
 		_ *cobra.Command, args []string) error {
-		name, err := agents.NameOf(ctx, b, args[0])
-		if err == nil {
-			err = agents.Remove(ctx, b, name, force)
-		}
+		_, err := agents.RemoveSession.Here(ctx, b, "", agents.SessionRequest{Session: args[0], Force: force})
 		if errors.Is(err, agents.ErrRunning) {
 			return cli.Exit(cli.ExitPending, "session %q has a run that has not ended; see stevedore tasks ls --session %s, or use --force",
 				args[0], cli.ShellWord(args[0]))
@@ -126,29 +119,29 @@ func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, q agents.L
 	if q.Text != "" || q.Before > 0 {
 		q.Limit = cmp.Or(q.Limit, 100)
 	}
-	lines, next, err := agents.List(ctx, b, q)
+	list, err := agents.ListSessions.Here(ctx, b, "", q)
 	if err != nil {
 		return err
 	}
-	if next > 0 {
-		defer fmt.Fprintf(stderr, "stevedore: there may be more: continue with --after %d\n", next)
+	if list.Next > 0 {
+		defer fmt.Fprintf(stderr, "stevedore: there may be more: continue with --after %d\n", list.Next)
 	}
 	if o.JSON {
-		return cli.JSONLines(out, lines)
+		return cli.JSONLines(out, list.Sessions)
 	}
 	t := cli.NewTable("session", "title", "turns", "tokens in", "tokens out", "cost", "last", "state")
 	total, listed := agent.Total{}, map[string]bool{}
-	for _, l := range lines {
+	for _, l := range list.Sessions {
 		listed[l.Session] = l.Subagents > 0
 	}
-	for _, l := range lines {
+	for _, l := range list.Sessions {
 		t.Row(l.Name, tools.Excerpt(cmp.Or(l.Match, l.Title), 60), l.Turns, l.Input, l.Output, costText(l.Usage), l.At, l.State)
 		if !listed[l.Parent] { // otherwise, the line of the parent has it
 			total.Turns += l.Turns
 			total.Add(&l.Usage)
 		}
 	}
-	if len(lines) > 1 {
+	if len(list.Sessions) > 1 {
 		t.Row("total", "", total.Turns, total.Input, total.Output, costText(total.Usage), "", "")
 	}
 	return t.Print(out, "No sessions.")

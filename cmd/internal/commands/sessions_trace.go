@@ -21,11 +21,10 @@ const lastRun = "last"
 
 // showTrace prints what a run did, one step per line.
 func showTrace(ctx context.Context, o *client.Options, b *bus.Bus, session, run string, out io.Writer) error {
-	token := ""
-	if run != lastRun {
-		token = tools.TokenOf(run)
+	if run == lastRun {
+		run = ""
 	}
-	t, err := agents.ReadTrace(ctx, b, tools.TokenOf(session), token)
+	t, err := agents.GetTrace.Here(ctx, b, "", agents.SessionRequest{Session: session, Run: run})
 	if err != nil {
 		return err
 	}

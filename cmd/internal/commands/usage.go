@@ -3,8 +3,6 @@ package commands
 import (
 	"context"
 	"io"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,34 +34,29 @@ an estimate from measurements, and definitions of added tools are not counted. T
 
 func newUsageCommand() *cobra.Command {
 	o := new(client.Options)
-	const byHost = "host"
-	groups := []string{agents.ByDay, agents.ByModel, agents.BySession, agents.ByTool, byHost}
-	var (
-		by   string
-		last time.Duration
-	)
+	var in struct {
+		By   string        `flag:"by" unit:"GROUP" default:"day" oneof:"day,model,session,tool,host" help:"GROUP: day, model, session, tool or host"`
+		Last time.Duration `flag:"last" unit:"TIME" default:"168h" min:"1ns" help:"TIME before now that counts"`
+	}
 	cmd := o.Command("usage", "Show what agents used and what it cost", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
-		used, err := agents.ReadUsage(ctx, b, time.Now().Add(-last), by)
+		list, err := agents.GetUsage.Here(ctx, b, "", agents.UsageRequest{By: in.By, Last: in.Last.Seconds()})
 		if err != nil {
 			return err
 		}
 		if o.JSON {
-			return cli.JSONLines(cmd.OutOrStdout(), used)
+			return cli.JSONLines(cmd.OutOrStdout(), list.Used)
 		}
-		return printUsage(cmd.OutOrStdout(), by, used)
+		return printUsage(cmd.OutOrStdout(), in.By, list.Used)
 	})
 	ofAgents := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		switch {
-		case !slices.Contains(groups, by) || last <= 0:
-			return cli.Exit(cli.ExitUsage, "want --by %s and a positive --last", strings.Join(groups, " or "))
-		case by != byHost:
+		if in.By != "host" {
 			return ofAgents(cmd, args)
 		}
 		if err := o.Connection.CheckData(); err != nil {
 			return err
 		}
-		sums, err := savings.Read(o.Connection.Data, time.Now().Add(-last))
+		sums, err := savings.Read(o.Connection.Data, time.Now().Add(-in.Last))
 		if err != nil {
 			return err
 		}
@@ -74,8 +67,7 @@ func newUsageCommand() *cobra.Command {
 	}
 	cmd.Long = usageHelp
 	o.AddFlags(cmd)
-	cmd.Flags().StringVar(&by, "by", agents.ByDay, "`GROUP`: day, model, session, tool or host")
-	cmd.Flags().DurationVar(&last, "last", 7*24*time.Hour, "`TIME` before now that counts")
+	cli.AddOptions(cmd.Flags(), &in)
 	return cmd
 }
 

@@ -6,10 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"math"
 	"mime"
 	"net/http"
-	"strconv"
+	"net/url"
+	"reflect"
+	"regexp"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -124,52 +125,63 @@ func badArgument(format string, args ...any) error {
 	return tools.Errorf(tools.CodeInvalidArguments, format, args...)
 }
 
-// number returns a parameter of the query from 0 to limit. It returns or if the
-// parameter is missing.
-func number(r *http.Request, name string, or, limit int64) (int64, error) {
-	text := r.URL.Query().Get(name)
-	if text == "" {
-		return or, nil
+// pathNames finds the names in the path of a route.
+var pathNames = regexp.MustCompile(`{(\w+)}`)
+
+// do answers with an operation. The body, the query and the path of a request are its input; defaults
+// is a query with what the request may leave out.
+func (c *Console) do(op *rpc.Operation, defaults string) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		in := map[string]any{}
+		if err := decodeBody(r, &in); err != nil {
+			return nil, err
+		}
+		query, _ := url.ParseQuery(r.URL.RawQuery + "&" + defaults) // the first value of a name counts
+		for name := range query {
+			if text := query.Get(name); text != "" {
+				in[name] = text
+			}
+		}
+		for _, name := range pathNames.FindAllStringSubmatch(r.Pattern, -1) {
+			in[name[1]] = r.PathValue(name[1])
+		}
+		if strings.Contains(op.Subject, "SESSION") {
+			delete(in, "session")
+		}
+		for _, field := range reflect.VisibleFields(op.In) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if text, ok := in[name].(string); ok && field.Type.Kind() != reflect.String && json.Valid([]byte(text)) {
+				in[name] = json.RawMessage(text) // a number, true or false
+			}
+		}
+		answer, err := op.Ask(r.Context(), c.bus, r.PathValue("session"), in)
+		return json.RawMessage(answer), err
 	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n > limit {
-		return 0, badArgument("%s %q: want a number from 0 to %d", name, tools.Excerpt(text, 40), limit)
-	}
-	return n, nil
 }
 
-// sequence returns a parameter of the query that is the sequence of a message; 0 if it is
-// missing.
-func sequence(r *http.Request, name string) (uint64, error) {
-	n, err := number(r, name, 0, math.MaxInt64)
-	return uint64(n), err
-}
-
-// checkPath returns an error if the session or the id in the path of a request is too long.
+// checkPath returns an error if a name in the path of a request is too long.
 func checkPath(r *http.Request) error {
-	for _, name := range []string{"session", "id"} {
-		if len(r.PathValue(name)) > tools.MaxIDLen {
-			return badArgument("the %s in the path is too long", name)
+	for _, name := range pathNames.FindAllStringSubmatch(r.Pattern, -1) {
+		if len(r.PathValue(name[1])) > tools.MaxIDLen {
+			return badArgument("the %s in the path is too long", name[1])
 		}
 	}
 	return nil
 }
 
-// callOf returns the session and the id in the path as tokens.
-func callOf(r *http.Request) tools.CallKey {
-	return tools.CallKey{Session: tools.TokenOf(r.PathValue("session")), ID: tools.TokenOf(r.PathValue("id"))}
-}
-
-// decodeBody decodes the JSON body of a request.
+// decodeBody decodes the JSON body of a request, if it has one.
 func decodeBody(r *http.Request, v any) error {
-	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); r.Header.Get("Content-Type") != "" && kind != "application/json" {
-		return tools.Errorf(codeMediaType, "want Content-Type: application/json")
-	}
 	body, err := io.ReadAll(r.Body)
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 		return badArgument("the body has more than %d bytes", maxBody)
 	} else if err != nil {
 		return badArgument("the body is incomplete, or arrives too slowly")
+	}
+	if len(body) == 0 {
+		return nil
+	}
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); r.Header.Get("Content-Type") != "" && kind != "application/json" {
+		return tools.Errorf(codeMediaType, "want Content-Type: application/json")
 	}
 	if err := tools.DecodeStrict(body, v); err != nil {
 		return badArgument("the body is not the expected JSON object: %s", tools.Excerpt(tools.OneLine(err.Error()), 200))

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"net/http"
 
 	"github.com/stevedore-bus/stevedore/bus/approvals"
@@ -35,22 +36,17 @@ func (c *Console) approvals(r *http.Request) (any, error) {
 	return map[string]any{"approvals": shown, "count": len(waiting)}, nil
 }
 
-// answerApproval approves or denies a call.
-func (c *Console) answerApproval(r *http.Request) (any, error) {
-	var in struct {
-		Approve *bool  `json:"approve"`
-		Reason  string `json:"reason"`
-	}
-	if err := decodeBody(r, &in); err != nil {
-		return nil, err
-	}
+var answerApproval = rpc.Define("answerApproval", "", "Approve or deny a call.", func(ctx context.Context, env rpc.Env, in struct {
+	tools.CallKey
+	Approve *bool  `json:"approve"`
+	Reason  string `json:"reason"`
+}) (answer rpc.ApprovalAnswer, err error) {
 	if in.Approve == nil {
-		return nil, badArgument("approve is missing: want true or false")
+		return answer, badArgument("approve is missing: want true or false")
 	}
-	answer := rpc.Deny
+	op := rpc.Deny
 	if *in.Approve {
-		answer = rpc.Approve
+		op = rpc.Approve
 	}
-	k := callOf(r)
-	return answer.Here(r.Context(), c.bus, k.Session, rpc.ApprovalRequest{ID: k.ID, By: "the page", Reason: in.Reason})
-}
+	return op.Here(ctx, env.Bus, in.Session, rpc.ApprovalRequest{ID: in.ID, By: "the page", Reason: in.Reason})
+}).Changing()

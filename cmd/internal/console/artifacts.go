@@ -2,7 +2,6 @@ package console
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,37 +11,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/tools"
 )
-
-// read answers with an operation that reads the artifact of the path. The workers have the store, so the
-// page works with every store. The parameters are its arguments: as for a tool, numbers may be texts.
-func (c *Console) read(op rpc.Operation) func(*http.Request) (any, error) {
-	return func(r *http.Request) (any, error) {
-		in := map[string]string{}
-		for name := range r.URL.Query() {
-			in[name] = r.URL.Query().Get(name)
-		}
-		in["artifact_id"] = r.PathValue("id")
-		body, err := op.Ask(r.Context(), c.bus, r.PathValue("session"), in)
-		return json.RawMessage(body), err
-	}
-}
-
-const artifactsPerPage = 100
-
-// artifacts lists a page of the artifacts of a session, or of all sessions.
-func (c *Console) artifacts(r *http.Request) (any, error) {
-	offset, err := number(r, "offset", 0, maxNumber)
-	if err != nil {
-		return nil, err
-	}
-	list := rpc.QueryArtifacts
-	if r.PathValue("session") == "" {
-		list = rpc.ListAllArtifacts
-	}
-	return list.Do(r.Context(), c.bus, r.PathValue("session"), rpc.ReadRequest{Offset: offset, Limit: artifactsPerPage})
-}
-
-const maxNumber = 1 << 50
 
 // artifactContent writes all bytes of an artifact, or the part that the request wants, as a download.
 // The browser saves the file and never shows it.

@@ -1,8 +1,8 @@
 package console
 
 import (
+	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +16,7 @@ import (
 // selection is the body of a request that changes many dead letters or calls: the named ones, or
 // with All those that match.
 type selection struct {
+	Action  string          `json:"action"` // retry or remove, of dead letters
 	Numbers []uint64        `json:"numbers"`
 	Calls   []tools.CallKey `json:"calls"`
 	All     bool            `json:"all"`
@@ -49,37 +50,37 @@ func (c *changes) count(err error) {
 // maxChanges is the most dead letters or calls that one request changes.
 const maxChanges = 500
 
-func decodeSelection(r *http.Request) (s selection, err error) {
-	if err := decodeBody(r, &s); err != nil {
-		return s, err
-	}
+func (s selection) check() error {
 	if n := len(s.Numbers) + len(s.Calls); n > maxChanges || n == 0 != s.All {
-		return s, badArgument("want 1 to %d numbers or calls, or all", maxChanges)
+		return badArgument("want 1 to %d numbers or calls, or all", maxChanges)
 	}
-	return s, nil
+	return nil
 }
 
-// changeDeadLetters retries or removes dead letters, the oldest first.
-func (c *Console) changeDeadLetters(r *http.Request) (any, error) {
-	action := r.PathValue("action")
-	if action != "retry" && action != "remove" {
-		return nil, badArgument("unknown action %q; known are retry, remove", tools.Excerpt(action, 40))
+var (
+	changeDead  = rpc.Define("changeDeadLetters", "", "Retry or remove dead letters, the oldest first.", changeDeadLetters).Changing()
+	cancelCalls = rpc.Define("cancelCalls", "", "Cancel calls that run, wait or are parked.", cancelSelected).Changing()
+)
+
+func changeDeadLetters(ctx context.Context, env rpc.Env, s selection) (answer *changes, err error) {
+	if s.Action != "retry" && s.Action != "remove" {
+		return nil, badArgument("unknown action %q; known are retry, remove", tools.Excerpt(s.Action, 40))
 	}
-	s, err := decodeSelection(r)
-	if err != nil {
+	if err := s.check(); err != nil {
 		return nil, err
 	}
 	var letters []dead.Stored
-	answer := &changes{}
+	answer = &changes{}
 	if s.All {
-		letters, answer.Next, err = dead.ListPage(r.Context(), c.bus, dead.Query{Kind: s.Kind, Text: s.Text, After: s.After, Before: s.Until + 1, Limit: maxChanges})
+		page, err := dead.ListPage(ctx, env.Bus, dead.Query{Kind: s.Kind, Text: s.Text, After: s.After, Before: s.Until + 1, Limit: maxChanges})
 		if err != nil {
 			return nil, err
 		}
+		letters, answer.Next = page.Letters, page.Next
 	}
 	slices.Sort(s.Numbers)
 	for _, n := range s.Numbers {
-		letter, err := dead.Get(r.Context(), c.bus, n)
+		letter, err := dead.Get(ctx, env.Bus, n)
 		if err != nil && !errors.Is(err, dead.ErrNone) {
 			return nil, err
 		}
@@ -89,23 +90,21 @@ func (c *Console) changeDeadLetters(r *http.Request) (any, error) {
 		}
 		letters = append(letters, letter)
 	}
-	rpc.ChangeLetters(r.Context(), c.bus, letters, action == "retry", func(_ dead.Stored, err error) { answer.count(err) })
+	rpc.ChangeLetters(ctx, env.Bus, letters, s.Action == "retry", func(_ dead.Stored, err error) { answer.count(err) })
 	return answer, nil
 }
 
 // cancelAtOnce is how many calls are cancelled at the same time.
 const cancelAtOnce = 16
 
-// cancelCalls cancels calls that run, wait or are parked.
-func (c *Console) cancelCalls(r *http.Request) (any, error) {
-	s, err := decodeSelection(r)
-	if err != nil {
+func cancelSelected(ctx context.Context, env rpc.Env, s selection) (answer *changes, err error) {
+	if err := s.check(); err != nil {
 		return nil, err
 	}
-	answer := &changes{}
+	answer = &changes{}
 	if s.All {
 		text := strings.ToLower(s.Text)
-		s.Calls, answer.Next, err = task.ListOpen(r.Context(), c.bus, s.After, maxChanges, func(t task.Task) bool {
+		s.Calls, answer.Next, err = task.ListOpen(ctx, env.Bus, s.After, maxChanges, func(t task.Task) bool {
 			return strings.Contains(strings.ToLower(t.Tool+"\n"+t.Session+"\n"+t.ID), text)
 		})
 		if err != nil {
@@ -121,7 +120,7 @@ func (c *Console) cancelCalls(r *http.Request) (any, error) {
 		slots <- struct{}{}
 		group.Go(func() {
 			defer func() { <-slots }()
-			_, err := rpc.CancelTask.Do(r.Context(), c.bus, k.Session, rpc.TaskRequest{ID: k.ID})
+			_, err := rpc.CancelTask.Do(ctx, env.Bus, k.Session, rpc.TaskRequest{ID: k.ID})
 			mu.Lock()
 			defer mu.Unlock()
 			answer.count(err)

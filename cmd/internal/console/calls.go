@@ -1,10 +1,10 @@
 package console
 
 import (
+	"context"
 	"maps"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/status"
@@ -52,38 +52,6 @@ func (c *Console) waiting(r *http.Request) (any, error) {
 	return map[string]any{"waiting": calls}, nil
 }
 
-// maxPage is the most calls in a page.
-const maxPage = 500
-
-// calls returns a page of the calls that have ended, newest first. The parameter last is a
-// number of seconds before now.
-func (c *Console) calls(r *http.Request) (any, error) {
-	query := r.URL.Query()
-	limit, err := number(r, "limit", 100, maxPage)
-	if err != nil {
-		return nil, err
-	}
-	before, err := sequence(r, "before")
-	if err != nil {
-		return nil, err
-	}
-	last, err := number(r, "last", 0, maxNumber/int64(time.Second))
-	if err != nil {
-		return nil, err
-	}
-	q := task.HistoryQuery{
-		Tool: query.Get("tool"), Outcome: tools.Outcome(query.Get("outcome")), Text: query.Get("text"),
-		Before: before, Limit: int(limit),
-	}
-	if last > 0 {
-		q.Since = time.Now().Add(-time.Duration(last) * time.Second)
-	}
-	if session := query.Get("session"); session != "" {
-		q.Session = tools.TokenOf(session)
-	}
-	return task.ReadHistory(r.Context(), c.bus, q)
-}
-
 // callDetails is one call with its stored events.
 type callDetails struct {
 	Task task.Task `json:"task"`
@@ -91,25 +59,14 @@ type callDetails struct {
 	Results []tools.ResultEvent `json:"results"`
 }
 
-func (c *Console) call(r *http.Request) (any, error) {
-	k := callOf(r)
-	t, err := rpc.GetTask.Here(r.Context(), c.bus, k.Session, rpc.TaskRequest{ID: k.ID})
-	if err != nil {
-		return nil, err
+var showCall = rpc.Define("showCall", "", "Show a call with its stored events.", func(ctx context.Context, env rpc.Env, k tools.CallKey) (details callDetails, err error) {
+	details.Results = []tools.ResultEvent{}
+	if details.Task, err = rpc.GetTask.Here(ctx, env.Bus, k.Session, rpc.TaskRequest{ID: k.ID}); err != nil {
+		return details, err
 	}
-	stored, err := task.ReadResults(r.Context(), c.bus, k.Session, k.ID)
-	if err != nil {
-		return nil, err
-	}
-	details := callDetails{Task: t, Results: []tools.ResultEvent{}}
+	stored, err := task.ReadResults(ctx, env.Bus, tools.TokenOf(k.Session), tools.TokenOf(k.ID))
 	for _, event := range stored {
 		details.Results = append(details.Results, event.ResultEvent)
 	}
-	return details, nil
-}
-
-// cancel ends a call. A worker does it, because the role of the page may not publish results.
-func (c *Console) cancel(r *http.Request) (any, error) {
-	k := callOf(r)
-	return rpc.CancelTask.Do(r.Context(), c.bus, k.Session, rpc.TaskRequest{ID: k.ID})
-}
+	return details, err
+})

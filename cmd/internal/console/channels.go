@@ -67,11 +67,11 @@ func (c *Console) testChannel(r *http.Request) (any, error) {
 // testOutcome reports whether a notification that left the outbox was accepted, or
 // became a dead letter.
 func (c *Console) testOutcome(ctx context.Context, sequence uint64, took time.Duration) (any, error) {
-	letters, _, err := dead.ListPage(ctx, c.bus, dead.Query{Kind: bus.DeadNotification, Back: true, Limit: 50})
+	page, err := dead.ListPage(ctx, c.bus, dead.Query{Kind: bus.DeadNotification, Back: true, Limit: 50})
 	if err != nil {
 		return nil, err
 	}
-	for _, letter := range letters {
+	for _, letter := range page.Letters {
 		if letter.Sequence == sequence {
 			return map[string]any{"state": "failed", "message": letter.Reason, "dead_letter": letter.Number}, nil
 		}

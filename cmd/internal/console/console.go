@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
@@ -75,35 +76,35 @@ func (c *Console) routes() http.Handler {
 		"GET /api/status":   c.status,
 		"GET /api/running":  c.running,
 		"GET /api/waiting":  c.waiting,
-		"GET /api/calls":    c.calls,
-		"GET /api/sessions": c.sessions,
-		"GET /api/dead":     c.dead,
+		"GET /api/calls":    c.do(&rpc.ListEnded.Operation, ""),
+		"GET /api/sessions": c.do(&agents.ListSessions.Operation, "limit=60"),
+		"GET /api/dead":     c.do(&rpc.ListDead.Operation, "back=true&limit=100"),
 		"GET /api/day":      c.day.read,
-		"GET /api/usage":    c.usage,
+		"GET /api/usage":    c.do(&agents.GetUsage.Operation, ""),
 
 		"GET /api/approvals":                 c.approvals,
-		"POST /api/approvals/{session}/{id}": c.answerApproval,
+		"POST /api/approvals/{session}/{id}": c.do(&answerApproval.Operation, ""),
 
-		"GET /api/calls/{session}/{id}":           c.call,
-		"GET /api/artifacts":                      c.artifacts,
-		"GET /api/artifacts/{session}":            c.artifacts,
-		"GET /api/artifacts/{session}/{id}":       c.read(rpc.ArtifactRecord.Operation),
-		"GET /api/artifacts/{session}/{id}/link":  c.artifactLink,
-		"GET /api/artifacts/{session}/{id}/lines": c.read(rpc.ArtifactLines.Operation),
-		"GET /api/artifacts/{session}/{id}/get":   c.read(rpc.GetArtifact.Operation),
-		"GET /api/artifacts/{session}/{id}/grep":  c.read(rpc.GrepArtifact.Operation),
-		"GET /api/artifacts/{session}/{id}/jq":    c.read(rpc.JQArtifact.Operation),
-		"GET /api/sessions/{session}":             c.session,
-		"GET /api/sessions/{session}/trace":       c.trace,
-		"GET /api/schedules":                      c.schedules,
-		"GET /api/dead/{number}":                  c.deadLetter,
+		"GET /api/calls/{session}/{id}":                    c.do(&showCall.Operation, ""),
+		"GET /api/artifacts":                               c.do(&rpc.ListAllArtifacts.Operation, "limit=100"),
+		"GET /api/artifacts/{session}":                     c.do(&rpc.QueryArtifacts.Operation, "limit=100"),
+		"GET /api/artifacts/{session}/{artifact_id}":       c.do(&rpc.ArtifactRecord.Operation, ""),
+		"GET /api/artifacts/{session}/{id}/link":           c.artifactLink,
+		"GET /api/artifacts/{session}/{artifact_id}/lines": c.do(&rpc.ArtifactLines.Operation, ""),
+		"GET /api/artifacts/{session}/{artifact_id}/get":   c.do(&rpc.GetArtifact.Operation, ""),
+		"GET /api/artifacts/{session}/{artifact_id}/grep":  c.do(&rpc.GrepArtifact.Operation, ""),
+		"GET /api/artifacts/{session}/{artifact_id}/jq":    c.do(&rpc.JQArtifact.Operation, ""),
+		"GET /api/sessions/{session}":                      c.do(&showSession.Operation, ""),
+		"GET /api/sessions/{session}/trace":                c.do(&agents.GetTrace.Operation, ""),
+		"GET /api/schedules":                               c.schedules,
+		"GET /api/dead/{number}":                           c.do(&showDead.Operation, ""),
 
-		"POST /api/calls/{session}/{id}/cancel": c.cancel,
-		"POST /api/sessions/{session}/messages": c.sendMessage,
+		"POST /api/calls/{session}/{id}/cancel": c.do(&rpc.CancelTask.Operation, ""),
+		"POST /api/sessions/{session}/messages": c.do(&sendMessage.Operation, ""),
 		"POST /api/schedules/{name}/{action}":   c.changeSchedule,
-		"POST /api/sessions/{session}/remove":   c.removeSession,
-		"POST /api/dead/{action}":               c.changeDeadLetters,
-		"POST /api/calls/cancel":                c.cancelCalls,
+		"POST /api/sessions/{session}/remove":   c.do(&agents.RemoveSession.Operation, ""),
+		"POST /api/dead/{action}":               c.do(&changeDead.Operation, ""),
+		"POST /api/calls/cancel":                c.do(&cancelCalls.Operation, ""),
 		"POST /api/channels/{name}/test":        c.testChannel,
 	} {
 		mux.HandleFunc(route, c.answer(answer))

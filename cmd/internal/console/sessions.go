@@ -1,8 +1,8 @@
 package console
 
 import (
+	"context"
 	"encoding/json"
-	"net/http"
 	"strings"
 
 	"github.com/nats-io/nuid"
@@ -14,27 +14,6 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
-
-const sessionsPerPage = 60
-
-// sessions lists a page of the conversations, the one with the newest entry first. The
-// parameter text searches in their messages.
-func (c *Console) sessions(r *http.Request) (any, error) {
-	before, err := sequence(r, "before")
-	if err != nil {
-		return nil, err
-	}
-	lines, next, err := agents.List(r.Context(), c.bus, agents.ListQuery{Text: r.URL.Query().Get("text"), Before: before, Limit: sessionsPerPage})
-	if err != nil {
-		return nil, err
-	}
-	return map[string]any{"sessions": lines, "next": next}, nil
-}
-
-// removeSession deletes a conversation and those of its sub-agents.
-func (c *Console) removeSession(r *http.Request) (any, error) {
-	return nil, agents.Remove(r.Context(), c.bus, r.PathValue("session"), false)
-}
 
 const (
 	entriesPerPage = 80
@@ -77,76 +56,79 @@ func styled(entry json.RawMessage) (texts [][]markup.Run) {
 	return texts
 }
 
-// session returns the newest entries of a conversation before a sequence, oldest first.
-func (c *Console) session(r *http.Request) (any, error) {
-	session := callOf(r).Session
-	before, err := sequence(r, "before")
-	if err != nil {
-		return nil, err
-	}
-	after, err := sequence(r, "after")
-	if err != nil {
-		return nil, err
-	}
-	entries, size, next := []storedEntry{}, 0, uint64(0)
-	for m, err := range c.bus.Read(r.Context(), bus.Sessions, bus.Back(c.bus.Session(session), before)) {
+// conversation is a page of a conversation, oldest first.
+type conversation struct {
+	Session string        `json:"session"`
+	Title   string        `json:"title"`
+	Entries []storedEntry `json:"entries"`
+	Next    uint64        `json:"next"`
+}
+
+var showSession = rpc.Define("showSession", "", "Show the newest entries of a conversation before a sequence.", func(ctx context.Context, env rpc.Env, in struct {
+	Session string `json:"session"`
+	Before  uint64 `json:"before"`
+	After   uint64 `json:"after"`
+}) (conversation, error) {
+	page, size := conversation{Session: tools.TokenOf(in.Session), Entries: []storedEntry{}}, 0
+	for m, err := range env.Bus.Read(ctx, bus.Sessions, bus.Back(env.Bus.Session(page.Session), in.Before)) {
 		if err != nil {
-			return nil, err
+			return page, err
 		}
-		if m.Sequence <= after {
-			next = m.Sequence
+		if m.Sequence <= in.After {
+			page.Next = m.Sequence
 			break
 		}
 		entry := json.RawMessage(m.Body)
 		if !json.Valid(m.Body) {
 			entry = json.RawMessage(`{"kind":"unreadable"}`)
 		}
-		entries = append(entries, storedEntry{m.Sequence, entry, styled(entry)})
-		if size += len(m.Body); len(entries) >= entriesPerPage || size >= entriesBytes {
-			next = m.Sequence
+		page.Entries = append(page.Entries, storedEntry{m.Sequence, entry, styled(entry)})
+		if size += len(m.Body); len(page.Entries) >= entriesPerPage || size >= entriesBytes {
+			page.Next = m.Sequence
 			break
 		}
 	}
-	title, _, err := agents.Title(r.Context(), c.bus, session)
-	return map[string]any{"session": session, "title": title, "entries": entries, "next": next}, err
+	var err error
+	page.Title, _, err = agents.Title(ctx, env.Bus, page.Session)
+	return page, err
+})
+
+// message is a prompt for the agent, in a conversation.
+type message struct {
+	Session string `json:"session,omitempty"`
+	Prompt  string `json:"prompt"`
+	Model   string `json:"model,omitempty"` // a name of Worker.Models; empty means the first
 }
 
-// trace returns what a run of a conversation did; without a run, the last one.
-func (c *Console) trace(r *http.Request) (any, error) {
-	return agents.ReadTrace(r.Context(), c.bus, callOf(r).Session, r.URL.Query().Get("run"))
+// sentMessage is the call that a message became.
+type sentMessage struct {
+	Session string `json:"session"`
+	ID      string `json:"id"`
+	Warning string `json:"warning,omitempty"`
 }
 
-// sendMessage submits a prompt to the agent, in a conversation.
-func (c *Console) sendMessage(r *http.Request) (any, error) {
-	var in struct {
-		Prompt string `json:"prompt"`
-		Model  string `json:"model,omitempty"` // a name of Worker.Models; empty means the first
-	}
-	if err := decodeBody(r, &in); err != nil {
-		return nil, err
-	}
+var sendMessage = rpc.Define("sendMessage", "", "Send a message to the agent.", func(ctx context.Context, env rpc.Env, in message) (sent sentMessage, err error) {
 	if strings.TrimSpace(in.Prompt) == "" {
-		return nil, badArgument("the message is empty")
+		return sent, badArgument("the message is empty")
 	}
+	session, err := agents.NameOf(ctx, env.Bus, in.Session)
+	if err != nil {
+		return sent, err
+	}
+	in.Session = ""
 	args, err := bus.Encode(in)
 	if err != nil {
-		return nil, err
+		return sent, err
 	}
-	session, err := agents.NameOf(r.Context(), c.bus, r.PathValue("session"))
+	served, err := rpc.HasWorker(ctx, env.Bus, bus.AgentQueue, agent.AgentTool)
 	if err != nil {
-		return nil, err
+		return sent, err
 	}
-	served, err := rpc.HasWorker(r.Context(), c.bus, bus.AgentQueue, agent.AgentTool)
-	if err != nil {
-		return nil, err
+	if !served {
+		sent.Warning = "The message is stored, but no worker with a model is running. It waits until one starts."
 	}
 	call := tools.Call{ID: "page-" + nuid.Next(), Session: session, Tool: agent.AgentTool, Args: args}
-	if _, err := rpc.Enqueue(r.Context(), c.bus, bus.AgentQueue, call); err != nil {
-		return nil, err
-	}
-	answer := map[string]any{"session": call.SessionToken(), "id": call.IDToken()}
-	if !served {
-		answer["warning"] = "The message is stored, but no worker with a model is running. It waits until one starts."
-	}
-	return answer, nil
-}
+	sent.Session, sent.ID = call.SessionToken(), call.IDToken()
+	_, err = rpc.Enqueue(ctx, env.Bus, bus.AgentQueue, call)
+	return sent, err
+}).Changing()

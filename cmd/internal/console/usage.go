@@ -5,31 +5,13 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
-
-// usage returns what the agents used, in the groups of agents.ReadUsage. The parameter last is a
-// number of seconds before now.
-func (c *Console) usage(r *http.Request) (any, error) {
-	by := r.URL.Query().Get("by")
-	if groups := []string{agents.ByDay, agents.ByModel, agents.BySession, agents.ByTool}; !slices.Contains(groups, by) {
-		return nil, badArgument("by %q: want %s", tools.Excerpt(by, 40), strings.Join(groups, ", "))
-	}
-	last, err := number(r, "last", 7*24*3600, maxNumber/int64(time.Second))
-	if err != nil {
-		return nil, err
-	}
-	used, err := agents.ReadUsage(r.Context(), c.bus, time.Now().Add(-time.Duration(last)*time.Second), by)
-	return map[string]any{"used": used}, err
-}
 
 // hour is what happened in an hour.
 type hour struct {
