@@ -15,7 +15,6 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/offload/jq"
 	"github.com/stevedore-bus/stevedore/offload/tables"
-	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Types of artifacts.
@@ -242,19 +241,16 @@ func (rec *Record) summarizeContent(c Content, form describe.Form) (err error) {
 	if rec.Type == TypeBinary {
 		return nil
 	}
-	rec.Summary, err = previewOf(c, c.Size(), c.Index().TotalChars(), rec.Lines)
-	if form.Certain && err == nil {
+	if form.Certain && c.Size() > 2*previewRunes {
 		head, err := readRange(c, 0, min(c.Size(), sniffBytes))
 		if err != nil {
 			return err
 		}
-		if columns := tables.Preview(head, int64(len(head)) == c.Size(), form); columns != "" {
-			if rec.Summary, err = preview(c, c.Size(), c.Index().TotalChars(), previewRunes/4); err != nil { // rows are alike
-				return err
-			}
-			rec.Summary = tools.Excerpt(columns, previewRunes+100) + "\n" + stripANSI(rec.Summary)
+		if rec.Summary = stripANSI(tables.Preview(head, int64(len(head)) == c.Size(), form)); rec.Summary != "" {
+			return nil
 		}
 	}
+	rec.Summary, err = previewOf(c, c.Size(), c.Index().TotalChars(), rec.Lines)
 	return err
 }
 

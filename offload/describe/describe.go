@@ -60,8 +60,8 @@ func Table(head []byte, complete bool, known Hints) Form {
 	head = bytes.TrimPrefix(head, []byte(bom))
 	head = head[:min(len(head), SampleBytes)]
 	f := Form{CR: bytes.IndexByte(head, '\n') < 0 && bytes.Count(head, []byte("\r")) > 1}
-	if end := bytes.LastIndexByte(head, f.end()); len(head) == SampleBytes || !complete {
-		head, complete = head[:end+1], false
+	if len(head) == SampleBytes || !complete {
+		head, complete = f.WholeLines(head), false
 	}
 	if at, ruled := findRule(head); ruled && known == (Hints{}) {
 		f.Kind, f.Skip, f.Header, f.Certain = Ruled, at, true, true
@@ -82,6 +82,9 @@ func (f Form) end() byte {
 	}
 	return '\n'
 }
+
+// WholeLines returns the lines of the start of a text that are not cut.
+func (f Form) WholeLines(head []byte) []byte { return head[:bytes.LastIndexByte(head, f.end())+1] }
 
 // fieldsLine matches the names of the columns of W3C logs and of Zeek.
 var fieldsLine = regexp.MustCompile(`(?i)^#fields(:[ \t]*|\t)(.+?)[ \t\r]*$`)
