@@ -195,8 +195,11 @@ func TestToolsAcceptWhatModelsWrite(t *testing.T) {
 	t.Parallel()
 	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "a", []byte("one\ntwo\nthree"))
+	putArtifact(t, store, "s", "t", []byte("n,name\n1,a\n2,b\n"))
 	registry := tools.NewRegistry(zerolog.Nop())
-	if err := registry.Register(NewReader(store, ReaderConfig{}).Tools()...); err != nil {
+	r := NewReader(store, ReaderConfig{})
+	t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
+	if err := registry.Register(r.Tools()...); err != nil {
 		t.Fatal(err)
 	}
 	for _, row := range []struct{ tool, args, want string }{
@@ -206,6 +209,11 @@ func TestToolsAcceptWhatModelsWrite(t *testing.T) {
 		{ToolGrep, `{"id":"a","regex":"TWO","ignore_case":"true","max_results":"1"}`, "2: two"},
 		{ToolQuery, `{"filter":"{\"artifact_id\":\"a\"}"}`, "Found 1 artifact(s)"},
 		{ToolInfo, `{"task":null}`, "Found "},
+		{ToolSQL, `{"artifact_id":"t","query":"SELECT sum(n) FROM t1"}`, "sum(n)\n3"},
+		{ToolSQL, `{"knowledge_id":"t","sql":"SELECT sum(n) FROM t"}`, "sum(n)\n3"},
+		{ToolSQL, `{"artifacts":"t","sql":"SELECT sum(n) FROM t1","header":"true"}`, "sum(n)\n3"},
+		{ToolJQ, `{"artifacts":["t"],"sql":"length"}`, "the number of rows"},
+		{ToolGrep, `{"artifacts":"a","query":"two"}`, "2: two"},
 		// The names of the sources.
 		{ToolQuery, `{"search_filter":{"artifact_id":"a"},"namespace":"n","session_id":"s"}`, "Found 1 artifact(s)"},
 		{ToolInfo, `{"namespace":"n","task_id":null,"session_id":"s"}`, "Found "},

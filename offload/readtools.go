@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -137,9 +140,28 @@ func readTool[In any](name, description string, read func(ctx context.Context, s
 	if err != nil { // a mistake in an argument struct above; any test finds it
 		panic(fmt.Sprintf("offload: %v", err))
 	}
+	return tool.WithEffect(tools.Idempotent).WithoutOffload().Leniently(aliasesOf(tool.Definition().Parameters.Properties))
+}
+
+// aliasesOf returns the aliases of the arguments of a tool. A name that means the same in another
+// tool is one, too.
+func aliasesOf(arguments map[string]*jsonschema.Schema) map[string]string {
 	names := maps.Clone(aliases)
-	if tool.Definition().Parameters.Properties["session"] == nil {
+	for _, same := range [][]string{{"artifact_id", "artifacts"}, {"query", "sql", "pattern"}} {
+		have := slices.IndexFunc(same, func(name string) bool { return arguments[name] != nil })
+		for alias, name := range names {
+			if have >= 0 && slices.Contains(same, name) {
+				names[alias] = same[have]
+			}
+		}
+		for _, name := range same {
+			if have >= 0 && name != same[have] {
+				names[name] = same[have]
+			}
+		}
+	}
+	if arguments["session"] == nil {
 		names["session_id"] = "" // the tool reads the session of its call in any case
 	}
-	return tool.WithEffect(tools.Idempotent).WithoutOffload().Leniently(names)
+	return names
 }

@@ -105,13 +105,20 @@ func coerceValue(want string, value json.RawMessage) (json.RawMessage, bool) {
 		return json.RawMessage(text), isText && isNumber(text)
 	case "boolean":
 		return booleanOf(text, isText)
-	case "string": // of a number or a boolean
+	case "string": // of a number or a boolean, or the only one of a list
+		var list []string
+		if json.Unmarshal(value, &list) == nil && len(list) == 1 {
+			return strconv.AppendQuote(nil, list[0]), true
+		}
 		scalar := !isText && len(value) > 0 && !bytes.ContainsAny(value[:1], "{[n")
 		return strconv.AppendQuote(nil, text), scalar
 	case "object":
 		return inside(text, '{', isText)
 	case "array":
-		return inside(text, '[', isText)
+		if list, ok := inside(text, '[', isText); ok || !isText {
+			return list, ok
+		}
+		return slices.Concat([]byte("["), value, []byte("]")), true
 	}
 	return nil, false
 }

@@ -43,6 +43,7 @@ func TestCoercedArguments(t *testing.T) {
 		`{"name":"a","n":null}`:               `{"id":"a"}`,
 		`{"id":"a","filter":"{\"k\":\"v\"}"}`: `{"id":"a","filter":{"k":"v"}}`,
 		`{"id":"a","list":"[\"x\"]"}`:         `{"id":"a","list":["x"]}`,
+		`{"id":["a"],"list":"x, [y]"}`:        `{"id":"a","list":["x, [y]"]}`,
 		`"{\"id\":\"a\"}"`:                    `{"id":"a"}`,
 		`{"id":"a","name":"a","flag":1}`:      `{"id":"a","flag":true}`,
 		`{"id":null,"name":"a","flag":"yes"}`: `{"id":"a","flag":true}`,

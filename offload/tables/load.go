@@ -101,6 +101,13 @@ func (r reader) Read(p []byte) (int, error) {
 
 // ofTable returns the error of an import with the name of the artifact.
 func ofTable(t Table, err error) error {
+	if why, ok := errors.AsType[describe.NoTable](err); ok {
+		jq := "jq_knowledge, "
+		if t.Format == FormatTable && !t.Form.Certain {
+			jq = "" // which refuses the text, too
+		}
+		err = tools.Errorf(tools.CodeInvalidArguments, "it is not a table that SQL can read (%s); use %sgrep_knowledge or get_knowledge_by_lines", why, jq)
+	}
 	if wrong, ok := errors.AsType[*tools.Error](err); ok {
 		return tools.Errorf(wrong.Code, "the artifact %q: %s", tools.Excerpt(t.ID, 100), wrong.Message)
 	}

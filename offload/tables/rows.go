@@ -1,7 +1,6 @@
 package tables
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -77,7 +76,7 @@ func (l *layout) table(form describe.Form, src io.Reader, yield func([]cell) err
 		return noTable("it is empty")
 	}
 	if err != nil {
-		return notRead(err)
+		return err
 	}
 	l.header(rows.Columns())
 	row := []cell{}
@@ -88,7 +87,7 @@ func (l *layout) table(form describe.Form, src io.Reader, yield func([]cell) err
 			return nil
 		}
 		if err != nil {
-			return notRead(err)
+			return err
 		}
 		row = row[:0]
 		for _, text := range record {
@@ -118,16 +117,6 @@ func (l *layout) widen(n int) {
 	}
 }
 
-// notRead returns the error of a content that could not be read.
-func notRead(err error) error {
-	if wrong, ok := errors.AsType[describe.NoTable](err); ok {
-		return noTable(wrong.Error())
-	}
-	return err
-}
-
 func tooWide() error { return noTable(fmt.Sprintf("it has more than %d columns", maxColumns)) }
 
-func noTable(why string) error {
-	return tools.Errorf(tools.CodeInvalidArguments, "it is not a table that SQL can read (%s); use jq_knowledge, grep_knowledge or get_knowledge_by_lines", why)
-}
+func noTable(why string) error { return describe.NoTable(why) }
