@@ -14,8 +14,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/bus/status"
 )
@@ -71,10 +71,10 @@ func TestUnusedStreamsAreEmpty(t *testing.T) {
 	if err := session.New(b).Remove(ctx, "x", 1); err != nil {
 		t.Errorf("remove: %v", err)
 	}
-	for s, err := range schedule.New(b).List(ctx, "") {
+	for s, err := range cron.New(b).List(ctx, cron.Caller{Operator: true}, "", "") {
 		t.Errorf("schedules: %v, %v", s, err)
 	}
-	if existed, err := schedule.New(b).Delete(ctx, bus.Cron, "x"); existed || err != nil {
+	if existed, err := cron.New(b).Delete(ctx, "x"); existed || err != nil {
 		t.Errorf("delete: %t, %v", existed, err)
 	}
 	exist, err := bus.CheckStreams(ctx, b)
@@ -108,7 +108,7 @@ func TestFirstUseCreatesStreams(t *testing.T) {
 			t.Fatalf("%s: %+v, %v", subject, ack, err)
 		}
 	}
-	if _, err := schedule.New(b).Put(ctx, schedule.Schedule{Kind: bus.Cron, Name: "x", Every: time.Hour, Body: []byte("{}")}); err != nil {
+	if _, err := cron.New(b).Put(ctx, cron.Job{Name: "x", Tool: "x", Every: time.Hour}, true); err != nil {
 		t.Errorf("schedule: %v", err)
 	}
 	kv, err := b.Bucket(ctx, bus.StateBucket)

@@ -11,7 +11,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -98,7 +97,7 @@ func (c Conversations) Received(ctx context.Context, n channel.Notification, cha
 		return nil // the run that sends it has the result
 	}
 	what, from := "received this message", " from the session "+tools.Excerpt(n.Session, 80)
-	job, scheduled := schedule.ParseCallID(n.Call)
+	job, scheduled := cron.ParseCallID(n.Call)
 	switch {
 	case own && scheduled:
 		from = " from the job " + cron.NameIn(session, job)

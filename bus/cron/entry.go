@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/bus/schedule"
+	"github.com/stevedore-bus/stevedore/bus"
 )
 
 // Entry is a job as the server stores it.
@@ -22,7 +22,13 @@ type Entry struct {
 	// LastRun is the newest run; nil if there is none.
 	LastRun *Run `json:"last_run,omitempty"`
 
-	revision uint64
+	revision uint64        // 0: ended
+	body     []byte        // as it is stored
+	ttl      time.Duration // of ticks; 0 means no limit
+	from     time.Time     // the interval counts from it
+	tick     bus.Stored    // the newest one
+	ours     bool          // this package wrote the schedule
+	foreign  bool          // the body is not that of a job
 }
 
 // position is where the entry is in lists; List continues after it. That of a job is the name of
@@ -39,14 +45,7 @@ func (e Entry) Upcoming(n int) []time.Time {
 	if e.Disabled || e.Next.IsZero() || n <= 0 {
 		return nil
 	}
-	return append([]time.Time{e.Next}, e.times().Upcoming(e.Next, n-1)...)
-}
-
-// When describes the times of the job.
-func (j Job) When() string { return j.times().When() }
-
-func (j Job) times() schedule.Schedule {
-	return schedule.Schedule{Every: j.Every, Cron: j.Cron, TimeZone: j.TimeZone, At: j.At}
+	return append([]time.Time{e.Next}, e.DueAfter(e.Next, n-1)...)
 }
 
 // inZone converts a time to the job's time zone.

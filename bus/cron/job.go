@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -62,6 +61,17 @@ const sessionMark = "--"
 // kind returns the kind of j's schedule.
 func (j Job) kind() string { return cmp.Or(j.Kind, bus.Cron) }
 
+// scheduleName returns the name of j's schedule.
+func (j Job) scheduleName() string {
+	switch {
+	case j.stored != "":
+		return j.stored
+	case j.Kind != "":
+		return j.Name
+	}
+	return storedName(tools.Call{Session: j.Session}.SessionToken(), j.Name)
+}
+
 // storedName returns the name of a job's schedule, which is unique in the installation.
 // Those of the default session are the names of the jobs. The session is a token.
 func storedName(session, name string) string {
@@ -93,37 +103,22 @@ type extra struct {
 	Key       string    `json:"key,omitempty"`
 }
 
-// schedule checks j and returns its schedule.
-func (j Job) schedule() (schedule.Schedule, error) {
-	args := j.Args
-	if len(args) == 0 {
-		args = json.RawMessage("{}")
+// encode checks j and returns the body of its schedule.
+func (j Job) encode() ([]byte, error) {
+	if len(j.Args) == 0 {
+		j.Args = json.RawMessage("{}")
 	}
-	if !tools.IsToken(j.Name) {
-		return schedule.Schedule{}, tools.Errorf(tools.CodeInvalidArguments, "the name %q is not of the form %s", tools.Excerpt(j.Name, 80), tools.TokenForm)
-	}
-	if j.stored == "" && j.Kind != "" {
-		j.stored = j.Name
-	}
-	if j.stored == "" {
-		j.stored = storedName(tools.Call{Session: j.Session}.SessionToken(), j.Name)
+	if err := j.Validate(); err != nil {
+		return nil, err
 	}
 	name := "" // that of the schedule
-	if j.stored != j.Name {
+	if j.scheduleName() != j.Name {
 		name = j.Name
 	}
-	s := schedule.Schedule{Kind: j.kind(), Name: j.stored, Every: j.Every, Cron: j.Cron, TimeZone: j.TimeZone, At: j.At, Disabled: j.Disabled}
-	err := j.check(args)
-	if err == nil {
-		err = s.Validate()
-	}
-	if err != nil {
-		return s, tools.Errorf(tools.CodeInvalidArguments, "%v", err)
-	}
-	s.Body, err = bus.Encode(body{
+	return bus.Encode(body{
 		Tick: tools.Tick{
 			Call: tools.Call{
-				Session: j.Session, Tool: j.Tool, Args: args,
+				Session: j.Session, Tool: j.Tool, Args: j.Args,
 				Channel: j.Channel, ChatID: j.ChatID, Action: j.kind(),
 			},
 			Queue: j.Queue, TimeoutS: int64(j.Timeout / time.Second),
@@ -132,28 +127,33 @@ func (j Job) schedule() (schedule.Schedule, error) {
 		},
 		extra: extra{j.CreatedAt, j.Key},
 	})
-	return s, err
 }
 
 // Validate returns an error if j is not valid.
 func (j Job) Validate() error {
-	_, err := j.schedule()
-	return err
+	err := j.check()
+	if err == nil {
+		err = j.ValidateTimes()
+	}
+	if err != nil {
+		return tools.Errorf(tools.CodeInvalidArguments, "%v", err)
+	}
+	return nil
 }
 
-func (j Job) check(args json.RawMessage) error {
+func (j Job) check() error {
 	var object map[string]json.RawMessage
-	err := json.Unmarshal(args, &object)
-	for _, token := range []struct{ what, text string }{{"tool", j.Tool}, {"queue", cmp.Or(j.Queue, bus.DefaultQueue)}} {
+	err := json.Unmarshal(j.Args, &object)
+	for _, token := range []struct{ what, text string }{{"name", j.Name}, {"tool", j.Tool}, {"queue", cmp.Or(j.Queue, bus.DefaultQueue)}} {
 		if !tools.IsToken(token.text) {
 			return fmt.Errorf("the %s %q is not of the form %s", token.what, tools.Excerpt(token.text, 80), tools.TokenForm)
 		}
 	}
 	switch {
-	case err != nil || object == nil:
+	case len(j.Args) > 0 && (err != nil || object == nil):
 		return errors.New("the arguments are not a JSON object")
-	case len(args) > maxArgs:
-		return fmt.Errorf("the arguments have %d bytes; at most %d are accepted", len(args), maxArgs)
+	case len(j.Args) > maxArgs:
+		return fmt.Errorf("the arguments have %d bytes; at most %d are accepted", len(j.Args), maxArgs)
 	case len(j.Session) > tools.MaxIDLen || len(j.Channel)+len(j.ChatID) > tools.MaxIDLen || len(j.Key) > tools.MaxIDLen:
 		return errors.New("the session, channel, chat or key is too long")
 	case j.Timeout < 0 || j.Timeout%time.Second != 0:
@@ -164,29 +164,21 @@ func (j Job) check(args json.RawMessage) error {
 	return nil
 }
 
-// kindOf returns the Kind of the job of a schedule.
-func kindOf(s schedule.Status) string {
-	if s.Kind == bus.Cron {
-		return ""
+// decode sets what the body of a schedule says. The times are in its headers.
+func (j *Job) decode(kind, name string, data []byte) error {
+	j.Name, j.stored = name, name
+	if kind != bus.Cron {
+		j.Kind = kind
 	}
-	return s.Kind
-}
-
-// decodeJob reads the job of a schedule.
-func decodeJob(s schedule.Status) (Job, error) {
-	tick, err := tools.DecodeTick(s.Body)
+	tick, err := tools.DecodeTick(data)
 	if err != nil {
-		return Job{}, fmt.Errorf("job %q: %w", s.Name, err)
+		return err
 	}
 	var more extra
-	_ = json.Unmarshal(s.Body, &more) // another program may have written the schedule
-	expression, _ := strings.CutPrefix(s.Cron, "0 ")
-	return Job{
-		Kind: kindOf(s), Name: cmp.Or(tick.Name, s.Name), stored: s.Name, Every: s.Every, Cron: expression, TimeZone: s.TimeZone, At: s.At, Disabled: s.Disabled,
-		Session: cmp.Or(tick.Session, s.Kind+"-"+s.Name), // the default of the worker
-		Tool:    tick.Tool, Args: tick.Args, Queue: tick.Queue,
-		Channel: tick.Channel, ChatID: tick.ChatID,
-		Timeout: time.Duration(tick.TimeoutS) * time.Second, Overlap: tick.Overlap && s.At.IsZero(),
-		Key: more.Key, CreatedAt: more.CreatedAt,
-	}, nil
+	_ = json.Unmarshal(data, &more)                                                  // another program may have written the schedule
+	j.Name, j.Session = cmp.Or(tick.Name, name), cmp.Or(tick.Session, kind+"-"+name) // the default of the worker
+	j.Tool, j.Args, j.Queue, j.Channel, j.ChatID = tick.Tool, tick.Args, tick.Queue, tick.Channel, tick.ChatID
+	j.Timeout, j.Overlap = time.Duration(tick.TimeoutS)*time.Second, tick.Overlap && j.At.IsZero()
+	j.Key, j.CreatedAt = more.Key, more.CreatedAt
+	return nil
 }

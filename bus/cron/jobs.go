@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -31,44 +29,6 @@ var (
 // MaxJobs is the maximum number of jobs of a session, so that a model in a loop
 // does not fill the server. Operators may add more.
 const MaxJobs = 10_000
-
-// Caller identifies the caller. The zero value is the default session.
-type Caller struct {
-	// Session can see and change its own jobs.
-	Session string
-	// Token replaces Session if only the token is known.
-	Token string
-	// Operator can see and change all jobs.
-	Operator bool
-}
-
-func (c Caller) token() string {
-	if c.Token != "" {
-		return c.Token
-	}
-	return tools.Call{Session: c.Session}.SessionToken()
-}
-
-// session returns the session of the caller's jobs.
-func (c Caller) session() (string, error) {
-	switch {
-	case c.Session != "":
-		return c.Session, nil
-	case c.Token == "":
-		return tools.DefaultSession, nil
-	case tools.Token(c.Token) != c.Token: // a hash
-		return "", tools.Errorf(tools.CodeInvalidArguments, "the session is known only by the hash %q; give its full name", tools.Excerpt(c.Token, 80))
-	}
-	return c.Token, nil
-}
-
-// mayOwn reports whether the job of a schedule may belong to the caller, by the name of the
-// schedule. Another program may store a job under a name without a session. That of a heartbeat
-// has none.
-func (c Caller) mayOwn(kind, stored string) bool {
-	session, _, marked := strings.Cut(stored, sessionMark)
-	return c.Operator || kind != bus.Cron || !marked || session == c.token()
-}
 
 // Jobs are the jobs and heartbeats of a bus. It is safe for concurrent use. Changes are durable
 // when a method returns.
@@ -105,11 +65,11 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 		}
 	}
 	j.CreatedAt, j.stored = time.Now().UTC().Truncate(time.Second), ""
-	s, err := j.schedule()
+	m, err := js.message(j)
 	if err != nil {
 		return Entry{}, err
 	}
-	if prior, err := js.get(ctx, owner, j.Name); err == nil && !prior.Ended && prior.stored != s.Name { // another program stored it
+	if prior, err := js.get(ctx, owner, j.Name); err == nil && !prior.Ended && prior.stored != j.scheduleName() { // another program stored it
 		return Entry{}, ErrExists
 	} else if err != nil && !errors.Is(err, ErrNotFound) {
 		return Entry{}, err
@@ -121,7 +81,7 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 			return Entry{}, ErrTooMany
 		}
 	}
-	if err := schedule.New(js.bus).Update(ctx, s, 0); errors.Is(err, bus.ErrConflict) {
+	if err := js.write(ctx, m, 0); errors.Is(err, bus.ErrConflict) {
 		return Entry{}, ErrExists
 	} else if err != nil {
 		return Entry{}, err
@@ -133,21 +93,30 @@ func (js *Jobs) add(ctx context.Context, by Caller, j Job) (Entry, error) {
 // anything. It does not write an unchanged one, because that restarts the interval. So any number
 // of processes may put the same one.
 func (js *Jobs) Put(ctx context.Context, heartbeat Job, replace bool) (changed bool, err error) {
-	s, err := heartbeat.schedule()
+	m, err := js.message(heartbeat)
 	if err != nil {
 		return false, err
 	}
-	if !replace {
-		if _, ok, err := schedule.New(js.bus).Get(ctx, bus.Heartbeat, s.Name); ok || err != nil {
-			return false, err
+	err = retry(func() error {
+		have, err := js.last(ctx, m.Subject)
+		if changed = err == nil && (have.Sequence == 0 || replace && !same(have.Header, have.Body, m)); changed {
+			err = js.write(ctx, m, have.Sequence)
 		}
-	}
-	return schedule.New(js.bus).Put(ctx, s)
+		return err
+	})
+	return changed && err == nil, err
 }
 
 // Delete removes a heartbeat and its waiting tick, and reports whether it existed.
 func (js *Jobs) Delete(ctx context.Context, heartbeat string) (existed bool, err error) {
-	return schedule.New(js.bus).Delete(ctx, bus.Heartbeat, heartbeat)
+	err = retry(func() error {
+		have, err := js.last(ctx, js.bus.Schedule(bus.Heartbeat, heartbeat))
+		if existed = have.Sequence > 0; err == nil {
+			err = js.remove(ctx, bus.Heartbeat, heartbeat, have.Sequence)
+		}
+		return err
+	})
+	return existed && err == nil, err
 }
 
 // full reports whether a session has MaxJobs jobs, by the names of their schedules. Sessions
@@ -170,7 +139,7 @@ func (js *Jobs) full(ctx context.Context, session string) (bool, error) {
 		}
 		return false // none is read
 	}
-	for _, err := range schedule.New(js.bus).ListAfter(ctx, bus.Cron, "", mine) {
+	for _, err := range js.all(ctx, bus.Cron, "", mine) {
 		return false, err
 	}
 	return n >= MaxJobs, nil
@@ -195,19 +164,18 @@ func (js *Jobs) List(ctx context.Context, by Caller, kind, after string) iter.Se
 		after = bus.Cron + "." + after
 	}
 	return func(yield func(Entry, error) bool) {
-		for s, err := range schedule.New(js.bus).ListAfter(ctx, kind, after, by.mayOwn) {
+		for e, err := range js.all(ctx, kind, after, by.mayOwn) {
+			if err == nil {
+				if !by.sees(e) {
+					continue
+				}
+				e.LastRun, err = js.lastRun(ctx, e.Job)
+			}
 			if err != nil {
 				yield(Entry{}, fmt.Errorf("list jobs: %w", err))
 				return
 			}
-			e, ok := entry(s, by)
-			if !ok {
-				continue
-			}
-			if e.LastRun, err = js.lastRun(ctx, e.Job); err != nil {
-				err = fmt.Errorf("list jobs: %w", err)
-			}
-			if !yield(e, err) || err != nil {
+			if !yield(e, nil) {
 				return
 			}
 		}
@@ -266,7 +234,7 @@ func (js *Jobs) Remove(ctx context.Context, by Caller, name string) error {
 		if e.Kind != "" {
 			return ErrKept
 		}
-		return schedule.New(js.bus).DeleteRevision(ctx, bus.Cron, e.stored, e.revision)
+		return js.remove(ctx, bus.Cron, e.stored, e.revision)
 	})
 	if err != nil {
 		return fmt.Errorf("remove job %q: %w", tools.Excerpt(name, 80), err)
@@ -284,111 +252,18 @@ func retry(try func() error) error {
 	return ErrChanged
 }
 
-// get returns a job without its last run. For operators, the name may be that of the
-// schedule, a job of the default session, or the only job of any session with this name.
-func (js *Jobs) get(ctx context.Context, by Caller, name string) (Entry, error) {
-	if !tools.IsToken(name) {
-		return Entry{}, ErrNotFound
-	}
-	type key struct{ kind, stored string }
-	keys := []key{{bus.Cron, name}}
-	if !by.Operator { // another program may have stored a job under its own name
-		keys = slices.Compact([]key{{bus.Cron, storedName(by.token(), name)}, {bus.Cron, name}, {bus.Heartbeat, name}})
-	}
-	for _, k := range keys {
-		s, ok, err := schedule.New(js.bus).Get(ctx, k.kind, k.stored)
-		if err == nil && !ok {
-			s, ok, err = schedule.New(js.bus).GetEnded(ctx, k.kind, k.stored)
-		}
-		if err != nil {
-			return Entry{}, err
-		}
-		if e, mine := entry(s, by); ok && mine && (e.Name == name || by.Operator) {
-			return e, nil
-		}
-	}
-	if !by.Operator {
-		return Entry{}, ErrNotFound
-	}
-	return js.findByName(ctx, by, name)
-}
-
-// findByName returns the only job or heartbeat of any session with a name.
-func (js *Jobs) findByName(ctx context.Context, by Caller, name string) (found Entry, err error) {
-	for s, err := range schedule.New(js.bus).List(ctx, "") {
-		if err != nil {
-			return Entry{}, err
-		}
-		e, _ := entry(s, by)
-		switch {
-		case e.Name != name:
-		case found.Name != "":
-			return Entry{}, tools.Errorf(tools.CodeInvalidArguments, "several sessions have a job %q, such as %q and %q; name the session, "+
-				"or the schedule (%s)", name, found.Session, e.Session, e.stored)
-		default:
-			found = e
-		}
-	}
-	if found.Name == "" {
-		return js.findEnded(ctx, by, name)
-	}
-	return found, nil
-}
-
-// findEnded returns the first job with a name, of any session, that has ended.
-func (js *Jobs) findEnded(ctx context.Context, by Caller, name string) (Entry, error) {
-	var ended []string
-	for m, err := range js.bus.Read(ctx, bus.Ticks, bus.Query{Subject: js.bus.Tick(bus.Cron, "*")}) {
-		if err != nil {
-			return Entry{}, err
-		}
-		tokens := js.bus.Split(m.Subject)
-		if tick, err := tools.DecodeTick(m.Body); err == nil && tick.Name == name {
-			ended = append(ended, tokens[len(tokens)-1])
-		}
-	}
-	for _, stored := range ended {
-		s, ok, err := schedule.New(js.bus).GetEnded(ctx, bus.Cron, stored)
-		if err != nil {
-			return Entry{}, err
-		}
-		if e, mine := entry(s, by); ok && mine {
-			return e, nil
-		}
-	}
-	return Entry{}, ErrNotFound
-}
-
-// entry returns the job of a schedule if the caller may see it. Operators also see
-// schedules that are not valid jobs, so that they can remove or overwrite them.
-func entry(s schedule.Status, by Caller) (Entry, bool) {
-	j, err := decodeJob(s)
-	switch {
-	case !by.Operator && (err != nil || tools.Call{Session: j.Session}.SessionToken() != by.token()):
-		return Entry{}, false
-	case err != nil:
-		j = Job{Kind: kindOf(s), Name: s.Name, stored: s.Name, Every: s.Every, Cron: s.Cron, TimeZone: s.TimeZone, At: s.At, Disabled: s.Disabled}
-	}
-	return Entry{Job: j, ChangedAt: s.Since.UTC(), Next: s.Next, Ended: s.Revision == 0, revision: s.Revision}, true
-}
-
 // replaceChanged writes j only if it differs from old, because writing restarts
 // the interval.
 func (js *Jobs) replaceChanged(ctx context.Context, old Entry, j Job) error {
 	if old.Ended && j.At.Equal(old.At) {
 		return tools.Errorf(tools.CodeInvalidArguments, "the job ran at its time, %s, and has ended; give it a new time", old.At.UTC().Format(time.RFC3339))
 	}
-	after, err := j.schedule()
+	after, err := js.message(j)
 	if err != nil {
 		return err
 	}
-	if before, err := old.schedule(); err == nil && !old.Ended && sameSchedule(before, after) {
+	if before, err := js.message(old.Job); err == nil && !old.Ended && same(before.Header, before.Body, after) {
 		return nil
 	}
-	return schedule.New(js.bus).Update(ctx, after, old.revision)
-}
-
-func sameSchedule(a, b schedule.Schedule) bool {
-	return a.Every == b.Every && a.Cron == b.Cron && a.TimeZone == b.TimeZone && a.At.Equal(b.At) &&
-		a.Disabled == b.Disabled && string(a.Body) == string(b.Body)
+	return js.write(ctx, after, old.revision)
 }

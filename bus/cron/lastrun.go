@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -28,11 +27,11 @@ type Run struct {
 // lastRun returns the newest run of a job, or nil.
 func (js *Jobs) lastRun(ctx context.Context, j Job) (*Run, error) {
 	b := js.bus
-	last, err := b.Last(ctx, bus.Ticks, b.RunOf(j.kind(), j.stored))
+	last, err := b.Last(ctx, bus.Ticks, b.RunOf(j.kind(), j.scheduleName()))
 	if err != nil || last.Sequence == 0 {
 		return nil, err
 	}
-	var record schedule.Run
+	var record RunRecord
 	if json.Unmarshal(last.Body, &record) != nil || record.Call == "" || record.Session != j.Session {
 		return nil, nil // not a job's, or of an earlier job with this name
 	}

@@ -8,10 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/cron"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -127,8 +129,10 @@ func TestRunsOfEqualNames(t *testing.T) {
 		t.Errorf("an ended job, for an operator: %+v, %v", e, err)
 	}
 
-	body := `{"session":"s3","tool":"say","args":{}}`
-	if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Cron, Name: "foreign", Every: time.Hour, Body: []byte(body)}); err != nil {
+	foreign := bus.Message{Subject: b.Schedule(bus.Cron, "foreign"), Body: []byte(`{"session":"s3","tool":"say","args":{}}`), Header: nats.Header{
+		jetstream.ScheduleHeader: {"@every 1h"}, jetstream.ScheduleTargetHeader: {b.Tick(bus.Cron, "foreign")},
+	}}
+	if _, err := b.Publish(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
 	s3 := cron.Caller{Session: "s3"}

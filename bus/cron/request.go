@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -132,11 +131,11 @@ func (js *Jobs) list(ctx context.Context, by Caller, r Request) (Answer, error) 
 // addNames adds the names of existing jobs to an error.
 func (js *Jobs) addNames(ctx context.Context, by Caller, err error) error {
 	var names []string
-	for s, listErr := range schedule.New(js.bus).ListAfter(ctx, "", "", by.mayOwn) {
+	for e, listErr := range js.all(ctx, "", "", by.mayOwn) {
 		if listErr != nil || len(names) == 20 {
 			break
 		}
-		if e, ok := entry(s, by); ok {
+		if by.sees(e) {
 			names = append(names, e.Name)
 		}
 	}

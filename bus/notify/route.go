@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
@@ -130,7 +130,7 @@ func errorDetail(text string, err *tools.EventError) string {
 
 // jobName returns the name of the schedule that made the call.
 func jobName(e tools.ResultEvent) (job string, ok bool) {
-	name, ok := schedule.ParseCallID(e.ID)
+	name, ok := cron.ParseCallID(e.ID)
 	if !ok || !isScheduled(e.Action) {
 		return "", false
 	}
@@ -237,7 +237,7 @@ func (n *Notifier) lastChannel(ctx context.Context, session string) (name, chat 
 // call, it is only for the caller if it has no place of its own.
 func (n *Notifier) SendOutput(ctx context.Context, output channel.Notification) error {
 	var marks []string
-	if _, scheduled := schedule.ParseCallID(output.Call); output.Channel == "" && !scheduled {
+	if _, scheduled := cron.ParseCallID(output.Call); output.Channel == "" && !scheduled {
 		if name, _ := n.lastChannel(ctx, tools.TokenOf(output.Session)); name == "" {
 			if !n.showsAll() {
 				return nil

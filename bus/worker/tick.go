@@ -13,7 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
@@ -46,7 +46,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	log := w.log.With().Str("kind", kind).Str("schedule", name).Logger()
 
 	var due time.Time
-	call.ID, due = schedule.CallID(d, kind, cmp.Or(body.Name, name))
+	call.ID, due = cron.CallID(d, kind, cmp.Or(body.Name, name))
 	call.Session, call.Action = cmp.Or(call.Session, kind+"-"+name), cmp.Or(call.Action, kind)
 
 	// Each tick runs once. The server publishes the last ticks again after a kill,
@@ -57,10 +57,10 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 		return err
 	}
 	record := bus.Message{Subject: w.bus.RunOf(kind, name)}
-	if schedule.IsOnlyTick(d) { // no later run replaces its record
+	if cron.IsOnlyTick(d) { // no later run replaces its record
 		record.Header = nats.Header{jetstream.MsgTTLHeader: {lastRunTTL.String()}}
 	}
-	run, start, err := w.beginRun(ctx, record, body, schedule.Run{Call: call.ID, Session: call.Session, Due: due, Tick: d.Sequence})
+	run, start, err := w.beginRun(ctx, record, body, cron.RunRecord{Call: call.ID, Session: call.Session, Due: due, Tick: d.Sequence})
 	if err != nil {
 		return err
 	}
@@ -96,12 +96,12 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 // it may have died before it published the call, and a later tick has replaced the one that
 // would have published it. Then beginRun returns the earlier run, which starts in the place of
 // the next one. That is harmless if the other worker goes on, because both publish the same call.
-func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Tick, next schedule.Run) (_ schedule.Run, start bool, err error) {
+func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Tick, next cron.RunRecord) (_ cron.RunRecord, start bool, err error) {
 	stored, err := w.bus.Last(ctx, bus.Ticks, record.Subject)
 	if err != nil {
-		return schedule.Run{}, false, err
+		return cron.RunRecord{}, false, err
 	}
-	var prior schedule.Run
+	var prior cron.RunRecord
 	if stored.Sequence > 0 {
 		if err := json.Unmarshal(stored.Body, &prior); err != nil {
 			w.log.Warn().Err(err).Str("subject", record.Subject).Msg("cannot decode the last run record; replacing it")
@@ -127,7 +127,7 @@ func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Ti
 		next.Deadline = runDeadline(tick)
 	}
 	if record.Body, err = bus.Encode(next); err != nil {
-		return schedule.Run{}, false, err
+		return cron.RunRecord{}, false, err
 	}
 	header := bus.ExpectRevision(stored.Sequence)
 	maps.Copy(header, record.Header)
@@ -154,7 +154,7 @@ func runDeadline(tick tools.Tick) time.Time {
 
 // runEnded reports whether the call of a run has its final result, or its deadline
 // has passed, and otherwise whether the call is lost: no stream has it.
-func (w *Worker) runEnded(ctx context.Context, r schedule.Run) (ended, lost bool, err error) {
+func (w *Worker) runEnded(ctx context.Context, r cron.RunRecord) (ended, lost bool, err error) {
 	if time.Now().After(r.Deadline) {
 		return true, false, nil
 	}

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -11,7 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -26,8 +27,8 @@ func TestTicksDoNotOverlap(t *testing.T) {
 	start(t, b, worker.Config{Ticks: true}, echo(t, "echo", tools.Idempotent, &runs, func() { entered <- struct{}{}; <-release }))
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
 	seen := bustest.Subscribe(t, b, "stevedore.run.>")
-	tick := schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Second, Body: []byte(`{"tool":"echo","args":{"text":"x"}}`)}
-	if _, err := schedule.New(b).Put(t.Context(), tick); err != nil {
+	tick := cron.Job{Kind: bus.Heartbeat, Name: "main", Every: time.Second, Tool: "echo", Args: json.RawMessage(`{"text":"x"}`)}
+	if _, err := cron.New(b).Put(t.Context(), tick, true); err != nil {
 		t.Fatal(err)
 	}
 	<-entered
@@ -51,14 +52,14 @@ func waitDue(t *testing.T, b *bus.Bus, n int) {
 	t.Helper()
 	var from time.Time
 	bustest.WaitUntil(t, "ticks", func() bool {
-		s, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main")
-		if err != nil || !ok {
-			t.Fatalf("schedule: %v, %v", ok, err)
+		tick, err := b.Last(t.Context(), bus.Ticks, b.Tick(bus.Heartbeat, "main"))
+		if err != nil {
+			t.Fatal(err)
 		}
 		if from.IsZero() {
-			from = s.Last
+			from = tick.At
 		}
-		return s.Last.Sub(from) >= time.Duration(n)*s.Every
+		return tick.At.Sub(from).Round(time.Second) >= time.Duration(n)*time.Second
 	})
 }
 
@@ -225,7 +226,7 @@ func TestTickWhoseCallIsRefused(t *testing.T) {
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
 	start(t, b, worker.Config{Ticks: true, Slots: 1}, echo(t, "echo", tools.Idempotent, &runs, nil))
 	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
-	first, _ := bustest.Next[schedule.Run](t, records)
+	first, _ := bustest.Next[cron.RunRecord](t, records)
 	bustest.WaitUntil(t, "a dead letter", func() bool { return bustest.Messages(t, b, bus.Dead) > 0 })
 	setCalls(func(cfg *jetstream.StreamConfig) { cfg.MaxMsgSize = -1 })
 	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)

@@ -16,9 +16,9 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/approvals"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/retention"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/state"
@@ -249,7 +249,7 @@ func (w *Worker) consume(ctx context.Context, failed func(error)) error {
 	}
 	if w.cfg.Ticks {
 		consume(w.bus.TickConsumer(), ticks, nil, w.handleTick)
-		group.Go(func() error { schedule.New(w.bus).KeepTime(ctx, w.log); return nil })
+		group.Go(func() error { cron.New(w.bus).KeepTime(ctx, w.log); return nil })
 	}
 	w.log.Info().Str("worker", w.cfg.Name).Strs("queues", w.cfg.Queues).Msg("worker is consuming")
 	return group.Wait()

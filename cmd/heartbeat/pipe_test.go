@@ -14,7 +14,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 )
 
 // The process continues after the reader of its log has ended.
@@ -59,8 +59,8 @@ func TestListShowsOnlyHeartbeats(t *testing.T) {
 	t.Parallel()
 	s := bustest.Listen(t)
 	b := bustest.Connect(t, s, bus.Config{})
-	for _, kind := range []string{bus.Heartbeat, bus.Cron} {
-		if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: kind, Name: "main", Every: time.Hour}); err != nil {
+	for _, kind := range []string{bus.Heartbeat, ""} {
+		if _, err := cron.New(b).Put(t.Context(), cron.Job{Kind: kind, Name: "main", Tool: "x", Every: time.Hour}, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -75,7 +75,7 @@ func waitForSchedules(t *testing.T, b *bus.Bus, want int) {
 	t.Helper()
 	bustest.WaitUntil(t, "the number of schedules", func() bool {
 		have := 0
-		for _, err := range schedule.New(b).List(t.Context(), "") {
+		for _, err := range cron.New(b).List(t.Context(), cron.Caller{Operator: true}, "", "") {
 			if err == nil {
 				have++
 			}

@@ -15,7 +15,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/cron"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -199,7 +198,7 @@ func (o *cronOptions) next() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "next [NAME]", Short: "Preview the next runs of a job, or of --cron or --every",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s := schedule.Schedule{Cron: o.request.Cron, TimeZone: o.request.TimeZone}
+			j := cron.Job{Cron: o.request.Cron, TimeZone: o.request.TimeZone}
 			given := o.request.Cron != "" || o.request.Every != ""
 			switch {
 			case given == (len(args) == 1):
@@ -217,14 +216,14 @@ func (o *cronOptions) next() *cobra.Command {
 			}
 			if o.request.Every != "" {
 				var err error
-				if s.Every, err = time.ParseDuration(o.request.Every); err != nil {
+				if j.Every, err = time.ParseDuration(o.request.Every); err != nil {
 					return cli.Exit(cli.ExitUsage, "--every %q: want a duration such as 30m", o.request.Every)
 				}
 			}
-			if err := s.Validate(); err != nil {
+			if err := j.ValidateTimes(); err != nil {
 				return &cli.Error{Code: cli.ExitUsage, Err: err}
 			}
-			return o.printTimes(cmd.OutOrStdout(), s.TimeZone, s.Upcoming(time.Now(), o.count))
+			return o.printTimes(cmd.OutOrStdout(), j.TimeZone, j.DueAfter(time.Now(), o.count))
 		},
 	}
 	cmd.Flags().StringVar(&o.request.Every, "every", "", "`INTERVAL` between runs, such as 30m")

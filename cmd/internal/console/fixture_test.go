@@ -18,7 +18,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -230,7 +229,7 @@ func (in *installation) job(name, tool, every string) {
 func (in *installation) heartbeat() {
 	in.t.Helper()
 	const due = "heartbeat-main-20261122T040000Z"
-	_, err := schedule.New(in.bus).Put(in.t.Context(), schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: 30 * time.Minute, Body: []byte(`{"session":"heartbeat-main","tool":"agent","args":{}}`)})
+	_, err := cron.New(in.bus).Put(in.t.Context(), cron.Job{Kind: bus.Heartbeat, Name: "main", Session: "heartbeat-main", Every: 30 * time.Minute, Tool: "agent"}, true)
 	for subject, body := range map[string]string{
 		in.bus.RunOf(bus.Heartbeat, "main"):  `{"call":"` + due + `","session":"heartbeat-main","slot":"2026-11-22T04:00:00Z","deadline":"2026-11-22T05:00:00Z"}`,
 		in.bus.Result("heartbeat-main", due): `{"id":"` + due + `","session":"heartbeat-main","tool":"agent","outcome":"completed","for_llm":"HEARTBEAT_OK","started_at":"2026-11-22T04:00:00Z","duration_ms":9}`,

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,12 +16,14 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
 	"github.com/stevedore-bus/stevedore/tools"
 )
+
+var operator = cron.Caller{Operator: true}
 
 // start runs a heartbeat until the test ends.
 func start(t *testing.T, b *bus.Bus, cfg heartbeat.Config) (stop func()) {
@@ -37,23 +40,20 @@ func write(t *testing.T, workspace, text string) {
 }
 
 // waitForSchedule waits until ok returns true, and returns the schedule.
-func waitForSchedule(t *testing.T, b *bus.Bus, what string, ok func(s schedule.Status, exists bool) bool) (s schedule.Status) {
+func waitForSchedule(t *testing.T, b *bus.Bus, what string, ok func(e cron.Entry, exists bool) bool) (e cron.Entry) {
 	t.Helper()
 	bustest.WaitUntil(t, what, func() bool {
-		var (
-			exists bool
-			err    error
-		)
-		if s, exists, err = schedule.New(b).Get(t.Context(), bus.Heartbeat, "main"); err != nil {
+		var err error
+		if e, err = cron.New(b).Get(t.Context(), operator, "main"); err != nil && !errors.Is(err, cron.ErrNotFound) {
 			t.Fatal(err)
 		}
-		return ok(s, exists)
+		return ok(e, err == nil)
 	})
-	return s
+	return e
 }
 
-func contains(text string) func(schedule.Status, bool) bool {
-	return func(s schedule.Status, ok bool) bool { return ok && strings.Contains(string(s.Body), text) }
+func contains(text string) func(cron.Entry, bool) bool {
+	return func(e cron.Entry, ok bool) bool { return ok && strings.Contains(string(e.Args), text) }
 }
 
 func TestScheduleFollowsTheFile(t *testing.T) {
@@ -66,26 +66,22 @@ func TestScheduleFollowsTheFile(t *testing.T) {
 	}
 	write(t, workspace, "# Heartbeat\n- look at <inbox> & \"tell\"\n")
 	first := waitForSchedule(t, b, "first", contains("inbox"))
-	var tick tools.Tick
-	if err := json.Unmarshal(first.Body, &tick); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := string(tick.Args), `{"label":"hb","task":"# Heartbeat\n- look at <inbox> & \"tell\""}`; got != want {
+	if got, want := string(first.Args), `{"label":"hb","task":"# Heartbeat\n- look at <inbox> & \"tell\""}`; got != want {
 		t.Errorf("args %s, want %s", got, want)
 	}
-	if first.Every != 30*time.Minute || tick.Tool != "subagent" || tick.Session != "heartbeat-main" || tick.Channel != "last" || tick.TimeoutS != 3600 {
-		t.Errorf("schedule %+v, tick %+v", first, tick)
+	if first.Every != 30*time.Minute || first.Tool != "subagent" || first.Session != "heartbeat-main" || first.Channel != "last" || first.Timeout != time.Hour {
+		t.Errorf("heartbeat %+v", first)
 	}
 	write(t, workspace, "# Heartbeat\n- something else\n")
 	second := waitForSchedule(t, b, "second", contains("something else"))
-	if existed, err := schedule.New(b).Delete(t.Context(), bus.Heartbeat, "main"); !existed || err != nil {
+	if existed, err := cron.New(b).Delete(t.Context(), "main"); !existed || err != nil {
 		t.Fatal(existed, err)
 	}
 	waitForSchedule(t, b, "written again after it was removed", contains("something else"))
 	write(t, workspace, heartbeat.Template)
-	waitForSchedule(t, b, "template", func(_ schedule.Status, ok bool) bool { return !ok })
-	if second.Revision == first.Revision {
-		t.Error("the revision did not change")
+	waitForSchedule(t, b, "template", func(_ cron.Entry, ok bool) bool { return !ok })
+	if second.ChangedAt.Equal(first.ChangedAt) {
+		t.Error("the time of the change did not change")
 	}
 }
 
@@ -95,17 +91,17 @@ func TestLastStartedHeartbeatWins(t *testing.T) {
 	b := bustest.New(t)
 	workspace := t.TempDir()
 	write(t, workspace, "look")
-	every := func(d time.Duration) func(schedule.Status, bool) bool {
-		return func(s schedule.Status, _ bool) bool { return s.Every == d }
+	every := func(d time.Duration) func(cron.Entry, bool) bool {
+		return func(e cron.Entry, _ bool) bool { return e.Every == d }
 	}
 	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: time.Hour})
 	waitForSchedule(t, b, "first", every(time.Hour))
 	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: 2 * time.Hour})
 	settled := waitForSchedule(t, b, "second", every(2*time.Hour))
 	checks := 0
-	waitForSchedule(t, b, "20 checks of the file", func(s schedule.Status, _ bool) bool {
-		if s.Revision != settled.Revision {
-			t.Fatalf("revision %d became %d, every %s", settled.Revision, s.Revision, s.Every)
+	waitForSchedule(t, b, "20 checks of the file", func(e cron.Entry, _ bool) bool {
+		if !e.ChangedAt.Equal(settled.ChangedAt) {
+			t.Fatalf("written again at %s, every %s", e.ChangedAt, e.Every)
 		}
 		checks++
 		return checks == 20
@@ -271,13 +267,13 @@ func TestNoInstructionsNoSchedule(t *testing.T) {
 		"no file, no tool, no other process": {Workspace: t.TempDir(), Only: true},
 		"no tool, no other process":          {Workspace: workspace, Only: true},
 	} {
-		if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}); err != nil {
+		if _, err := cron.New(b).Put(t.Context(), cron.Job{Kind: bus.Heartbeat, Name: "main", Tool: "x", Every: time.Hour}, true); err != nil {
 			t.Fatal(err)
 		}
 		if err := heartbeat.Once(t.Context(), b, cfg); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main"); ok || err != nil {
+		if _, err := cron.New(b).Get(t.Context(), operator, "main"); !errors.Is(err, cron.ErrNotFound) {
 			t.Errorf("%s: the schedule still exists, %v", name, err)
 		}
 	}
@@ -288,15 +284,15 @@ func TestNoToolKeepsTheSchedule(t *testing.T) {
 	b := bustest.New(t)
 	full, empty := t.TempDir(), t.TempDir()
 	write(t, full, "do something")
-	if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}); err != nil {
+	if _, err := cron.New(b).Put(t.Context(), cron.Job{Kind: bus.Heartbeat, Name: "main", Tool: "x", Every: time.Hour}, true); err != nil {
 		t.Fatal(err)
 	}
 	for _, workspace := range []string{full, empty} {
 		if err := heartbeat.Once(t.Context(), b, heartbeat.Config{Workspace: workspace}); err != nil {
 			t.Error(err)
 		}
-		if _, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main"); !ok || err != nil {
-			t.Errorf("the schedule exists: %t, %v", ok, err)
+		if _, err := cron.New(b).Get(t.Context(), operator, "main"); err != nil {
+			t.Errorf("the schedule: %v", err)
 		}
 	}
 }
@@ -314,13 +310,13 @@ func TestUnusableFiles(t *testing.T) {
 		if err := prepare(filepath.Join(workspace, heartbeat.File)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Heartbeat, Name: "main", Every: time.Hour}); err != nil {
+		if _, err := cron.New(b).Put(t.Context(), cron.Job{Kind: bus.Heartbeat, Name: "main", Tool: "x", Every: time.Hour}, true); err != nil {
 			t.Fatal(err)
 		}
 		if err := heartbeat.Once(t.Context(), b, heartbeat.Config{Workspace: workspace, Tool: "x"}); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
-		if _, ok, err := schedule.New(b).Get(t.Context(), bus.Heartbeat, "main"); !ok || err != nil {
+		if _, err := cron.New(b).Get(t.Context(), operator, "main"); err != nil {
 			t.Errorf("%s: the schedule is gone, %v", name, err)
 		}
 	}

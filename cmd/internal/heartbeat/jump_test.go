@@ -15,7 +15,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -120,10 +120,10 @@ func TestJumpOverADailyJob(t *testing.T) {
 		dueTimes := make(chan time.Time, 10)
 		b, down := up(t, dir, t.TempDir(), func(dueTime time.Time, _ bool) { dueTimes <- dueTime })
 		defer down()
-		put := func(s schedule.Schedule) {
+		put := func(j cron.Job) {
 			t.Helper()
-			s.Kind = bus.Cron
-			if _, err := schedule.New(b).Put(t.Context(), s); err != nil {
+			j.Tool = "x"
+			if _, err := cron.New(b).Put(t.Context(), j, true); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -139,28 +139,28 @@ func TestJumpOverADailyJob(t *testing.T) {
 			}
 		}
 		day := time.Now().UTC().Truncate(24 * time.Hour)
-		put(schedule.Schedule{Name: "daily", Cron: "0 9 * * *"})
+		put(cron.Job{Name: "daily", Cron: "0 9 * * *"})
 		time.Sleep(time.Hour)
 		jump(t, 9*time.Hour)
 		expect(prompt, day.Add(9*time.Hour))
 
 		// The next job is removed, but the server still waits for its time.
-		if _, err := schedule.New(b).Delete(t.Context(), bus.Cron, "daily"); err != nil {
+		if err := cron.New(b).Remove(t.Context(), operator, "daily"); err != nil {
 			t.Fatal(err)
 		}
-		put(schedule.Schedule{Name: "evening", Cron: "0 20 * * *"})
+		put(cron.Job{Name: "evening", Cron: "0 20 * * *"})
 		time.Sleep(time.Minute)
-		if _, err := schedule.New(b).Delete(t.Context(), bus.Cron, "evening"); err != nil {
+		if err := cron.New(b).Remove(t.Context(), operator, "evening"); err != nil {
 			t.Fatal(err)
 		}
 		jump(t, 11*time.Hour)
 		time.Sleep(prompt)
 		at := time.Now().Add(5 * time.Minute).UTC().Truncate(time.Second)
-		put(schedule.Schedule{Name: "once", At: at})
+		put(cron.Job{Name: "once", At: at})
 		expect(5*time.Minute+prompt, at)
 
 		// The clock is wrong by a month and then corrected.
-		put(schedule.Schedule{Name: "hourly", Cron: "0 * * * *"})
+		put(cron.Job{Name: "hourly", Cron: "0 * * * *"})
 		jump(t, 30*24*time.Hour)
 		expect(prompt, time.Now().UTC().Truncate(time.Hour))
 		time.Sleep(prompt) // KeepTime does not see a jump that is reversed immediately

@@ -8,8 +8,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
 )
 
@@ -46,7 +46,7 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 	dueTimes := make(chan time.Time, 100)
 	bustest.Run(t, func(ctx context.Context) error {
 		return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
-			dueTime, _ := schedule.DueTime(d)
+			dueTime, _ := cron.DueTime(d)
 			dueTimes <- dueTime
 			return nil
 		})
@@ -65,12 +65,12 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 		}
 	}
 	next()
-	before := waitForSchedule(t, b, "before", func(_ schedule.Status, ok bool) bool { return ok })
+	before := waitForSchedule(t, b, "before", func(_ cron.Entry, ok bool) bool { return ok })
 	s.Close()
 	serve()
 	next()
 	next()
-	if after := waitForSchedule(t, b, "after", func(_ schedule.Status, ok bool) bool { return ok }); after.Revision != before.Revision {
-		t.Errorf("the schedule was written again: revision %d became %d", before.Revision, after.Revision)
+	if after := waitForSchedule(t, b, "after", func(_ cron.Entry, ok bool) bool { return ok }); !after.ChangedAt.Equal(before.ChangedAt) {
+		t.Errorf("the schedule was written again: %s, and before %s", after.ChangedAt, before.ChangedAt)
 	}
 }

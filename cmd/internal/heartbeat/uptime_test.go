@@ -7,8 +7,8 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
 )
 
@@ -35,10 +35,10 @@ func up(t *testing.T, dir, workspace string, tick func(dueTime time.Time, ok boo
 			return heartbeat.Run(ctx, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: interval, Poll: 7 * time.Minute, Log: bustest.Log(t)})
 		})
 	}
-	run(func(ctx context.Context, b *bus.Bus) error { schedule.New(b).KeepTime(ctx, bustest.Log(t)); return nil })
+	run(func(ctx context.Context, b *bus.Bus) error { cron.New(b).KeepTime(ctx, bustest.Log(t)); return nil })
 	run(func(ctx context.Context, b *bus.Bus) error {
 		return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
-			tick(schedule.DueTime(d))
+			tick(cron.DueTime(d))
 			return nil
 		})
 	})
@@ -102,7 +102,7 @@ func TestOneTickAfterAnOutage(t *testing.T) {
 		var at, dueTimes []time.Time
 		tick := func(dueTime time.Time, _ bool) { at, dueTimes = append(at, time.Now()), append(dueTimes, dueTime) }
 		b, down := up(t, dir, workspace, tick)
-		if _, err := schedule.New(b).Put(t.Context(), schedule.Schedule{Kind: bus.Cron, Name: "hourly", Cron: "5 * * * *"}); err != nil {
+		if _, err := cron.New(b).Put(t.Context(), cron.Job{Name: "hourly", Tool: "x", Cron: "5 * * * *"}, true); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(interval + time.Minute)

@@ -1,12 +1,13 @@
-package schedule_test
+package cron_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 )
 
 // Clocks go forward on 28 March 2027 in Berlin, from 02:00 to 03:00, which is 01:00 UTC.
@@ -36,7 +37,7 @@ func TestSkippedHour(t *testing.T) {
 		{"30 1 * * *", "Europe/Berlin", forward, false},
 		{"15 2 * * *", "Australia/Lord_Howe", time.Date(2026, 10, 3, 15, 30, 0, 0, time.UTC), true}, // by half an hour
 	} {
-		s := schedule.Schedule{Cron: test.cron, TimeZone: test.zone}
+		s := cron.Job{Cron: test.cron, TimeZone: test.zone}
 		if at, ok := s.Skipped(test.now.Add(-time.Hour), test.now); ok != test.want || ok && at.After(test.now) {
 			t.Errorf("%q in %q at %s: %s, %v", test.cron, test.zone, test.now, at, ok)
 		}
@@ -47,15 +48,15 @@ func TestSkippedHour(t *testing.T) {
 func TestSkippedJobRunsOnce(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
-	st := schedule.New(b)
+	st := cron.New(b)
 	for name, expression := range map[string]string{"night": "30 2 * * *", "morning": "30 8 * * *"} {
-		if _, err := st.Put(t.Context(), schedule.Schedule{Kind: bus.Cron, Name: name, Cron: expression, TimeZone: "Europe/Berlin", Body: []byte(name)}); err != nil {
+		if _, err := st.Put(t.Context(), cron.Job{Name: name, Cron: expression, TimeZone: "Europe/Berlin", Tool: name}, true); err != nil {
 			t.Fatal(err)
 		}
 	}
 	ticks := bustest.Subscribe(t, b, b.Tick(bus.Cron, "*"))
 	for _, after := range []time.Duration{-time.Minute, time.Second, time.Second, 31 * time.Minute, 59 * time.Minute, 3 * time.Hour} {
-		if err := schedule.New(b).RunSkipped(t.Context(), forward.Add(after)); err != nil {
+		if err := cron.New(b).RunSkipped(t.Context(), forward.Add(after)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,7 +66,7 @@ func TestSkippedJobRunsOnce(t *testing.T) {
 	if n, _, _ := ticks.Pending(); n != 1 {
 		t.Fatalf("%d ticks", n)
 	}
-	if msg, err := ticks.NextMsg(time.Second); err != nil || string(msg.Data) != "night" {
+	if msg, err := ticks.NextMsg(time.Second); err != nil || !strings.Contains(string(msg.Data), `"tool":"night"`) {
 		t.Errorf("tick %v, %v", msg, err)
 	}
 }

@@ -1,4 +1,4 @@
-package schedule
+package cron
 
 import (
 	"errors"
@@ -9,11 +9,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/robfig/cron/v3"
+	robfig "github.com/robfig/cron/v3"
 )
 
 // parser is the origin of the server's parser, so both understand an expression alike.
-var parser = cron.NewParser(cron.Second | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+var parser = robfig.NewParser(robfig.Second | robfig.Minute | robfig.Hour | robfig.Dom | robfig.Month | robfig.Dow)
 
 // expressionFields are the fields that an expression has after its second.
 var expressionFields = []struct{ name, values string }{
@@ -75,16 +75,16 @@ func sundayIs0(field string) string {
 
 // dueTimes are the times of an expression in a zone.
 type dueTimes struct {
-	times cron.Schedule
+	times robfig.Schedule
 	zone  *time.Location
 }
 
-func (s Schedule) dueTimes() (dueTimes, error) {
-	zone, err := s.location()
+func (j Job) dueTimes() (dueTimes, error) {
+	zone, err := j.location()
 	if err != nil {
 		return dueTimes{}, err
 	}
-	fields, err := serverExpression(s.Cron)
+	fields, err := serverExpression(j.Cron)
 	if err != nil {
 		return dueTimes{}, err
 	}
@@ -116,16 +116,16 @@ func (d dueTimes) before(next time.Time) time.Time {
 	return due
 }
 
-func (s Schedule) location() (*time.Location, error) {
-	switch s.TimeZone {
+func (j Job) location() (*time.Location, error) {
+	switch j.TimeZone {
 	case "":
 		return time.UTC, nil
 	case "Local":
 		return nil, errors.New(`time zone "Local": use a name such as "Europe/Berlin", because the server may be in another zone`)
 	}
-	loc, err := time.LoadLocation(s.TimeZone)
+	loc, err := time.LoadLocation(j.TimeZone)
 	if err != nil {
-		return nil, fmt.Errorf("time zone %q: it is not known; want one such as \"Europe/Berlin\"", s.TimeZone)
+		return nil, fmt.Errorf("time zone %q: it is not known; want one such as \"Europe/Berlin\"", j.TimeZone)
 	}
 	return loc, nil
 }

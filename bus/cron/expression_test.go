@@ -1,12 +1,12 @@
-package schedule_test
+package cron_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 )
 
 // The server understands an expression as we do: it accepts the form that is stored, and the times
@@ -27,16 +27,16 @@ func TestExpressions(t *testing.T) {
 		{"0 0 * * 5-6/9223372036854775807", "0 0 0 * * 5-6/9223372036854775807", "2026-11-27T00:00:00Z"},
 		{"@hourly", "0 0 * * * *", "2026-11-20T13:00:00Z"},
 	} {
-		s := schedule.Schedule{Kind: bus.Cron, Name: "job", Cron: test.cron}
-		next := s.Upcoming(from, 2)
+		s := cron.Job{Name: "job", Tool: "x", Cron: test.cron}
+		next := s.DueAfter(from, 2)
 		if len(next) != 2 || next[0].Format(time.RFC3339) != test.next || !s.Before(next[1]).Equal(next[0]) {
 			t.Errorf("%q is due at %v, want %s", test.cron, next, test.next)
 		}
-		if _, err := schedule.New(b).Put(t.Context(), s); err != nil {
+		if _, err := cron.New(b).Put(t.Context(), s, true); err != nil {
 			t.Error(err)
 		}
-		got, _, err := schedule.New(b).Get(t.Context(), bus.Cron, "job")
-		if err != nil || got.Cron != test.stored || !got.Upcoming(from, 1)[0].Equal(next[0]) {
+		got, err := cron.New(b).Get(t.Context(), operator, "job")
+		if err != nil || got.Cron != strings.TrimPrefix(test.stored, "0 ") || !got.DueAfter(from, 1)[0].Equal(next[0]) {
 			t.Errorf("%q is stored as %q, %v, want %q", test.cron, got.Cron, err, test.stored)
 		}
 	}
@@ -56,7 +56,7 @@ func TestDueTimeBefore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := (schedule.Schedule{Cron: test.cron, TimeZone: test.zone}).Before(next).UTC().Format(time.RFC3339); got != test.want {
+		if got := (cron.Job{Cron: test.cron, TimeZone: test.zone}).Before(next).UTC().Format(time.RFC3339); got != test.want {
 			t.Errorf("%q before %s: %s, want %s", test.cron, test.next, got, test.want)
 		}
 	}
@@ -69,11 +69,11 @@ func FuzzCron(f *testing.F) {
 	}
 	from := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	f.Fuzz(func(t *testing.T, expression string) {
-		s := schedule.Schedule{Cron: expression}
-		if s.Validate() != nil {
+		s := cron.Job{Cron: expression}
+		if s.ValidateTimes() != nil {
 			return
 		}
-		next := s.Upcoming(from, 2)
+		next := s.DueAfter(from, 2)
 		if len(next) > 0 && !next[0].After(from) || len(next) > 1 && (!next[1].After(next[0]) || !s.Before(next[1]).Equal(next[0])) {
 			t.Errorf("%q is due at %v", expression, next)
 		}

@@ -1,4 +1,4 @@
-package schedule
+package cron
 
 import (
 	"time"
@@ -24,24 +24,24 @@ func IsOnlyTick(d *bus.Delivery) bool {
 
 // tickTimes returns the due time of a tick and the time of the next tick. Only the server
 // can set the header with the time of the next tick; the due time follows from that
-// time and from the pattern of the schedule. A tick that Store.KeepTime made up has a header
+// time and from the pattern of the schedule. A tick that Jobs.KeepTime made up has a header
 // with its due time.
 func tickTimes(header func(name string) string) (due, next time.Time) {
-	s := parsePattern(header(patternHeader), header(zoneHeader))
+	j := parsePattern(header(patternHeader), header(zoneHeader))
 	if header(jetstream.SchedulerHeader) == "" {
-		if due, err := time.Parse(time.RFC3339Nano, header(dueHeader)); err == nil && s.Every > 0 {
-			return due.UTC(), due.Add(s.Every)
+		if due, err := time.Parse(time.RFC3339Nano, header(dueHeader)); err == nil && j.Every > 0 {
+			return due.UTC(), due.Add(j.Every)
 		}
 		return time.Time{}, time.Time{}
 	}
 	next, err := time.Parse(time.RFC3339Nano, header(jetstream.ScheduleNextHeader))
 	switch {
 	case err != nil: // the only tick of its schedule
-		return s.At.UTC(), time.Time{}
-	case s.Every > 0:
-		return next.Add(-s.Every).UTC(), next
+		return j.At.UTC(), time.Time{}
+	case j.Every > 0:
+		return next.Add(-j.Every).UTC(), next
 	}
-	times, err := s.dueTimes()
+	times, err := j.dueTimes()
 	if err != nil {
 		return next.UTC(), next // which is also unique
 	}

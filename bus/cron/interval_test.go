@@ -1,15 +1,16 @@
-package schedule_test
+package cron_test
 
 import (
 	"context"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
-	"github.com/stevedore-bus/stevedore/bus/schedule"
 )
 
 // The server is stopped uncleanly more often than an interval ends: it goes on with a copy
@@ -27,17 +28,17 @@ func TestIntervalAfterUncleanStops(t *testing.T) {
 					s := bustest.Start(t, embedded.Config{Dir: dir})
 					b := bustest.Connect(t, s, bus.Config{Log: bustest.Log(t)})
 					if n == 0 {
-						sched := schedule.Schedule{Kind: kind, Name: "slow", Every: every, Body: []byte("{}")}
-						if _, err := schedule.New(b).Put(t.Context(), sched); err != nil {
+						sched := cron.Job{Kind: strings.TrimPrefix(kind, bus.Cron), Name: "slow", Every: every, Tool: "x"}
+						if _, err := cron.New(b).Put(t.Context(), sched, true); err != nil {
 							t.Fatal(err)
 						}
 						begin = time.Now().Round(time.Second)
 					}
 					stops := []func(){
-						bustest.Run(t, func(ctx context.Context) error { schedule.New(b).KeepTime(ctx, bustest.Log(t)); return nil }),
+						bustest.Run(t, func(ctx context.Context) error { cron.New(b).KeepTime(ctx, bustest.Log(t)); return nil }),
 						bustest.Run(t, func(ctx context.Context) error {
 							return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
-								due, ok := schedule.DueTime(d)
+								due, ok := cron.DueTime(d)
 								if !ok {
 									t.Errorf("a tick without a due time: %v", d.Subject)
 								}

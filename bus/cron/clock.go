@@ -1,10 +1,12 @@
-package schedule
+package cron
 
 import (
 	"context"
 	"errors"
+	"maps"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
@@ -34,47 +36,35 @@ const (
 //
 // A server that was stopped uncleanly counts intervals from its start. KeepTime makes up
 // what it does not publish in time, and restores the due times.
-func (st *Store) KeepTime(ctx context.Context, log zerolog.Logger) {
+func (js *Jobs) KeepTime(ctx context.Context, log zerolog.Logger) {
+	k := &timekeeper{jobs: js, log: log}
 	var problem string
 	jump, check := time.Duration(0), true // the clock may have jumped before the start
-	var skipped time.Time                 // the last check
-	late := &intervals{store: st, log: log, look: map[scheduleKey]awaited{}}
-	reconnects := st.bus.Conn().Stats().Reconnects
+	var checked time.Time                 // the half hour of the last check, for skipped hours
+	reconnects := js.bus.Conn().Stats().Reconnects
 	for last := time.Now(); ; {
-		if half := time.Now().Truncate(skippedInterval); half != skipped {
-			check = true
-			err := st.runSkipped(ctx, time.Now(), log)
-			if trouble.Report(ctx, trouble.Schedules, "skipped", err); err == nil {
-				skipped = half
-			} else if ctx.Err() == nil {
-				log.Error().Err(err).Msg("cannot look for schedules in an hour that the clocks skipped; retrying")
-			}
-		}
-		if n := st.bus.Conn().Stats().Reconnects; n != reconnects { // the server may have started again
+		if n := js.bus.Conn().Stats().Reconnects; n != reconnects { // the server may have started again
 			reconnects, check = n, true
 		}
-		if check {
-			err := st.align(ctx, jump, log)
-			if err == nil {
-				err = late.await(ctx)
-			}
+		if half := time.Now().Truncate(skippedInterval); check || half != checked {
+			err := k.check(ctx, jump)
 			trouble.Report(ctx, trouble.Schedules, "due times", err)
 			switch {
 			case err == nil:
-				jump, check, problem = 0, false, ""
+				jump, check, checked, problem = 0, false, half, ""
 			case ctx.Err() == nil && err.Error() != problem:
 				problem = err.Error()
 				log.Error().Err(err).Msg("cannot check the due times of the schedules; retrying")
 			}
 		}
-		err := late.run(ctx)
+		err := k.makeUp(ctx)
 		if trouble.Report(ctx, trouble.Schedules, "late", err); err != nil && ctx.Err() == nil {
 			log.Error().Err(err).Msg("cannot look for a tick that is late; retrying")
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(late.next(clockInterval)):
+		case <-time.After(k.next(clockInterval)):
 		}
 		now := time.Now()
 		// Without monotonic readings, the difference is that of the wall clock.
@@ -86,12 +76,19 @@ func (st *Store) KeepTime(ctx context.Context, log zerolog.Logger) {
 	}
 }
 
-// align checks all schedules after the clock jumped, and corrects those whose next
-// tick the server would publish too late.
-func (st *Store) align(ctx context.Context, jump time.Duration, log zerolog.Logger) error {
-	js := st.bus.JetStream()
-	stream, err := js.Stream(ctx, st.bus.StreamName(bus.Ticks))
-	if st.bus.IsUnused(ctx, st.bus.StreamName(bus.Ticks), err) {
+// timekeeper corrects the ticks of the server.
+type timekeeper struct {
+	jobs    *Jobs
+	log     zerolog.Logger
+	awaited map[scheduleKey]awaited
+}
+
+// check runs what the clocks skipped, corrects the schedules whose next tick the server would
+// publish too late after the clock jumped, and begins to await the tick of each interval.
+func (k *timekeeper) check(ctx context.Context, jump time.Duration) error {
+	b := k.jobs.bus
+	stream, err := b.JetStream().Stream(ctx, b.StreamName(bus.Ticks))
+	if b.IsUnused(ctx, b.StreamName(bus.Ticks), err) {
 		return nil
 	}
 	if err != nil {
@@ -100,47 +97,57 @@ func (st *Store) align(ctx context.Context, jump time.Duration, log zerolog.Logg
 	info := stream.CachedInfo()
 	now := info.TimeStamp // the server's clock
 	overdue := jump > 0   // a schedule that is put later would be late, too
-	for s, err := range st.List(ctx, "") {
+	look, intervals := time.Now().Add(lateAfter), map[scheduleKey]awaited{}
+	for e, err := range k.jobs.all(ctx, "", "", nil) {
+		if err == nil && !e.Disabled {
+			err = k.jobs.runSkipped(ctx, e, time.Now(), k.log)
+		}
 		if err != nil {
 			return err
 		}
-		if s.Disabled {
+		if e.Disabled {
 			continue
 		}
-		due, chosen, err := st.dueInServer(ctx, s)
-		if err != nil {
-			return err
-		}
+		due, chosen := e.dueInServer()
 		if !due.IsZero() && due.Before(now.Add(-minJump)) {
 			overdue = true
 		}
-		if s.At.IsZero() && chosen.After(now.Add(maxAhead)) {
-			log.Warn().Str("kind", s.Kind).Str("schedule", s.Name).Time("was_due", due).Msg("the clock was set back by hours; the schedule restarts")
-			if err := st.Update(ctx, s.Schedule, s.Revision); err != nil && !errors.Is(err, bus.ErrConflict) {
+		if e.At.IsZero() && chosen.After(now.Add(maxAhead)) {
+			k.log.Warn().Str("kind", e.kind()).Str("schedule", e.stored).Time("was_due", due).Msg("the clock was set back by hours; the schedule restarts")
+			if err := k.restart(ctx, e, nil); err != nil && !errors.Is(err, bus.ErrConflict) {
 				return err // after a conflict, another process did it
 			}
 		}
+		if e.Every > 0 && e.ours {
+			intervals[scheduleKey{e.kind(), e.stored}] = awaited{look, e.tick.Sequence}
+		}
 	}
-	if !overdue {
+	if k.awaited = intervals; !overdue {
 		return nil
 	}
 	// An update of the stream, even without a change, makes the server check which
 	// schedules are due (UpdateConfig in its filestore.go); a new schedule does not.
-	_, err = js.UpdateStream(ctx, info.Config)
+	_, err = b.JetStream().UpdateStream(ctx, info.Config)
 	return err
 }
 
-// dueInServer returns when the server will publish the next tick of s, if it is on
-// time, and the server's time when it chose that.
-func (st *Store) dueInServer(ctx context.Context, s Status) (due, chosen time.Time, err error) {
-	tick, err := st.last(ctx, st.bus.Tick(s.Kind, s.Name))
+// restart writes a schedule again, with one more header, so that its interval begins anew.
+func (k *timekeeper) restart(ctx context.Context, e Entry, header nats.Header) error {
+	m, err := k.jobs.rawMessage(e.Job, e.body, e.ttl)
 	if err != nil {
-		return time.Time{}, time.Time{}, err
+		return err
 	}
-	if tick.Sequence > s.Revision && tick.Header.Get(jetstream.SchedulerHeader) != "" {
-		if _, next := tickTimes(tick.Header.Get); !next.IsZero() {
-			return next, tick.At, nil
+	maps.Copy(m.Header, header)
+	return k.jobs.publishAt(ctx, m, e.revision)
+}
+
+// dueInServer returns when the server will publish the next tick, if it is on
+// time, and the server's time when it chose that.
+func (e Entry) dueInServer() (due, chosen time.Time) {
+	if e.tick.Sequence > e.revision && e.tick.Header.Get(jetstream.SchedulerHeader) != "" {
+		if _, next := tickTimes(e.tick.Header.Get); !next.IsZero() {
+			return next, e.tick.At
 		}
 	}
-	return s.Schedule.next(s.Since, s.Since), s.Since, nil
+	return e.next(e.ChangedAt, e.ChangedAt), e.ChangedAt
 }

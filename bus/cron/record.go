@@ -1,4 +1,4 @@
-package schedule
+package cron
 
 import (
 	"fmt"
@@ -9,10 +9,10 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 )
 
-// Run is the record of a schedule's last call. The worker stores it before it
+// RunRecord is the record of a schedule's last call. The worker stores it before it
 // publishes the call: after a crash in between, the redelivery of the tick or the
 // next tick publishes the call.
-type Run struct {
+type RunRecord struct {
 	Call     string    `json:"call"`
 	Session  string    `json:"session"`
 	Due      time.Time `json:"slot"`

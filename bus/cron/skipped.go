@@ -1,4 +1,4 @@
-package schedule
+package cron
 
 import (
 	"context"
@@ -26,43 +26,37 @@ const (
 	skippedFor = time.Hour
 )
 
-// runSkipped publishes a tick for each schedule that was due only in an hour that the clocks
-// skipped before now. Any number of processes may call it.
-func (st *Store) runSkipped(ctx context.Context, now time.Time, log zerolog.Logger) error {
-	for s, err := range st.List(ctx, bus.Cron) {
-		if err != nil {
-			return err
-		}
-		at, ok := s.skipped(now.Add(-skippedFor), now)
-		if !ok || s.Disabled || s.Since.After(at) {
-			continue
-		}
-		subject := st.bus.Tick(s.Kind, s.Name)
-		last, err := st.last(ctx, subject)
-		if err != nil {
-			return err
-		}
-		if last.Header.Get(skippedHeader) == at.UTC().Format(time.RFC3339) {
-			continue // another check did it
-		}
-		header := nats.Header{skippedHeader: {at.UTC().Format(time.RFC3339)}}
-		if s.TTL > 0 {
-			header.Set(jetstream.MsgTTLHeader, s.TTL.String())
-		}
-		err = st.publishAt(ctx, bus.Message{Subject: subject, Body: s.Body, Header: header}, last.Sequence)
-		if err != nil && !errors.Is(err, bus.ErrConflict) { // after a conflict, another process did it
-			return err
-		}
-		log.Info().Str("schedule", s.Name).Time("at", at).Msg("a schedule was due in the hour that the clocks skipped; it runs now")
+// runSkipped publishes a tick of a schedule that was due only in an hour that the clocks skipped
+// before now. Any number of processes may call it.
+func (js *Jobs) runSkipped(ctx context.Context, e Entry, now time.Time, log zerolog.Logger) error {
+	at, ok := e.skipped(now.Add(-skippedFor), now)
+	text := at.UTC().Format(time.RFC3339)
+	if !ok || e.Disabled || e.ChangedAt.After(at) || e.tick.Header.Get(skippedHeader) == text { // another check did it
+		return nil
 	}
-	return nil
+	err := js.publishTick(ctx, e, nats.Header{skippedHeader: {text}})
+	if errors.Is(err, bus.ErrConflict) { // another process did it
+		return nil
+	}
+	if err == nil {
+		log.Info().Str("schedule", e.stored).Time("at", at).Msg("a schedule was due in the hour that the clocks skipped; it runs now")
+	}
+	return err
+}
+
+// publishTick publishes a tick if the newest one is that which e knows.
+func (js *Jobs) publishTick(ctx context.Context, e Entry, header nats.Header) error {
+	if e.ttl > 0 {
+		header.Set(jetstream.MsgTTLHeader, e.ttl.String())
+	}
+	return js.publishAt(ctx, bus.Message{Subject: js.bus.Tick(e.kind(), e.stored), Body: e.body, Header: header}, e.tick.Sequence)
 }
 
 // skipped returns the time between two others at which the clocks go forward in the zone of a
 // cron expression, if it is due in the hour that they skip and not in the one that follows.
-func (s Schedule) skipped(from, to time.Time) (at time.Time, ok bool) {
-	times, err := s.dueTimes()
-	if s.Cron == "" || err != nil {
+func (j Job) skipped(from, to time.Time) (at time.Time, ok bool) {
+	times, err := j.dueTimes()
+	if j.Cron == "" || err != nil {
 		return at, false
 	}
 	_, at = from.In(times.zone).ZoneBounds()

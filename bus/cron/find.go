@@ -1,0 +1,120 @@
+package cron
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// Caller identifies the caller. The zero value is the default session.
+type Caller struct {
+	// Session can see and change its own jobs.
+	Session string
+	// Token replaces Session if only the token is known.
+	Token string
+	// Operator can see and change all jobs.
+	Operator bool
+}
+
+func (c Caller) token() string {
+	if c.Token != "" {
+		return c.Token
+	}
+	return tools.Call{Session: c.Session}.SessionToken()
+}
+
+// session returns the session of the caller's jobs.
+func (c Caller) session() (string, error) {
+	switch {
+	case c.Session != "":
+		return c.Session, nil
+	case c.Token == "":
+		return tools.DefaultSession, nil
+	case tools.Token(c.Token) != c.Token: // a hash
+		return "", tools.Errorf(tools.CodeInvalidArguments, "the session is known only by the hash %q; give its full name", tools.Excerpt(c.Token, 80))
+	}
+	return c.Token, nil
+}
+
+// mayOwn reports whether the job of a schedule may belong to the caller, by the name of the
+// schedule. Another program may store a job under a name without a session. That of a heartbeat
+// has none.
+func (c Caller) mayOwn(kind, stored string) bool {
+	session, _, marked := strings.Cut(stored, sessionMark)
+	return c.Operator || kind != bus.Cron || !marked || session == c.token()
+}
+
+// sees reports whether the caller may see e. Only operators see schedules that are no jobs, so that
+// they can remove or overwrite them.
+func (c Caller) sees(e Entry) bool {
+	return c.Operator || !e.foreign && tools.Call{Session: e.Session}.SessionToken() == c.token()
+}
+
+// get returns a job without its last run. For operators, the name may be that of the
+// schedule, a job of the default session, or the only job of any session with this name.
+func (js *Jobs) get(ctx context.Context, by Caller, name string) (Entry, error) {
+	if !tools.IsToken(name) {
+		return Entry{}, ErrNotFound
+	}
+	type key struct{ kind, stored string }
+	keys := []key{{bus.Cron, name}}
+	if !by.Operator { // another program may have stored a job under its own name
+		keys = slices.Compact([]key{{bus.Cron, storedName(by.token(), name)}, {bus.Cron, name}, {bus.Heartbeat, name}})
+	}
+	for _, k := range keys {
+		e, ok, err := js.read(ctx, k.kind, k.stored)
+		if err != nil {
+			return Entry{}, err
+		}
+		if ok && by.sees(e) && (e.Name == name || by.Operator) {
+			return e, nil
+		}
+	}
+	if !by.Operator {
+		return Entry{}, ErrNotFound
+	}
+	return js.findByName(ctx, name)
+}
+
+// findByName returns the only job or heartbeat of any session with a name.
+func (js *Jobs) findByName(ctx context.Context, name string) (found Entry, err error) {
+	for e, err := range js.all(ctx, "", "", nil) {
+		switch {
+		case err != nil:
+			return Entry{}, err
+		case e.Name != name:
+		case found.Name != "":
+			return Entry{}, tools.Errorf(tools.CodeInvalidArguments, "several sessions have a job %q, such as %q and %q; name the session, "+
+				"or the schedule (%s)", name, found.Session, e.Session, e.stored)
+		default:
+			found = e
+		}
+	}
+	if found.Name == "" {
+		return js.findEnded(ctx, name)
+	}
+	return found, nil
+}
+
+// findEnded returns the first job with a name, of any session, that has ended.
+func (js *Jobs) findEnded(ctx context.Context, name string) (Entry, error) {
+	var ended []string
+	for m, err := range js.bus.Read(ctx, bus.Ticks, bus.Query{Subject: js.bus.Tick(bus.Cron, "*")}) {
+		if err != nil {
+			return Entry{}, err
+		}
+		tokens := js.bus.Split(m.Subject)
+		if tick, err := tools.DecodeTick(m.Body); err == nil && tick.Name == name {
+			ended = append(ended, tokens[len(tokens)-1])
+		}
+	}
+	for _, stored := range ended {
+		if e, ok, err := js.read(ctx, bus.Cron, stored); err != nil || ok && e.Ended {
+			return e, err
+		}
+	}
+	return Entry{}, ErrNotFound
+}

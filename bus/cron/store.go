@@ -1,0 +1,139 @@
+package cron
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+)
+
+// read returns the entry of a schedule without its last run; ok is false if there is none. That of
+// a single time has ended when the server has published its tick, which the stream keeps for a while.
+func (js *Jobs) read(ctx context.Context, kind, name string) (e Entry, ok bool, err error) {
+	msg, err := js.last(ctx, js.bus.Schedule(kind, name))
+	if err != nil {
+		return Entry{}, false, err
+	}
+	tick, err := js.last(ctx, js.bus.Tick(kind, name))
+	if err != nil {
+		return Entry{}, false, err
+	}
+	due, next := tickTimes(tick.Header.Get)
+	switch {
+	case msg.Sequence > 0:
+		e = decodeEntry(kind, name, msg)
+		e.tick = tick
+		if e.Disabled {
+			break
+		}
+		if e.Next = e.next(e.from, time.Now()); next.After(time.Now()) && tick.Sequence > e.revision {
+			e.Next = next
+		}
+	case !due.IsZero() && next.IsZero():
+		e = Entry{Job: Job{At: due}, ChangedAt: tick.At.UTC(), Ended: true}
+		e.foreign = e.decode(kind, name, tick.Body) != nil
+	default:
+		return Entry{}, false, nil
+	}
+	return e, true, nil
+}
+
+// all lists the schedules of a kind, or of all kinds if it is empty, after a position
+// ("<kind>.<name>"), by which they are sorted. If wanted is not nil, only the schedules that it
+// selects are read.
+func (js *Jobs) all(ctx context.Context, kind, position string, wanted func(kind, name string) bool) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		filter := kind
+		if kind == "" {
+			filter = "*"
+		}
+		stream, err := js.bus.UsedStream(ctx, bus.Ticks)
+		if stream == nil && err == nil {
+			return
+		}
+		var info *jetstream.StreamInfo
+		if err == nil {
+			info, err = stream.Info(ctx, jetstream.WithSubjectFilter(js.bus.Schedule(filter, "*")))
+		}
+		if err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		for _, subject := range slices.Sorted(maps.Keys(info.State.Subjects)) {
+			tokens := js.bus.Split(subject)
+			if len(tokens) != 3 || bus.CheckSubject(subject) != nil {
+				continue // not written by this package
+			}
+			if tokens[1]+"."+tokens[2] <= position || wanted != nil && !wanted(tokens[1], tokens[2]) {
+				continue
+			}
+			e, ok, err := js.read(ctx, tokens[1], tokens[2])
+			if err == nil && (!ok || e.Ended) {
+				continue // deleted in the meantime
+			}
+			if !yield(e, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// write stores the message of a schedule if its revision is the given one (0: it does not exist).
+// Otherwise it fails with bus.ErrConflict.
+func (js *Jobs) write(ctx context.Context, m bus.Message, revision uint64) error {
+	err := js.publishAt(ctx, m, revision)
+	if errors.Is(err, bus.ErrConflict) { // perhaps this write, whose acknowledgement was lost
+		have, readErr := js.last(ctx, m.Subject)
+		if readErr == nil && have.Sequence > revision && same(have.Header, have.Body, m) {
+			return nil
+		}
+	}
+	return err
+}
+
+func (js *Jobs) publishAt(ctx context.Context, m bus.Message, revision uint64) error {
+	maps.Copy(m.Header, bus.ExpectRevision(revision))
+	_, err := js.bus.Publish(ctx, m)
+	return err
+}
+
+// remove removes a schedule and its waiting tick if its revision is the given one. Otherwise it
+// fails with bus.ErrConflict. Revision 0 removes the tick of an ended schedule.
+func (js *Jobs) remove(ctx context.Context, kind, name string, revision uint64) error {
+	if revision > 0 {
+		err := js.purge(ctx, js.bus.Schedule(kind, name), jetstream.WithPurgeSequence(revision+1)) // keep what was put later
+		if err != nil {
+			return err
+		}
+	}
+	have, err := js.last(ctx, js.bus.Schedule(kind, name))
+	if err == nil && have.Sequence > 0 {
+		err = bus.ErrConflict
+	}
+	if err == nil {
+		err = js.purge(ctx, js.bus.Tick(kind, name))
+	}
+	if err == nil {
+		err = js.purge(ctx, js.bus.RunOf(kind, name))
+	}
+	return err
+}
+
+func (js *Jobs) purge(ctx context.Context, subject string, options ...jetstream.StreamPurgeOpt) error {
+	stream, err := js.bus.UsedStream(ctx, bus.Ticks)
+	if stream == nil {
+		return err
+	}
+	return stream.Purge(ctx, append(options, jetstream.WithPurgeSubject(subject))...)
+}
+
+// last returns the newest message on a subject of the stream of ticks.
+func (js *Jobs) last(ctx context.Context, subject string) (bus.Stored, error) {
+	return js.bus.Last(ctx, bus.Ticks, subject)
+}
