@@ -68,20 +68,12 @@ func NewFollower(b *bus.Bus, cfg FollowerConfig) *Follower {
 	return &Follower{bus: b, cfg: cfg, wake: make(chan struct{}, 1), calls: map[tools.CallKey]waitingCall{}, ahead: map[tools.CallKey]uint64{}}
 }
 
-// Find returns a parked call.
-func (f *Follower) Find(k tools.CallKey) (Parked, bool) {
+// Find returns the wait of a call that is parked, with the Number 0 if it is not. wasAhead is set if
+// a worker started the call with this message before the consumer of the queue delivered it.
+func (f *Follower) Find(k tools.CallKey, sequence uint64) (p Parked, wasAhead bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	c, ok := f.calls[k]
-	return c.Parked, ok
-}
-
-// WasAhead reports whether a worker started the call with a message before the consumer of the
-// queue delivered it.
-func (f *Follower) WasAhead(k tools.CallKey, sequence uint64) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.ahead[k] == sequence
+	return f.calls[k].Parked, f.ahead[k] == sequence
 }
 
 // Add adds a call that this process has just parked, before Run hears of it.

@@ -63,10 +63,11 @@ type Locator struct {
 // can have handled before is fresh without a request. contested is set if this worker could not
 // begin the call, so that another delivery of it is running or has ended.
 func (l *Locator) Locate(ctx context.Context, d *Delivered, contested bool) (p Place, err error) {
-	if parked, ok := l.Records.Find(d.Key); ok && d.Raw == nil && d.Resumed.Number < parked.Number {
+	parked, wasAhead := l.Records.Find(d.Key, d.Sequence)
+	if d.Raw == nil && d.Resumed.Number < parked.Number {
 		return Place{Where: IsParked, Parked: parked}, d.Check(parked.Digest)
 	}
-	if !d.Ahead && l.Records.WasAhead(d.Key, d.Sequence) {
+	if !d.Ahead && wasAhead {
 		d.Redelivered = true
 	}
 	if d.Redelivered {

@@ -6,7 +6,7 @@
 //  2. Pull: the worker pulls as many calls as it has free slots and extends the
 //     lease of each call until step 9 (bus/consume.go, bus/lease.go). If calls wait for
 //     long, sessions take turns (bus/turns.go).
-//  3. Decode: the worker decodes and checks the call (attempt.go).
+//  3. Decode: the worker decodes and checks the call (bus/task/delivered.go).
 //  4. Resume: the worker asks where the call is (task.Locator), because an earlier delivery may
 //     have got far, and waits while another worker runs it (resume.go). A call that needs an
 //     approval is parked until a person has answered (park.go, bus/approvals).

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
@@ -135,38 +136,37 @@ func (w *Worker) Stats() Stats {
 //	  offload           if the result was stored as an artifact
 //	  publish result    its traceparent goes into the result
 
-// startSpan begins the span of an attempt. The caller ends it with endSpan.
-func (w *Worker) startSpan(ctx context.Context, a *attempt) (context.Context, trace.Span) {
+// trace begins the span of an attempt. end ends it with the error of handle, which may quote
+// content: only its code is recorded.
+func (w *Worker) trace(ctx context.Context, a *attempt) (_ context.Context, end func(error)) {
 	ctx = tracing.From(ctx, a.Traceparent())
 	if tracing.Off() {
-		return ctx, trace.SpanFromContext(ctx)
+		return ctx, func(error) {}
 	}
 	waited := []attribute.KeyValue{tracing.System.String("nats"), tracing.MessagingType.String("receive"), tracing.Destination.String(a.Queue)}
 	_, wait := tracing.Start(ctx, "wait "+a.Queue, trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithTimestamp(a.Published), trace.WithAttributes(waited...))
 	wait.End(trace.WithTimestamp(a.Started))
-	return tracing.Start(ctx, tracing.ExecuteTool+" "+a.toolLabel(), trace.WithTimestamp(a.Started), trace.WithAttributes(
+	ctx, span := tracing.Start(ctx, tracing.ExecuteTool+" "+a.toolLabel(), trace.WithTimestamp(a.Started), trace.WithAttributes(
 		tracing.Operation.String(tracing.ExecuteTool), tracing.ToolName.String(a.Call.Tool), tracing.ToolType.String("function"), tracing.ToolCall.String(a.Key.ID),
 		tracing.Conversation.String(a.Call.Session), tracing.Queue.String(a.Queue), tracing.Attempt.Int(a.Attempt), tracing.Worker.String(w.cfg.Name)))
+	return ctx, func(err error) {
+		code := a.errorCode
+		if rejected, ok := bus.Rejected(err); ok {
+			code = rejected
+		} else if err != nil && code == "" {
+			code = "requeued"
+		}
+		if a.outcome != "" {
+			span.SetAttributes(tracing.Outcome.String(string(a.outcome)))
+		}
+		tracing.End(span, code)
+	}
 }
 
-// endSpan ends the span of an attempt with the error of handle, which may quote content:
-// only its code is recorded.
-func endSpan(span trace.Span, a *attempt, err error) {
-	code := a.errorCode
-	if rejected, ok := bus.Rejected(err); ok {
-		code = rejected
-	} else if err != nil && code == "" {
-		code = "requeued"
-	}
-	if a.outcome != "" {
-		span.SetAttributes(tracing.Outcome.String(string(a.outcome)))
-	}
-	tracing.End(span, code)
-}
-
-// tracePublish begins the span of the publish of a result.
-func tracePublish(ctx context.Context, a *attempt, kind string, event tools.ResultEvent) (context.Context, trace.Span) {
+// tracePublish begins the span of the publish of a result, which it puts into the header. Of the
+// incoming headers, only the trace is forwarded.
+func tracePublish(ctx context.Context, a *attempt, kind string, event tools.ResultEvent, header nats.Header) (_ context.Context, span trace.Span) {
 	if !trace.SpanContextFromContext(ctx).IsValid() { // not called by handle
 		ctx = tracing.From(ctx, a.Traceparent())
 	}
@@ -177,11 +177,12 @@ func tracePublish(ctx context.Context, a *attempt, kind string, event tools.Resu
 			a.errorCode = event.Error.Code
 		}
 	}
-	if tracing.Off() {
-		return ctx, trace.SpanFromContext(ctx)
+	if span = trace.SpanFromContext(ctx); !tracing.Off() {
+		ctx, span = tracing.Start(ctx, "publish "+kind, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(tracing.System.String("nats"),
+			tracing.MessagingType.String("send"), tracing.Destination.String(kind), tracing.Outcome.String(string(event.Outcome))))
 	}
-	return tracing.Start(ctx, "publish "+kind, trace.WithSpanKind(trace.SpanKindProducer), trace.WithAttributes(
-		tracing.System.String("nats"), tracing.MessagingType.String("send"), tracing.Destination.String(kind), tracing.Outcome.String(string(event.Outcome))))
+	tracing.Add(ctx, header)
+	return ctx, span
 }
 
 // traceTick begins the span of a tick, from its due time until its call is stored. The

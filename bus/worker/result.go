@@ -11,7 +11,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // results stores what calls return.
@@ -97,8 +96,7 @@ func (r *results) publish(ctx context.Context, a *attempt, res *tools.Result) er
 	if err != nil {
 		return err
 	}
-	spanCtx, span := tracePublish(ctx, a, kind, event)
-	tracing.Add(spanCtx, m.Header) // of the incoming headers, only the trace is forwarded
+	spanCtx, span := tracePublish(ctx, a, kind, event, m.Header)
 	first, won, err := r.locator.Results.Publish(spanCtx, m)
 	span.End()
 	if err != nil {

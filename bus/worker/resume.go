@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -117,14 +116,4 @@ func lostResult(tool string, claim task.Claim) *tools.Result {
 		return tools.Failure(tools.Errorf(tools.CodeGivenUp, "worker %s gave up on the call before any worker ran it", claim.Worker))
 	}
 	return unknownOutcome(tool, "")
-}
-
-// unknownOutcome is the result of a once-only call whose worker stopped while it
-// ran the tool. The result ends with hint.
-func unknownOutcome(tool, hint string) *tools.Result {
-	text := fmt.Sprintf("The outcome of this call is unknown: the worker stopped while it ran %s. "+
-		"The tool may have done all, a part or none of its work. It was not run again. Check its effects before you repeat the call.%s", tool, hint)
-	res := tools.Failure(tools.Errorf(tools.CodeUnknownOutcome, "%s", text))
-	res.ForUser = text
-	return res
 }

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -83,6 +84,16 @@ func (w *Worker) returned(ctx, toolCtx context.Context, a *attempt, res *tools.R
 		return unknownOutcome(a.Call.Tool, ""), nil
 	}
 	return res, nil
+}
+
+// unknownOutcome is the result of a once-only call whose worker stopped while it
+// ran the tool. The result ends with hint.
+func unknownOutcome(tool, hint string) *tools.Result {
+	text := fmt.Sprintf("The outcome of this call is unknown: the worker stopped while it ran %s. "+
+		"The tool may have done all, a part or none of its work. It was not run again. Check its effects before you repeat the call.%s", tool, hint)
+	res := tools.Failure(tools.Errorf(tools.CodeUnknownOutcome, "%s", text))
+	res.ForUser = text
+	return res
 }
 
 // finalPublishTimeout is how long a worker that stops may take to publish the result of a once-only
