@@ -25,9 +25,6 @@ const (
 	Off        Mode = "off"        // commands run with all rights of the worker
 )
 
-// modes lists the modes for help texts and checks.
-var modes = []Mode{Required, BestEffort, Off}
-
 // Config says what commands may use. Only Workspace is required.
 type Config struct {
 	// Mode is what happens if the system cannot confine a command. Default: DefaultMode.

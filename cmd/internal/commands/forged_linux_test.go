@@ -69,9 +69,9 @@ func fill(v reflect.Value, depth int) {
 			v.Set(reflect.ValueOf(time.Now().UTC()))
 			return
 		}
-		for i := range v.NumField() {
-			if v.Field(i).CanSet() {
-				fill(v.Field(i), depth+1)
+		for _, field := range v.Fields() {
+			if field.CanSet() {
+				fill(field, depth+1)
 			}
 		}
 	}
