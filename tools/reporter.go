@@ -15,7 +15,7 @@ type Progress struct {
 	// Message describes the current step in a few words.
 	Message string `json:"message,omitempty"`
 	// Done of Total, in any unit; a Total of 0 is unknown.
-	Done  float64 `json:"done,omitempty"`
+	Done  float64 `json:"done"`
 	Total float64 `json:"total,omitempty"`
 	// Activity is what an agent did since its last report, in order. Each is reported
 	// once, and no stream stores it.

@@ -26,6 +26,8 @@ type Ending struct {
 	StartedAt  time.Time       `json:"started_at,omitzero"`
 	DurationMS int64           `json:"duration_ms"`
 	Artifact   *tools.Artifact `json:"artifact,omitempty"`
+	// Args are the start of the arguments.
+	Args string `json:"args_excerpt,omitempty"`
 	// Text is the beginning of the result, or its error, in one line.
 	Text string `json:"text"`
 }
@@ -116,7 +118,7 @@ func EndingOf(b *bus.Bus, m bus.Stored) (e Ending, r tools.ResultEvent, ok bool)
 	e = Ending{
 		Sequence: m.Sequence, StoredAt: m.At, Session: tokens[1], ID: tokens[2], Tool: tools.Excerpt(r.Tool, 80),
 		Outcome: r.Outcome, Attempt: r.Attempt, Worker: tools.Excerpt(r.Worker, 80),
-		StartedAt: r.StartedAt, DurationMS: r.DurationMS, Artifact: r.Artifact,
+		StartedAt: r.StartedAt, DurationMS: r.DurationMS, Artifact: r.Artifact, Args: r.Args,
 	}
 	if r.ID != e.ID {
 		e.Name = tools.Excerpt(r.ID, 200)

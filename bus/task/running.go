@@ -34,6 +34,7 @@ type RunningCall struct {
 	// ID is the token of the call's id.
 	ID        string         `json:"id"`
 	Tool      string         `json:"tool"`
+	Args      string         `json:"args_excerpt,omitempty"` // their start
 	Worker    string         `json:"worker"`
 	StartedAt time.Time      `json:"started_at"`
 	Progress  tools.Progress `json:"progress,omitzero"`

@@ -168,7 +168,7 @@ func (e *executions) report(session, call string) (calls []task.RunningCall) {
 func (e *execution) report() task.RunningCall {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return task.RunningCall{ID: e.attempt.Key.ID, Tool: e.attempt.Call.Tool, Worker: e.of.worker, StartedAt: e.attempt.Started, Progress: e.progress}
+	return task.RunningCall{ID: e.attempt.Key.ID, Tool: e.attempt.Call.Tool, Args: tools.ArgsExcerpt(e.attempt.Call.Args), Worker: e.of.worker, StartedAt: e.attempt.Started, Progress: e.progress}
 }
 
 // Stopping returns a channel that is closed when the worker stops.

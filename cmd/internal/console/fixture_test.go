@@ -44,6 +44,12 @@ type installation struct {
 // start starts an installation.
 func start(t *testing.T, cfg console.Config) *installation {
 	t.Helper()
+	return startWith(t, cfg, `["big","small"]`)
+}
+
+// startWith starts an installation whose worker has models, a JSON array of their names.
+func startWith(t *testing.T, cfg console.Config, models string) *installation {
+	t.Helper()
 	in := &installation{t: t, bus: bustest.New(t), begun: make(chan string, 16), end: make(chan struct{}), notes: filepath.Join(t.TempDir(), "notes.txt")}
 	store := mem.New(offload.StoreConfig{})
 	reader := offload.NewReader(store, offload.ReaderConfig{})
@@ -59,7 +65,7 @@ func start(t *testing.T, cfg console.Config) *installation {
 	w := worker.Config{Name: "quay-1", Queues: []string{"default", "agent"}}
 	w.Approvals.Needed = func(call tools.Call) bool { return call.Tool == "deploy" }
 	service := rpc.NewService(in.bus, reader, rpc.ServiceConfig{
-		OnReady: func() { close(ready) }, Log: bustest.Log(t), Version: "1.2.0", Metadata: map[string]string{"worker": "quay-1", "channels": "log=file", "default_channel": "log", "models": `["big","small"]`},
+		OnReady: func() { close(ready) }, Log: bustest.Log(t), Version: "1.2.0", Metadata: map[string]string{"worker": "quay-1", "channels": "log=file", "default_channel": "log", "models": models},
 		Stats: func() any {
 			return worker.Stats{Worker: "quay-1", Queues: map[string]worker.QueueStats{"default": {Running: 2, Outcomes: map[tools.Outcome]int64{"completed": 41, "failed": 2}}, "agent": {}}}
 		},

@@ -45,6 +45,20 @@ export function replace(el, ...children) {
   return add(el, children);
 }
 
+// fraction is a part of a whole, from 0 to 1; 0 if the whole is unknown.
+export const fraction = (part, whole) => (whole > 0 ? Math.max(0, Math.min(1, (part || 0) / whole)) : 0);
+export const percent = part => (part > 0 && part < 0.01 ? "< 1" : Math.round(100 * part)) + " %";
+
+// asked says in one line what a call is about: the values of its arguments, or the start of them.
+export function asked(text) {
+  let args;
+  try { args = JSON.parse(text); } catch { return text || ""; }
+  if (typeof args !== "object" || !args) return text;
+  const show = v => (typeof v === "string" ? v : JSON.stringify(v));
+  const fields = Object.entries(args).filter(([name]) => name !== "grant"); // the limits of a sub-agent
+  return fields.length === 1 && typeof fields[0][1] === "string" ? fields[0][1] : fields.map(([name, v]) => name + ": " + show(v)).join("  ");
+}
+
 const units = ["B", "KiB", "MiB", "GiB", "TiB"];
 export function bytes(n) {
   let i = 0;
@@ -97,8 +111,12 @@ setInterval(() => {
 // load is the only picture of the page: a container that is filled to a part. Text beside
 // it says the same, so it is hidden from screen readers.
 export function load(part, kind = "run") {
-  return h("span.load." + kind, { "aria-hidden": "true", style: { "--part": Math.max(0, Math.min(1, part || 0)) } });
+  return h("span.load." + kind, { "aria-hidden": "true", style: { "--part": fraction(part, 1) } });
 }
+
+// sizeBar is filled to a size. Its scale is logarithmic: each third is a thousand times as much.
+export const sizeBar = size => load(Math.log10(Math.max(1, size)) / 9, "done.size");
+export const sizeScale = () => h("p.hint", {}, "The bar of a size is logarithmic: a third is 1 kB, two thirds are 1 MB, all of it is 1 GB.");
 
 const kinds = {
   done: "done", completed: "done", end_turn: "done", async: "wait", queued: "wait", waiting: "wait", open: "run", running: "run", input_required: "warn",
@@ -116,8 +134,7 @@ export const loading = (tag = "li.none") => h(tag, {}, h("p.hint", {}, "Loading 
 
 // empty says what to do next.
 export function empty(title, hint, command) {
-  return h("div.empty", {}, h("span.load.off", { "aria-hidden": "true", style: { "--part": 0 } }),
-    h("h2", {}, title), hint && h("p", {}, hint), command && h("pre", { tabindex: "0" }, command));
+  return h("div.empty", {}, h("h2", {}, title), hint && h("p", {}, hint), command && h("pre", { tabindex: "0" }, command));
 }
 
 // problem shows a problem of the status, with a link to the view that helps.

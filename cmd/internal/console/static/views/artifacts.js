@@ -1,6 +1,6 @@
 // Artifacts: the results that were moved out of the prompt, and the viewer, which reads
 // only the lines that are visible.
-import { h, add, replace, time, absolute, bytes, count, plural, load, button, empty, path } from "../dom.js";
+import { h, add, replace, time, absolute, bytes, count, plural, button, empty, path, sizeBar, sizeScale } from "../dom.js";
 import { get } from "../api.js";
 import { Scroller } from "../scroller.js";
 
@@ -14,13 +14,13 @@ function show(main, parts) {
   const box = h("div.scroll"), note = h("p.hint", { role: "status" });
   const filter = h("input", { type: "search", placeholder: "Session", "aria-label": "Session", "data-search": true, spellcheck: "false", value: session,
     onchange: e => { session = e.target.value.trim(); history.replaceState(null, "", "#/artifacts" + (session ? "/" + path(session) : "")); reset(); } });
-  add(main, h("section.master.wide", {}, h("h1", {}, "Artifacts"), h("p.lead", {}, "Results that were too large for the prompt. The model reads them back in parts; here you see all of them."), h("div.filters", {}, filter), note, box));
+  add(main, h("section.master.wide", {}, h("h1", {}, "Artifacts"), h("p.lead", {}, "Results that were too large for the prompt. The model reads them back in parts; here you see all of them."), h("div.filters", {}, filter), note, sizeScale(), box));
   scroller = new Scroller(box, {
     height: rowHeight, label: "Artifacts, newest first",
     row: i => {
       const a = items[i];
       return h("div", {}, h("a.line.artifact", { href: "#/artifacts/" + path(a.session, a.artifact_id) },
-        h("span.stack", {}, h("span.line", {}, h("b", {}, (a.metadata || {}).tool_name || "artifact"), h("span.text.id", {}, a.session + " / " + a.artifact_id)), load(Math.log10(Math.max(10, a.size)) / 9, "done")),
+        h("span.stack", {}, h("span.line", {}, h("b", {}, (a.metadata || {}).tool_name || "artifact"), h("span.text.id", {}, a.session + " / " + a.artifact_id)), sizeBar(a.size)),
         h("span.num", {}, bytes(a.size)), h("span.num.wide", {}, plural(a.lines, "line")), h("span.num.ago", {}, time(a.created_at))));
     },
     range: (first, last) => { if (last > items.length - 20) more(); },

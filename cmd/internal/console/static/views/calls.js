@@ -1,9 +1,10 @@
 // Calls: all that have ended, newest first, and one call in detail.
-import { h, add, replace, chip, time, absolute, duration, button, empty, load, path, bytes, count, plural } from "../dom.js";
+import { h, add, replace, chip, time, absolute, duration, button, empty, load, path, bytes, count, plural, fraction, percent, sizeBar, sizeScale } from "../dom.js";
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
 import { Scroller } from "../scroller.js";
 import { act } from "../feedback.js";
+import { called } from "./now.js";
 
 const pageSize = 100, rowHeight = 44;
 const outcomes = ["completed", "failed", "unknown", "timeout", "cancelled", "async"];
@@ -39,7 +40,7 @@ function show(main, parts, state) {
     row: i => {
       const e = items[i];
       return h("div", {}, h("a.line", { href: "#/calls/" + path(e.session, e.id) + suffix() },
-        chip(e.outcome), h("b", {}, e.tool), h("span.text", {}, e.text), h("span.grow"),
+        called(e), h("span.grow"),
         e.artifact ? h("span.tag", {}, bytes(e.artifact.size)) : null, h("span.num", {}, duration(e.duration_ms)), h("span.num.ago", {}, time(e.stored_at))));
     },
     range: (first, last) => { if (last > items.length - pageSize / 2 && !ended) more(); },
@@ -167,7 +168,7 @@ function callDetail({ task, results }, state, reload) {
     back(),
     h("div.line.title", {}, h("h1", {}, task.tool || "call"), chip(task.state), h("span.grow"),
       running && !state.readOnly ? button("Cancel", e => { e.target.disabled = true; act("Cancelled.", () => post("/api/calls/" + path(task.session, task.id) + "/cancel")).then(reload); }, ".danger") : null),
-    running && task.state === "running" ? [load(p.total > 0 ? p.done / p.total : 0, p.total > 0 ? "run" : "run.busy"), h("p.hint", {}, (p.total > 0 ? Math.round(100 * p.done / p.total) + " %  " : "") + (p.message || ""))] : null,
+    running && task.state === "running" ? [load(fraction(p.done, p.total), p.total > 0 ? "run" : "run.busy"), h("p.hint", {}, (p.total > 0 ? percent(fraction(p.done, p.total)) + "  " : "") + (p.message || ""))] : null,
     task.message && !(last && last.for_llm) ? h("p.problem", {}, task.message) : null,
     h("dl.facts", {}, facts.map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
     task.args_excerpt ? [h("h2", {}, "Arguments"), h("pre.result", { tabindex: "0", "aria-label": "Arguments" }, task.args_excerpt)] : null,
@@ -180,7 +181,7 @@ function resultDetail(r) {
   return h("article", {},
     h("h2", {}, r.outcome === "async" ? "Result: started in the background" : "Result"),
     a ? h("a.cargo", { href: "#/artifacts/" + path(r.session, a.artifact_id) },
-      load(Math.min(1, Math.log10(Math.max(10, a.size)) / 9), "done"),
+      sizeBar(a.size), sizeScale(),
       h("span.line", {}, h("b", {}, "Open the whole result"), h("span.grow"), h("span", {}, bytes(a.size) + ", " + plural(a.lines, "line") + ", " + a.type)),
       h("span.line.small", {}, "About " + count(a.tokens) + " tokens. " + (a.inline ? "The model sees the whole text." : "The model sees only the text below."))) : null,
     r.for_llm ? h("pre.result", { tabindex: "0", "aria-label": "Text for the model" }, r.for_llm) : h("p.hint", {}, "The text is empty."),

@@ -186,7 +186,7 @@ function transcript(root, session, state, fresh) {
     if (!await confirm("Delete this conversation and those of its sub-agents for good? Its calls and artifacts stay until they expire.", "Delete")) return;
     if (await act("Deleted.", async () => { await post("/api/sessions/" + path(session) + "/remove"); return true; })) location.hash = "#/conversations";
   }
-  const composer = state.readOnly ? h("p.hint", {}, "This page is read-only.") : h("div.composer", {}, box, h("div.stack", {}, models, button("Send", send)));
+  const composer = state.readOnly ? h("p.hint", {}, "This page is read-only.") : h("div.composer", {}, box, models, button("Send", send));
   replace(root, h("a.back", { href: "#/conversations", "data-back": true }, "← All conversations"),
     h("div.line.title", {}, heading, fresh ? null : h("span.id", {}, session), h("span.grow"), fresh ? null : h("a.quiet.button", { href: "#/conversations/" + path(session, "trace") }, "Trace"),
       h("a.quiet.button", { href: "#/artifacts/" + path(session) }, "Artifacts"),

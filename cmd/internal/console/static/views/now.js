@@ -1,10 +1,14 @@
 // Now: what runs at this moment, and what just ended.
-import { h, replace, add, load, chip, kindOf, time, duration, button, empty, path, plural, count, problem, loading } from "../dom.js";
+import { h, replace, add, load, chip, kindOf, time, duration, button, empty, path, plural, count, problem, loading, asked, fraction, percent } from "../dom.js";
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
 import { act } from "../feedback.js";
 import { chart, total } from "../chart.js";
 import { selection } from "../select.js";
+
+// called shows what a call was asked for, and why it failed.
+export const called = e => [chip(e.outcome), h("b", {}, e.tool), h("span.text", { title: e.text }, asked(e.args_excerpt) || e.text),
+  e.args_excerpt && !["completed", "async"].includes(e.outcome) ? h("span.text.bad", {}, e.text) : null];
 
 const seconds = 60, maxRunning = 200, maxRecent = 40;
 
@@ -43,7 +47,7 @@ function show(main, parts, state) {
     try {
       const calls = (await get("/api/waiting", {}, abort.signal)).waiting.filter(matches).slice(0, 50);
       if (queued.contains(document.activeElement)) return;
-      replace(queued, calls.map(c => h("li.pick", { "data-row": true }, pick(c.session + "." + c.id, c), h("a.line", { href: "#/calls/" + path(c.session, c.id) }, chip("queued"), h("b", {}, c.tool), h("span.text.id", {}, c.session + " / " + c.id), h("span.grow"), h("span.tag", {}, "queue " + c.queue), h("span.num.ago", {}, time(c.queued_at, "since"))))),
+      replace(queued, calls.map(c => h("li.pick", { "data-row": true }, pick(c.session + "." + c.id, c), h("a.line", { href: "#/calls/" + path(c.session, c.id) }, chip("queued"), h("b", {}, c.tool), h("span.text", {}, asked(c.args_excerpt)), h("span.text.id", {}, c.session + " / " + c.id), h("span.grow"), h("span.tag", {}, "queue " + c.queue), h("span.num.ago", {}, time(c.queued_at, "since"))))),
         n > calls.length && !text ? h("li.more", {}, "and " + plural(n - calls.length, "more call")) : null);
       if (picks) picks.draw();
     } catch { /* the next status tries again */ }
@@ -54,7 +58,7 @@ function show(main, parts, state) {
   function row(key, call) {
     const bar = load(0), text = h("span.step"), since = time(call.started_at, "since");
     const el = h("li.call", { "data-row": true },
-      h("div.line", {}, pick(key, call), h("a", { href: "#/calls/" + path(call.session, call.id) }, call.tool || "call"), h("span.id", {}, call.session + " / " + call.id),
+      h("div.line", {}, pick(key, call), h("a", { href: "#/calls/" + path(call.session, call.id) }, call.tool || "call"), h("span.text", {}, asked(call.args_excerpt)), h("span.id", {}, call.session + " / " + call.id),
         h("span.grow"), h("span.num", {}, since),
         state.readOnly ? null : button("Cancel", e => {
           e.target.disabled = true;
@@ -67,11 +71,10 @@ function show(main, parts, state) {
   function progress(key, p) {
     const r = rows.get(key);
     if (!r || !p) return;
-    const part = p.total > 0 ? p.done / p.total : 0;
-    r.bar.style.setProperty("--part", Math.max(0, Math.min(1, part)));
+    const part = fraction(p.done, p.total);
+    r.bar.style.setProperty("--part", part);
     r.bar.classList.toggle("busy", !(p.total > 0));
-    const text = (p.total > 0 ? Math.round(100 * part) + " %  " : "") + (p.message || "");
-    replace(r.text, text);
+    replace(r.text, (p.total > 0 ? percent(part) + "  " : "") + (p.message || ""));
   }
   function drawRunning(all) {
     calls = all;
@@ -100,7 +103,7 @@ function show(main, parts, state) {
 
   function endedRow(e) {
     return h("li", { "data-row": true }, h("a.line", { href: "#/calls/" + path(e.session, e.id) },
-      chip(e.outcome), h("b", {}, e.tool), h("span.text", {}, e.text), h("span.grow"), h("span.num", {}, duration(e.duration_ms)), h("span.num.ago", {}, time(e.stored_at))));
+      called(e), h("span.grow"), h("span.num", {}, duration(e.duration_ms)), h("span.num.ago", {}, time(e.stored_at))));
   }
   function drawRecent() {
     if (recent.length === 0) replace(ended, h("li.none", {}, h("p.hint", {}, "No call has ended yet.")));

@@ -1,8 +1,6 @@
 // System: workers, queues, streams with their fill, the server.
-import { h, add, replace, time, bytes, count, plural, load, duration, empty, problem, loading, table } from "../dom.js";
+import { h, add, replace, time, bytes, count, plural, load, duration, empty, problem, loading, table, percent } from "../dom.js";
 import { get } from "../api.js";
-
-const percent = part => (part > 0 && part < 0.01 ? "< 1" : Math.round(100 * part)) + " %";
 
 function show(main) {
   const abort = new AbortController();
