@@ -39,7 +39,7 @@ func TestJQ(t *testing.T) {
 		".items.x":                "expected an object",
 		`error("x")`:              "x",
 		`import "m" as m; 1`:      "bad jq query",
-		"input":                   "bad jq query",
+		"input":                   "failed: there is no more input",
 		strings.Repeat(".", 5000): "at most 4096",
 	} {
 		_, err := r.JQ(t.Context(), "s", "a", JQQuery{Query: query})

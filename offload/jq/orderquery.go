@@ -19,7 +19,19 @@ const (
 	prelude    = `def map(f): [_values | f]; def _recurse: ., (_values? | _recurse); def keys_unsorted: _names;
 		def tojson: _json; def fromjson: _fromjson; def tostring: if type == "string" then . else _json end;
 		def to_entries: [_names[] as $k | {key: $k, value: .[$k]}];
-		def with_entries(f): to_entries | [_values | f] | from_entries; .`
+		def with_entries(f): to_entries | [_values | f] | from_entries;
+		def _nested: type == "object" or type == "array";
+		def _paths($p): select($p != []) | $p;
+		def paths: def r($p): _paths($p), (select(_nested) | _names[] as $k | .[$k] | r($p + [$k])); r([]);
+		def paths(f): . as $v | paths | select(. as $p | $v | getpath($p) | f);
+		def leaf_paths: paths(type != "object" and type != "array");
+		def tostream: def r($p): if _nested and length > 0 then
+				_names as $keys | ($keys[] as $k | .[$k] | r($p + [$k])), [$p + [$keys[-1]]] else [$p, .] end; r([]);
+		def debug: .; def debug(f): .; def stderr: .; def input_filename: null; def get_search_list: [];
+		def _nwise($n): def r: if length <= $n then . else .[:$n], (.[$n:] | r) end; r;
+		def _trims($x): type == "string" and ($x | type) == "string";
+		def ltrimstr($x): if _trims($x) and startswith($x) then .[($x | length):] else . end;
+		def rtrimstr($x): if _trims($x) and endswith($x) then .[:length - ($x | length)] else . end; .`
 )
 
 // compile compiles a query that iterates over objects in order. Paths, such as the left side of

@@ -42,7 +42,7 @@ func (r *runner) inQuery(err error) error {
 	if err.Error() == "break" { // what gojq returns for "input" after the last value
 		err = errors.New("there is no more input")
 	}
-	return badQuery(r.Query, err)
+	return tools.Errorf(tools.CodeInvalidArguments, "the jq query %q failed: %v", tools.Excerpt(r.Query, 200), err)
 }
 
 func (r *runner) notJSON(err error) error {

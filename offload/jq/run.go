@@ -39,6 +39,9 @@ func runWithin(ctx context.Context, req request, input io.Reader) (*Result, erro
 		res: &Result{ArtifactID: req.ArtifactID, Query: req.Query, Results: []json.RawMessage{}},
 	}
 	err := r.run(progressReader{bounded, input, &r.read})
+	if err == nil && !r.res.Limited {
+		r.noteUnknown()
+	}
 	if err == nil || bounded.Err() == nil {
 		return r.res, err
 	}
@@ -73,8 +76,18 @@ func (c progressReader) Read(p []byte) (int, error) {
 }
 
 func badQuery(query string, err error) error {
-	return tools.Errorf(tools.CodeInvalidArguments, "bad jq query %q: %v", tools.Excerpt(query, 200), err)
+	hint := ""
+	if m := dashed.FindStringSubmatch(query); m != nil && strings.Contains(err.Error(), "not defined") {
+		hint = fmt.Sprintf("; a name with %q is written .%q", "-", m[1])
+	}
+	if strings.Contains(query, "'") && strings.Contains(err.Error(), "unexpected token") {
+		hint = "; texts have double quotes in jq"
+	}
+	return tools.Errorf(tools.CodeInvalidArguments, "bad jq query %q: %v%s", tools.Excerpt(query, 200), err, hint)
 }
+
+// dashed matches a name with dashes, which jq reads as a difference.
+var dashed = regexp.MustCompile(`\.([A-Za-z_]\w*(?:-[A-Za-z_]\w*)+)`)
 
 // sampleRows is how many rows decide whether a query is about each row or about all.
 const sampleRows = 5
