@@ -21,7 +21,7 @@ var allowedImports = map[string][]string{
 	"cmd/stevedore":         {"cmd/internal/commands"},
 	"cmd/worker":            {"cmd/internal/commands"},
 	"cmd/heartbeat":         {"bus", "bus/admin", "bus/cron", "cmd/internal/heartbeat", "cmd/internal/cli"},
-	"cmd/internal/cli":      {"bus", "bus/admin", "bus/jsapi", "cmd/internal/heartbeat", "state/durable", "tools", "tools/retry"},
+	"cmd/internal/cli":      {"bus", "bus/admin", "bus/embedded", "bus/jsapi", "cmd/internal/heartbeat", "state/durable", "tools", "tools/retry"},
 	"cmd/internal/process":  {"*"},
 	"cmd/internal/otlp":     {"tools/tracing"},
 	"cmd/internal/clitest":  {},

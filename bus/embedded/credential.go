@@ -18,6 +18,12 @@ import (
 // a client that knows the password can run tools.
 const credentialFile = "credential"
 
+// Credential returns the password that is stored in dir, or "" if there is none that the user can read.
+func Credential(dir string) string {
+	data, _ := os.ReadFile(filepath.Join(dir, credentialFile))
+	return strings.TrimSpace(string(data))
+}
+
 // credential returns the password stored in dir, and creates it at the first start.
 func credential(dir string) (string, error) {
 	if dir == "" {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/state/durable"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/retry"
@@ -65,7 +67,19 @@ func (c *Connection) AddDataFlag(flags *pflag.FlagSet, what string) {
 }
 
 // External reports whether the flags name a server other than the embedded one.
-func (c *Connection) External() bool { return c.Server != "" || c.Context != "" }
+func (c *Connection) External() bool { return c.Context != "" || c.Server != "" && !c.hasOwnCredential() }
+
+// hasOwnCredential reports whether the flags have the credential of the data directory, as the variables
+// that "stevedore up --print-env" prints: the server is then the embedded one, also after a restart on
+// another port.
+func (c *Connection) hasOwnCredential() bool {
+	password := c.Password
+	if u, err := url.Parse(c.Server); err == nil && u.User != nil {
+		password, _ = u.User.Password()
+	}
+	own := embedded.Credential(c.Data)
+	return own != "" && own == password
+}
 
 // Connect connects to the server that the flags name, otherwise to the embedded
 // server that runs in the data directory.
