@@ -67,7 +67,9 @@ func (c *Connection) AddDataFlag(flags *pflag.FlagSet, what string) {
 }
 
 // External reports whether the flags name a server other than the embedded one.
-func (c *Connection) External() bool { return c.Context != "" || c.Server != "" && !c.hasOwnCredential() }
+func (c *Connection) External() bool {
+	return c.Context != "" || c.Server != "" && !c.hasOwnCredential()
+}
 
 // hasOwnCredential reports whether the flags have the credential of the data directory, as the variables
 // that "stevedore up --print-env" prints: the server is then the embedded one, also after a restart on

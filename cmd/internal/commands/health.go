@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -11,15 +12,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const healthHelp = `Ask a worker of this machine whether it works, for the health check of a container that
-has no other program. --health, or STEVEDORE_HEALTH, is the address that the worker has.
+has no other program. --health, or STEVEDORE_HEALTH, is the address that the worker has: a
+worker answers only if it was started with --health. The answer names the worker.
 The exit code is 0 if the worker can work, and 1 if it must be restarted or does not
 answer. With --ready, the exit code is 0 only while the worker accepts calls.
 
-  stevedore health --health 127.0.0.1:8222
+  stevedore health --health 127.0.0.1:8780
   stevedore health --ready`
 
 // healthTimeout is the time that a worker gets to answer.
@@ -27,7 +30,7 @@ const healthTimeout = 4 * time.Second
 
 func newHealthCommand() *cobra.Command {
 	server := struct {
-		Address string `flag:"health" default:"127.0.0.1:8222" unit:"HOST:PORT" help:"HOST:PORT of the worker's health server"`
+		Address string `flag:"health" default:"127.0.0.1:8780" unit:"HOST:PORT" help:"HOST:PORT of the worker's health server"`
 	}{}
 	var ready bool
 	cmd := &cobra.Command{
@@ -57,7 +60,7 @@ func newHealthCommand() *cobra.Command {
 func askHealth(ctx context.Context, address, path string) (string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
-		return "", cli.Exit(cli.ExitUsage, "--health %q: want HOST:PORT, such as 127.0.0.1:8222", address)
+		return "", cli.Exit(cli.ExitUsage, "--health %q: want HOST:PORT, such as 127.0.0.1:8780", address)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1" // the worker listens on all addresses
@@ -71,13 +74,17 @@ func askHealth(ctx context.Context, address, path string) (string, error) {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}} // and no proxy
 	resp, err := client.Do(r)
 	if err != nil {
-		return "", cli.Exit(cli.ExitFailed, "no worker answers at %s: %w", address, err)
+		return "", cli.Exit(cli.ExitFailed, "no worker answers at %s: %w; a worker answers there only if it was started with --health %s", address, err, address)
 	}
 	defer resp.Body.Close()
+	worker := resp.Header.Get(process.WorkerHeader)
+	if worker == "" {
+		return "", cli.Exit(cli.ExitFailed, "what answers at %s is no worker, but another program; name the address of the worker with --health", address)
+	}
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
 	text := strings.TrimSpace(string(body))
 	if resp.StatusCode != http.StatusOK {
-		return "", cli.Exit(cli.ExitFailed, "the worker at %s answers %d: %s", address, resp.StatusCode, tools.OneLine(text))
+		return "", cli.Exit(cli.ExitFailed, "the worker %s at %s answers %d: %s", worker, address, resp.StatusCode, tools.OneLine(text))
 	}
-	return text, nil
+	return fmt.Sprintf("%s: worker %s, %s", text, worker, resp.Header.Get("Server")), nil
 }

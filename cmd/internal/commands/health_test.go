@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -166,15 +167,19 @@ func TestHealth(t *testing.T) {
 	if status, body := p.get(t, "/healthz"); status != http.StatusOK {
 		t.Errorf("healthz while it stops: %d %s", status, body)
 	}
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"status":"ok"}`) }))
+	defer other.Close() // such as the monitoring of a nats-server
 	for _, c := range []struct {
 		args []string
 		code int
 		text string
 	}{
-		{[]string{"health", "--health", p.health}, 0, "ok\n"},
+		{[]string{"health", "--health", p.health}, 0, "ok: worker w1, stevedore/"},
 		{[]string{"health", "--health", p.health, "--ready"}, 1, "starting or stopping"},
 		{[]string{"health", "--health", "127.0.0.1:1"}, 1, "no worker answers at 127.0.0.1:1"},
-		{[]string{"health", "--health", "8222"}, 2, "want HOST:PORT"},
+		{[]string{"health", "--health", "127.0.0.1:1"}, 1, "only if it was started with --health 127.0.0.1:1"},
+		{[]string{"health", "--health", strings.TrimPrefix(other.URL, "http://")}, 1, "is no worker, but another program"},
+		{[]string{"health", "--health", "8780"}, 2, "want HOST:PORT"},
 	} {
 		var out bytes.Buffer
 		if code := run(t.Context(), c.args, strings.NewReader(""), &out, &out); code != c.code || !strings.Contains(out.String(), c.text) {

@@ -35,8 +35,11 @@ type health struct {
 	serving atomic.Bool // the process accepts calls
 }
 
-// listenHealth answers requests until stop is called. stop waits for running requests.
-func listenHealth(address string, log zerolog.Logger, alive, ready func() error, metrics http.HandlerFunc) (stop func(), err error) {
+// WorkerHeader names the worker in each answer, so that a program that asks knows whose it is.
+const WorkerHeader = "Stevedore-Worker"
+
+// listenHealth answers requests for a worker until stop is called. stop waits for running requests.
+func listenHealth(address, worker string, log zerolog.Logger, alive, ready func() error, metrics http.HandlerFunc) (stop func(), err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, cli.Exit(cli.ExitUsage, "--health %q: %w", address, err)
@@ -46,7 +49,13 @@ func listenHealth(address string, log zerolog.Logger, alive, ready func() error,
 	mux.HandleFunc("GET /healthz", answerProbe(alive))
 	mux.HandleFunc("GET /readyz", answerProbe(ready))
 	mux.HandleFunc("GET /metrics", metrics)
-	return httpauth.Serve(l, httpauth.Public(mux), func(err error) { log.Error().Err(err).Msg("health server failed") }), nil
+	server := "stevedore/" + cli.ReadVersion().Version
+	named := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Server", server)
+		w.Header().Set(WorkerHeader, worker)
+		mux.ServeHTTP(w, r)
+	})
+	return httpauth.Serve(l, httpauth.Public(named), func(err error) { log.Error().Err(err).Msg("health server failed") }), nil
 }
 
 func answerProbe(probe func() error) http.HandlerFunc {

@@ -368,7 +368,7 @@ func (p *process) openHealth(w *worker.Worker) (*health, error) {
 	case p.tenant != nil:
 		p.tenant.set(h)
 	case p.Health != "":
-		stop, err := listenHealth(p.Health, p.log, h.alive, h.ready, h.metrics)
+		stop, err := listenHealth(p.Health, w.Stats().Worker, p.log, h.alive, h.ready, h.metrics)
 		if err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -84,7 +85,7 @@ func (o *Options) RunTenants(ctx context.Context, flags *pflag.FlagSet, dir stri
 	f := &fleet{options: o, flags: flags, dir: dir, accounts: NewAccounts(), log: log, starting: make(chan struct{}, tenantsStarting), helpers: NewPool(),
 		tenants: map[string]*tenant{}, pools: map[string]*bus.Pool{}}
 	if o.Health != "" {
-		stop, err := listenHealth(o.Health, log, func() error { return nil }, f.ready, f.metrics)
+		stop, err := listenHealth(o.Health, cmp.Or(o.Worker.Name, "tenants"), log, func() error { return nil }, f.ready, f.metrics)
 		if err != nil {
 			return err
 		}
