@@ -8,19 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// threadTime returns a function that says how much processor time the current thread has used. Any
-// thread may call it.
-func threadTime() func() time.Duration { return clock(unix.Gettid(), 6) }
-
 // processTime returns a function that says how much processor time a process has used: 0 if it has
 // ended. The pid 0 is this process.
-func processTime(pid int) func() time.Duration { return clock(pid, 2) }
-
-// clock reads a clock that the kernel calls MAKE_THREAD_CPUCLOCK or MAKE_PROCESS_CPUCLOCK.
-func clock(id, which int) func() time.Duration {
+func processTime(pid int) func() time.Duration {
+	id := int32(^pid<<3 | 2) // as MAKE_PROCESS_CPUCLOCK of the kernel
 	return func() time.Duration {
 		var t unix.Timespec
-		if unix.ClockGettime(int32(^id<<3|which), &t) != nil {
+		if unix.ClockGettime(id, &t) != nil {
 			return 0
 		}
 		return time.Duration(t.Nano())

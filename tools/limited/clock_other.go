@@ -7,11 +7,8 @@ import (
 	"time"
 )
 
-// Other systems do not say how much time a thread or another process has used. So the time that
-// passes counts.
-
-func threadTime() func() time.Duration { return processTime(0) }
-
+// processTime counts the time that passes: other systems do not say how much time of the processor
+// another process has used.
 func processTime(int) func() time.Duration {
 	began := time.Now()
 	return func() time.Duration { return time.Since(began) }

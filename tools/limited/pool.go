@@ -80,8 +80,8 @@ func (p *Pool) Command(k Kind) []string {
 // errStopped ends the context of work that begins again when it gets a slow slot.
 var errStopped = errors.New("stopped after its first slice")
 
-// Do runs work of a session when it is its turn. The work may use so much processor time, in this
-// goroutine; a process limits its own with Within. At the limit its context ends, and TimeUp is
+// Do runs work of a session when it is its turn. The work may use so much processor time in this
+// process; another process limits its own with Within. At the limit its context ends, and TimeUp is
 // true. Do may call work a second time after the first one returned an error because its context
 // ended.
 func (p *Pool) Do(ctx context.Context, session string, cpu time.Duration, work func(context.Context) error) error {
@@ -137,23 +137,22 @@ type turn struct {
 
 	mu     sync.Mutex
 	slot   *fair.Share
-	thread func() time.Duration
-	pid    int // of a process that does the work, or 0
-	// process says how much time it has used.
-	process func() time.Duration
-	timer   *time.Timer
-	end     context.CancelCauseFunc
-	ended   bool
+	used   func() time.Duration // of the processor, by this process or by another one
+	helped bool                 // another process does the work, or did it
+	pid    int                  // of that process, or 0
+	timer  *time.Timer
+	end    context.CancelCauseFunc
+	ended  bool
 }
 
 type turnKey struct{}
 
 func (t *turn) run(ctx context.Context, work func(context.Context) error) (err error) {
 	ctx, t.end = context.WithCancelCause(context.WithValue(ctx, turnKey{}, t))
-	runtime.LockOSThread() // whose time is counted
-	clock := threadTime()
+	began, clock := time.Now(), processTime(0)
 	before := clock()
-	t.thread = func() time.Duration { return clock() - before }
+	// Other work of this process counts too, but not that of the rest of the machine.
+	t.used = func() time.Duration { return min(clock()-before, time.Since(began)) }
 	t.timer = time.AfterFunc(time.Hour, t.check)
 	t.timer.Reset(min(slice, t.cpu))
 	wall := maxWall(t.cpu)
@@ -167,7 +166,6 @@ func (t *turn) run(ctx context.Context, work func(context.Context) error) (err e
 		t.stopped = err != nil && context.Cause(ctx) == errStopped
 		t.slot.Release()
 		t.end(nil)
-		runtime.UnlockOSThread()
 	}()
 	return work(ctx)
 }
@@ -179,16 +177,16 @@ func (t *turn) check() {
 	if t.ended {
 		return
 	}
-	used := t.thread()
+	used := t.used()
 	left := t.cpu - used
+	if t.helped { // it limits its time itself
+		left = slice
+	}
 	if left <= 0 {
 		t.end(Reached{CPU: t.cpu})
 		return
 	}
 	if t.slot == t.session.quick {
-		if t.pid != 0 {
-			used += t.process()
-		}
 		switch {
 		case used < slice:
 			left = min(left, slice-used)
@@ -212,7 +210,9 @@ func running(ctx context.Context, pid int) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.pid, t.process = pid, processTime(pid)
+	if t.pid = pid; pid != 0 {
+		t.helped, t.used = true, processTime(pid)
+	}
 	t.lowerLocked()
 }
 

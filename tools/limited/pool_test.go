@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -207,3 +209,23 @@ func TestCPUOfInputs(t *testing.T) {
 }
 
 var answerCommand = []string{os.Args[0], "answer"}
+
+// Work may use what others began, such as an iterator that reads ahead: the runtime ends a program
+// that locks its goroutine to a thread there.
+func TestWorkUsesIterators(t *testing.T) {
+	t.Parallel()
+	next, stop := iter.Pull(slices.Values([]int{1, 2, 3}))
+	defer stop()
+	next()
+	for want := 2; want <= 3; want++ {
+		err := limited.NewPool().Do(t.Context(), "s", time.Hour, func(context.Context) error {
+			if got, ok := next(); !ok || got != want {
+				return fmt.Errorf("got %d, want %d", got, want)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
