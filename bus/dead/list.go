@@ -41,7 +41,7 @@ type Query struct {
 	Before uint64 `json:"before"`
 	// Back lists the newest first.
 	Back  bool `json:"back"`
-	Limit int  `json:"limit"`
+	Limit int  `json:"limit"` // 0 means all
 }
 
 // maxScan limits the dead letters that one ListPage looks at.
@@ -69,7 +69,7 @@ func ListPage(ctx context.Context, b *bus.Bus, q Query) (Page, error) {
 		if ok && strings.Contains(strings.ToLower(letter.Name+"\n"+letter.Reason+"\n"+letter.ID), text) {
 			letters = append(letters, letter)
 		}
-		if scanned++; len(letters) >= q.Limit || scanned >= maxScan {
+		if scanned++; q.Limit > 0 && (len(letters) >= q.Limit || scanned >= maxScan) {
 			return Page{letters, m.Sequence}, nil
 		}
 	}

@@ -11,7 +11,7 @@ import (
 )
 
 // listFields are the fields of the answers that are lists.
-var listFields = []string{"artifacts", "tasks", "tools", "approvals"}
+var listFields = []string{"artifacts", "tasks", "tools", "approvals", "dead", "sessions", "used"}
 
 // notes are the fields of a list that say what it leaves out.
 var notes = map[string]string{
@@ -20,23 +20,36 @@ var notes = map[string]string{
 	"next":       "stevedore: there may be more: continue with --after %s",
 }
 
-// printJSON prints an answer in the shape of all commands: the items of a list one per
-// line, or one object, without the text for models. What a list leaves out is a note on stderr.
-func printJSON(out, stderr io.Writer, body []byte) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil {
-		return fmt.Errorf("read answer: %w", err)
-	}
+// answerFields are the fields of an answer.
+type answerFields map[string]json.RawMessage
+
+// items are those of a list. ok is false if the answer is none.
+func (f answerFields) items() (items []json.RawMessage, ok bool) {
 	for _, name := range listFields {
-		var items []json.RawMessage
-		if list, ok := fields[name]; !ok || json.Unmarshal(list, &items) != nil {
-			continue
+		if list, found := f[name]; found && json.Unmarshal(list, &items) == nil {
+			return items, true
 		}
-		for name, note := range notes {
-			if value, ok := fields[name]; ok {
-				_ = cli.Line(stderr, note, strings.Trim(string(value), `"`)) // it is lost if stderr is closed
-			}
+	}
+	return nil, false
+}
+
+// note prints what a list leaves out.
+func (f answerFields) note(stderr io.Writer) {
+	var count int
+	if items, _ := f.items(); json.Unmarshal(f["count"], &count) == nil && len(items) < count {
+		fmt.Fprintf(stderr, "These are the newest %d of %d artifacts.\n", len(items), count)
+	}
+	for name, text := range notes {
+		if value := strings.Trim(string(f[name]), `"`); value != "" && value != "0" {
+			_ = cli.Line(stderr, text, value) // it is lost if stderr is closed
 		}
+	}
+}
+
+// printJSON prints an answer in the shape of all commands: the items of a list one per
+// line, or one object, without the text for models.
+func printJSON(out io.Writer, fields answerFields, body []byte) error {
+	if items, ok := fields.items(); ok {
 		return cli.JSONLines(out, items)
 	}
 	return cli.JSON(out, json.RawMessage(withoutText(body)))

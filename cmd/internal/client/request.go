@@ -61,9 +61,10 @@ func (o *Options) Command(use, short string, do Do) *cobra.Command {
 	}}
 }
 
-// RequestCommand returns a command that asks for one operation and prints the answer. An error of
-// request is one of the command line.
-func RequestCommand[In, Out any](o *Options, use, short string, op *rpc.Op[In, Out], request func(args []string) (In, error)) *cobra.Command {
+// RequestCommand returns a command that asks for one operation and prints the answer, without --json
+// with show, if that is given. An error of request is one of the command line.
+func RequestCommand[In, Out any](o *Options, use, short string, op *rpc.Op[In, Out], request func(args []string) (In, error),
+	show ...func(*cobra.Command, Out) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, RunE: func(cmd *cobra.Command, args []string) error {
 		in, err := request(args)
 		if err != nil {
@@ -74,7 +75,7 @@ func RequestCommand[In, Out any](o *Options, use, short string, op *rpc.Op[In, O
 			if err != nil {
 				return err
 			}
-			return o.Print(cmd, answer.Body)
+			return answer.Print(o, cmd, show...)
 		})
 	}}
 }
@@ -84,6 +85,11 @@ func PrintList[T any](o *Options, out io.Writer, items []T, empty string, column
 	if o.JSON {
 		return cli.JSONLines(out, items)
 	}
+	return PrintTable(out, items, empty, columns, row)
+}
+
+// PrintTable prints items as a table, or empty if there are none.
+func PrintTable[T any](out io.Writer, items []T, empty string, columns []string, row func(T) []any) error {
 	t := cli.NewTable(columns...)
 	for _, item := range items {
 		t.Row(row(item)...)
@@ -171,6 +177,22 @@ type Answer[Out any] struct {
 	Body []byte
 }
 
+// Print prints the answer: with --json as JSON, otherwise with show or, without one, its text for models.
+func (a Answer[Out]) Print(o *Options, cmd *cobra.Command, show ...func(*cobra.Command, Out) error) error {
+	if len(show) == 0 && !o.JSON {
+		return printText(cmd.OutOrStdout(), a.Body)
+	}
+	var fields answerFields
+	if err := json.Unmarshal(a.Body, &fields); err != nil {
+		return fmt.Errorf("read answer: %w", err)
+	}
+	defer fields.note(cmd.ErrOrStderr())
+	if o.JSON {
+		return printJSON(cmd.OutOrStdout(), fields, a.Body)
+	}
+	return show[0](cmd, a.Out)
+}
+
 // Ask runs an operation in the session of the command.
 func Ask[In, Out any](ctx context.Context, o *Options, b *bus.Bus, op *rpc.Op[In, Out], in In) (answer Answer[Out], err error) {
 	answer.Body, err = op.Ask(ctx, b, o.Session, in)
@@ -223,12 +245,8 @@ func AskAgain[In, Out any](ctx context.Context, o *Options, b *bus.Bus, op *rpc.
 	}
 }
 
-// Print prints an answer: as JSON with --json, otherwise only its text.
-func (o *Options) Print(cmd *cobra.Command, body []byte) error {
-	out := cmd.OutOrStdout()
-	if o.JSON {
-		return printJSON(out, cmd.ErrOrStderr(), body)
-	}
+// printText prints the text of an answer for models, or the answer if it has none.
+func printText(out io.Writer, body []byte) error {
 	var answer struct {
 		Text string `json:"text"`
 	}

@@ -68,13 +68,11 @@ func (o *approvalOptions) list(ctx context.Context, b *bus.Bus, cmd *cobra.Comma
 	if err != nil {
 		return err
 	}
-	out, list := cmd.OutOrStdout(), answer.Out
-	if o.JSON {
-		return o.Print(cmd, answer.Body)
-	}
-	if list.Omitted > 0 {
-		defer fmt.Fprintf(cmd.ErrOrStderr(), "stevedore: %d more are not in this list\n", list.Omitted)
-	}
+	return answer.Print(&o.Options, cmd, printApprovals)
+}
+
+func printApprovals(cmd *cobra.Command, list rpc.ApprovalList) error {
+	out := cmd.OutOrStdout()
 	if len(list.Approvals) == 0 {
 		_, err := fmt.Fprintln(out, list.Text())
 		return err
@@ -120,5 +118,5 @@ func (o *approvalOptions) answer(ctx context.Context, b *bus.Bus, id string, op 
 	if err != nil {
 		return err
 	}
-	return o.Print(cmd, answer.Body)
+	return answer.Print(&o.Options, cmd)
 }

@@ -40,22 +40,13 @@ func newArtifactsCommand() *cobra.Command {
 	o := new(client.Options)
 	cmd := o.Group("artifacts", "List, read and search offloaded results", artifactsHelp, "artifact")
 	o.AddSessionFlag(cmd, "artifacts")
+	byID := func(args []string) (rpc.ArtifactRequest, error) { return rpc.ArtifactRequest{ArtifactID: args[0]}, nil }
 	cmd.AddCommand(
 		newArtifactsLs(o), newArtifactsGet(o), newArtifactsLines(o), newArtifactsGrep(o),
-		client.RequestCommand(o, "info ID", "Show the record of an artifact", rpc.ArtifactRecord, func(args []string) (rpc.ArtifactRequest, error) {
-			return rpc.ArtifactRequest{ArtifactID: args[0]}, nil
-		}),
+		client.RequestCommand(o, "info ID", "Show the record of an artifact", rpc.ArtifactRecord, byID),
 		newArtifactsJQ(o), newArtifactsSQL(o),
-		o.Command("rm ID", "Remove an artifact", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
-			answer, err := client.Ask(ctx, o, b, rpc.RemoveArtifact, rpc.ArtifactRequest{ArtifactID: args[0]})
-			switch {
-			case err != nil:
-				return err
-			case o.JSON:
-				return o.Print(cmd, answer.Body)
-			}
-			err = cli.Line(cmd.OutOrStdout(), "removed %s", args[0])
-			return err
+		client.RequestCommand(o, "rm ID", "Remove an artifact", rpc.RemoveArtifact, byID, func(cmd *cobra.Command, rec offload.Record) error {
+			return cli.Line(cmd.OutOrStdout(), "removed %s", rec.ID)
 		}),
 		newArtifactsSweep(o),
 	)
@@ -69,27 +60,17 @@ func newArtifactsLs(o *client.Options) *cobra.Command {
 		filter        []string
 		limit, offset int
 	)
-	cmd := &cobra.Command{
-		Use:   "ls",
-		Short: "List the artifacts of the session",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			in := rpc.ReadRequest{Filter: map[string]string{}, Limit: int64(limit), Offset: int64(offset)}
-			for _, f := range filter {
-				name, value, ok := strings.Cut(f, "=")
-				if !ok {
-					return cli.Exit(cli.ExitUsage, "--filter %q: want NAME=VALUE", f)
-				}
-				in.Filter[name] = value
+	cmd := client.RequestCommand(o, "ls", "List the artifacts of the session", rpc.QueryArtifacts, func([]string) (rpc.ReadRequest, error) {
+		in := rpc.ReadRequest{Filter: map[string]string{}, Limit: int64(limit), Offset: int64(offset)}
+		for _, f := range filter {
+			name, value, ok := strings.Cut(f, "=")
+			if !ok {
+				return in, fmt.Errorf("--filter %q: want NAME=VALUE", f)
 			}
-			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-				answer, err := client.Ask(ctx, o, b, rpc.QueryArtifacts, in)
-				if err != nil {
-					return err
-				}
-				return printArtifacts(o, cmd, answer)
-			})
-		},
-	}
+			in.Filter[name] = value
+		}
+		return in, nil
+	}, printArtifacts)
 	cmd.Flags().StringArrayVar(&filter, "filter", nil, "show only artifacts with this `NAME=VALUE` in their metadata, such as tool_name=shell")
 	addPage(cmd, &limit, "the newest; default and most 200")
 	cmd.Flags().IntVar(&offset, "offset", 0, "leave out the newest `NUMBER`")
@@ -185,7 +166,7 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.Print(cmd, answer.Body)
+				return answer.Print(o, cmd)
 			})
 		},
 	}

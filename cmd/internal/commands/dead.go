@@ -31,18 +31,19 @@ type deadOptions struct {
 	client.Options
 	Kind string `flag:"kind" unit:"KIND" oneof:"call,tick,notification,result" help:"of dead letters: call, tick, notification or result; default all"`
 	all  bool
-
-	limit int
-	after uint64
 }
 
 func newDeadCommand() *cobra.Command {
 	o := new(deadOptions)
 	cmd := o.Group("dead", "List, show, retry and remove dead letters", deadHelp)
 	cli.AddOptions(cmd.PersistentFlags(), o)
-	ls := o.Command("ls", "List dead letters, oldest first", o.list)
-	addPage(ls, &o.limit, "oldest first")
-	ls.Flags().Uint64Var(&o.after, "after", 0, "print only those after this `NUMBER`")
+	var query dead.Query
+	ls := client.RequestCommand(&o.Options, "ls", "List dead letters, oldest first", rpc.ListDead, func([]string) (dead.Query, error) {
+		query.Kind = o.Kind
+		return query, checkLimit(query.Limit)
+	}, printDead)
+	addPage(ls, &query.Limit, "oldest first")
+	ls.Flags().Uint64Var(&query.After, "after", 0, "print only those after this `NUMBER`")
 	retry := o.Command("retry [NUMBER...]", "Publish the messages of dead letters again", o.each("retried", true))
 	rm := o.Command("rm [NUMBER...]", "Remove dead letters for good", o.each("removed", false))
 	for _, c := range []*cobra.Command{retry, rm} {
@@ -79,16 +80,11 @@ func (o *deadOptions) each(done string, retry bool) client.Do {
 }
 
 func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]dead.Stored, error) {
-	var letters []dead.Stored
 	if o.all {
-		for letter, err := range dead.List(ctx, b, o.Kind, 0) {
-			if err != nil {
-				return nil, err
-			}
-			letters = append(letters, letter)
-		}
-		return letters, nil
+		page, err := dead.ListPage(ctx, b, dead.Query{Kind: o.Kind})
+		return page.Letters, err
 	}
+	var letters []dead.Stored
 	for _, arg := range args {
 		number, err := strconv.ParseUint(arg, 10, 64)
 		if err != nil || number == 0 {
@@ -103,22 +99,8 @@ func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]d
 	return letters, nil
 }
 
-func (o *deadOptions) list(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
-	if o.limit < 0 {
-		return errLimit
-	}
-	var letters []dead.Stored
-	for letter, err := range dead.List(ctx, b, o.Kind, o.after) {
-		if err != nil {
-			return err
-		}
-		if o.limit > 0 && len(letters) == o.limit {
-			defer fmt.Fprintf(cmd.ErrOrStderr(), "stevedore: there are more: continue with --after %d\n", letters[o.limit-1].Number)
-			break
-		}
-		letters = append(letters, letter)
-	}
-	return client.PrintList(&o.Options, cmd.OutOrStdout(), letters, "No dead letters.", []string{"number", "kind", "name", "at", "attempts", "reason"},
+func printDead(cmd *cobra.Command, page dead.Page) error {
+	return client.PrintTable(cmd.OutOrStdout(), page.Letters, "No dead letters.", []string{"number", "kind", "name", "at", "attempts", "reason"},
 		func(l dead.Stored) []any {
 			return []any{l.Number, l.Kind, l.Name, l.At, l.Attempts, tools.Excerpt(l.Reason, 100)}
 		})

@@ -43,10 +43,13 @@ func newSessionsCommand() *cobra.Command {
 		return cli.JSONLines(cmd.OutOrStdout(), entries)
 	})
 	export.Flags().BoolVar(&allEntries, "log", false, "print all entries of the conversation, one per line")
-	var query agents.ListQuery
-	ls := o.Command("ls", "List the sessions that have a conversation", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
-		return listSessions(ctx, o, b, query, cmd.OutOrStdout(), cmd.ErrOrStderr())
-	})
+	query := agents.ListQuery{OpenTotals: true}
+	ls := client.RequestCommand(o, "ls", "List the sessions that have a conversation", agents.ListSessions, func([]string) (agents.ListQuery, error) {
+		if query.Text != "" || query.Before > 0 {
+			query.Limit = cmp.Or(query.Limit, 100)
+		}
+		return query, checkLimit(query.Limit)
+	}, listSessions)
 	ls.Flags().StringVar(&query.Text, "text", "", "only those with this `TEXT` in their name or in a message")
 	addPage(ls, &query.Limit, "the one that was used last first; default all")
 	ls.Flags().Uint64Var(&query.Before, "after", 0, "continue after this `NUMBER`, which the page before printed")
@@ -110,25 +113,7 @@ func readConversation(ctx context.Context, b *bus.Bus, session string) ([]agent.
 	return client.ReadConversation(ctx, b, name)
 }
 
-// listSessions prints all conversations, or a page of them.
-func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, q agents.ListQuery, out, stderr io.Writer) error {
-	if q.Limit < 0 {
-		return errLimit
-	}
-	q.OpenTotals = true
-	if q.Text != "" || q.Before > 0 {
-		q.Limit = cmp.Or(q.Limit, 100)
-	}
-	list, err := agents.ListSessions.Here(ctx, b, "", q)
-	if err != nil {
-		return err
-	}
-	if list.Next > 0 {
-		defer fmt.Fprintf(stderr, "stevedore: there may be more: continue with --after %d\n", list.Next)
-	}
-	if o.JSON {
-		return cli.JSONLines(out, list.Sessions)
-	}
+func listSessions(cmd *cobra.Command, list agents.SessionList) error {
 	t := cli.NewTable("session", "title", "turns", "tokens in", "tokens out", "cost", "last", "state")
 	total, listed := agent.Total{}, map[string]bool{}
 	for _, l := range list.Sessions {
@@ -144,7 +129,7 @@ func listSessions(ctx context.Context, o *client.Options, b *bus.Bus, q agents.L
 	if len(list.Sessions) > 1 {
 		t.Row("total", "", total.Turns, total.Input, total.Output, costText(total.Usage), "", "")
 	}
-	return t.Print(out, "No sessions.")
+	return t.Print(cmd.OutOrStdout(), "No sessions.")
 }
 
 // costText returns the cost of a usage, or "-" if the model has no price.

@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -55,7 +56,7 @@ func newListTasksCommand(o *client.Options) *cobra.Command {
 		if !o.JSON && !cmd.Flags().Changed("session") {
 			fmt.Fprintf(cmd.ErrOrStderr(), "The calls of the session %s; for those of another one, add --session (see stevedore sessions ls).\n", o.Session)
 		}
-		return o.Print(cmd, answer.Body)
+		return answer.Print(o, cmd)
 	})
 	addPage(cmd, &page.Limit, "newest first; default all, oldest first, up to 500")
 	cmd.Flags().StringVar(&page.After, "after", "", "continue after this `PLACE`, which the page before printed")
@@ -82,7 +83,7 @@ func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, cm
 		if err != nil {
 			return err
 		}
-		if err := o.Print(cmd, answer.Body); err != nil {
+		if err := answer.Print(o, cmd); err != nil {
 			return err
 		}
 		if t := answer.Out; !t.EndedAt.IsZero() {
@@ -142,7 +143,12 @@ func nextChange(ctx context.Context, o *client.Options, b *bus.Bus, progress str
 	}
 }
 
-var errLimit = cli.Exit(cli.ExitUsage, "--limit: want a positive number")
+func checkLimit(limit int) error {
+	if limit < 0 {
+		return errors.New("--limit: want a positive number")
+	}
+	return nil
+}
 
 // addPage adds --limit, with a note about the order.
 func addPage(cmd *cobra.Command, limit *int, note string) {

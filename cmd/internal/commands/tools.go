@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"context"
 	"slices"
 	"strings"
 
@@ -29,13 +28,8 @@ func newToolsCommand() *cobra.Command {
 	cmd := o.Group("tools", "List and show the tools that workers offer", toolsHelp, "tool")
 	cmd.PersistentFlags().StringVar(&queue, "queue", "", "show only the tools of workers that consume this `QUEUE`")
 	cmd.AddCommand(
-		o.Command("ls", "List the tools", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
-			answer, err := client.Ask(ctx, o, b, rpc.ListOffers, tools.OfferQuery{Queue: queue})
-			if err != nil {
-				return err
-			}
-			return printTools(o, cmd, answer)
-		}),
+		client.RequestCommand(o, "ls", "List the tools", rpc.ListOffers,
+			func([]string) (tools.OfferQuery, error) { return tools.OfferQuery{Queue: queue}, nil }, printTools),
 		client.RequestCommand(o, "show NAME", "Show the description, the arguments and the queues of a tool", rpc.ShowOffers,
 			func(args []string) (tools.OfferQuery, error) {
 				return tools.OfferQuery{Queue: queue, Tool: args[0]}, nil
@@ -48,12 +42,9 @@ func newToolsCommand() *cobra.Command {
 // toolNames are the names of the tools that workers offer.
 var toolNames = client.Listed(rpc.ListOffers, func(l rpc.ToolList) []rpc.ToolInfo { return l.Tools }, func(t rpc.ToolInfo) string { return t.Name })
 
-func printTools(o *client.Options, cmd *cobra.Command, answer client.Answer[rpc.ToolList]) error {
-	if o.JSON {
-		return o.Print(cmd, answer.Body)
-	}
+func printTools(cmd *cobra.Command, list rpc.ToolList) error {
 	t := cli.NewTable("tool", "effect", "queues", "description")
-	for _, tool := range answer.Out.Tools {
+	for _, tool := range list.Tools {
 		queues := slices.DeleteFunc(tool.Queues, func(queue string) bool { return strings.HasPrefix(queue, bus.AgentQueue+"-") }) // the queues of sub-agents
 		t.Row(tool.Name, tool.Effect, strings.Join(queues, " "), tools.Excerpt(tool.Summary(), 80))
 	}

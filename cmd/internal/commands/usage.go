@@ -1,13 +1,11 @@
 package commands
 
 import (
-	"context"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
@@ -38,14 +36,9 @@ func newUsageCommand() *cobra.Command {
 		By   string        `flag:"by" unit:"GROUP" default:"day" oneof:"day,model,session,tool,host" help:"GROUP: day, model, session, tool or host"`
 		Last time.Duration `flag:"last" unit:"TIME" default:"168h" min:"1ns" help:"TIME before now that counts"`
 	}
-	cmd := o.Command("usage", "Show what agents used and what it cost", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
-		list, err := agents.GetUsage.Here(ctx, b, "", agents.UsageRequest{By: in.By, Last: in.Last.Seconds()})
-		if err != nil {
-			return err
-		}
-		if o.JSON {
-			return cli.JSONLines(cmd.OutOrStdout(), list.Used)
-		}
+	cmd := client.RequestCommand(o, "usage", "Show what agents used and what it cost", agents.GetUsage, func([]string) (agents.UsageRequest, error) {
+		return agents.UsageRequest{By: in.By, Last: in.Last.Seconds()}, nil
+	}, func(cmd *cobra.Command, list agents.UsageList) error {
 		return printUsage(cmd.OutOrStdout(), in.By, list.Used)
 	})
 	ofAgents := cmd.RunE
