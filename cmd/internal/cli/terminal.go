@@ -90,10 +90,15 @@ func Raw(w io.Writer) io.Writer {
 // Note writes lines about what happens, in the faint style if w is a terminal that shows styles.
 func Note(w io.Writer, text string) {
 	text = tools.Escape(text)
-	if IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" {
+	if ShowsStyles(w) {
 		w, text = Raw(w), "\x1b[2m"+text+"\x1b[0m"
 	}
 	_, _ = io.WriteString(w, text+"\n") // it is lost if w is closed
+}
+
+// ShowsStyles reports whether w is a terminal that shows styles, and its user wants them.
+func ShowsStyles(w io.Writer) bool {
+	return IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // IsTerminal reports whether w is a terminal.

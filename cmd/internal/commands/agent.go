@@ -157,7 +157,7 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 	if err := o.prepare(ctx, b, stderr); err != nil {
 		return err
 	}
-	view := &agentView{stdout: stdout, stderr: stderr, stream: o.Stream || cli.IsTerminal(stdout)}
+	view := &agentView{stdout: stdout, stderr: stderr, stream: o.Stream || cli.IsTerminal(stdout), styled: cli.ShowsStyles(stdout)}
 	show := view.add
 	if o.JSON {
 		show = func(event tools.ProgressEvent) {

@@ -16,10 +16,12 @@ import (
 type agentView struct {
 	stdout, stderr io.Writer
 	stream         bool
+	styled         bool // stdout shows styles: each block of the Markdown is written when it is complete
 
 	turn int    // whose text is below
 	text string // of the turn, as far as it arrived
 	gap  bool   // a piece of the text was lost
+	held string // of the text: the begin of a block that is not complete
 	open bool   // the last line of the output is not complete
 	err  error  // of stdout
 }
@@ -62,14 +64,35 @@ func (v *agentView) addText(a tools.Activity) {
 		v.text = string([]rune(v.text)[:a.Offset])
 		if v.stream {
 			v.note("(the answer was cut off; the model begins it again)")
-			v.write(v.text)
+			v.writeText(v.text)
 		}
 	case a.Offset > have:
 		v.gap = true
 	}
 	v.text += a.Text
 	if v.stream {
-		v.write(a.Text)
+		v.writeText(a.Text)
+	}
+}
+
+// writeText writes a piece of the model's text.
+func (v *agentView) writeText(text string) {
+	if !v.styled {
+		v.write(text)
+		return
+	}
+	v.held += text
+	if end := wholeBlocks(v.held); end > 0 {
+		v.writeStyled(v.held[:end])
+		v.write("\n\n")
+		v.held = v.held[end:]
+	}
+}
+
+func (v *agentView) writeStyled(text string) {
+	if v.err == nil {
+		_, v.err = io.WriteString(cli.Raw(v.stdout), strings.Trim(styledText(text), "\n"))
+		v.open = true
 	}
 }
 
@@ -88,7 +111,12 @@ func (v *agentView) answer(text string) error {
 	text = strings.TrimRight(text, "\n")
 	seen := v.stream && !v.gap && v.text != "" && strings.TrimSpace(v.text) == strings.TrimSpace(text)
 	v.endLine()
-	if !seen {
+	switch {
+	case seen:
+	case v.styled:
+		v.writeStyled(text)
+		v.write("\n")
+	default:
 		v.write(text + "\n")
 		v.open = false
 	}
@@ -112,6 +140,10 @@ func (v *agentView) note(format string, args ...any) {
 
 // endLine ends a line that the model has not ended.
 func (v *agentView) endLine() {
+	if strings.TrimSpace(v.held) != "" {
+		v.writeStyled(v.held)
+	}
+	v.held = ""
 	if v.open {
 		v.write("\n")
 		v.open = false

@@ -151,7 +151,7 @@ func (o promptOptions) sayOnce(ctx context.Context, b *bus.Bus, message string, 
 		cancelled = <-cancelling
 	})
 	working.Go(func() { feed.answerDuring(waiting, interrupts) })
-	view := &agentView{stdout: stdout, stderr: stderr, stream: true}
+	view := &agentView{stdout: stdout, stderr: stderr, stream: true, styled: cli.ShowsStyles(stdout)}
 	event, err := o.submit(waiting, b, view.add, stderr)
 	stop()
 	working.Wait()

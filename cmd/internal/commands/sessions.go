@@ -153,6 +153,10 @@ const maxShown = 600
 func showSession(out io.Writer, entries []agent.Entry) error {
 	printEntry := func(e agent.Entry, who, text string) error {
 		err := cli.Line(out, "%s  %s", e.At.Local().Format(time.DateTime), who)
+		if err == nil && e.Kind == agent.KindAssistant && who == string(e.Kind) {
+			err = writeMarkdown(out, text)
+			text = ""
+		}
 		if err == nil {
 			_, err = fmt.Fprintf(out, "%s\n\n", text)
 		}
