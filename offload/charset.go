@@ -69,6 +69,9 @@ func charsetOf(src io.ReaderAt, size int64, singleBytes bool) (string, error) {
 		if !bytes.HasPrefix(head, []byte(bom)) {
 			continue
 		}
+		if size%2 != 0 || mostlyASCII(head[len(bom):]) { // bytes that only begin like the mark
+			return "", nil
+		}
 		text, err := charsets[name].NewDecoder().Bytes(head[:len(head)/2*2])
 		text = bytes.TrimSuffix(text, []byte("\ufffd")) // half of a character
 		if err != nil || bytes.ContainsAny(text, "\x00\x01\x02\x03\x04\ufffd") {
@@ -83,6 +86,18 @@ func charsetOf(src io.ReaderAt, size int64, singleBytes bool) (string, error) {
 		return "", err
 	}
 	return "windows-1252", nil
+}
+
+// mostlyASCII reports whether most bytes are letters and such of ASCII: as UTF-16, they would be
+// Chinese by chance.
+func mostlyASCII(text []byte) bool {
+	n := 0
+	for _, c := range text {
+		if c >= ' ' && c <= '~' || c == '\n' {
+			n++
+		}
+	}
+	return len(text) > 0 && n*4 >= len(text)*3
 }
 
 // isLatin1 tells Latin-1 from stray bytes and from the charsets of languages in which most letters

@@ -86,21 +86,35 @@ func TestCharsets(t *testing.T) {
 // never shows them as other characters.
 func TestOtherBytesAreNotDecoded(t *testing.T) {
 	for name, data := range map[string]string{
-		"UTF-8":           "Zürich\n",
-		"UTF-8 and more":  "Zürich caf\xe9",
-		"stray bytes":     "a \xff\xfe b \xe9",
-		"GBK in words":    "user\xd6\xd0\xce\xc4login",
-		"Cyrillic":        "name: \xef\xf0\xe8\xe2\xe5\xf2, and much more text in ASCII",
-		"GBK":             "name: \xd6\xd0\xce\xc4, and much more text in ASCII",
-		"Shift JIS":       "name: \x93\xfa\x96\x7b, and much more text in ASCII",
-		"UTF-32":          "\xff\xfe\x00\x00a\x00\x00\x00b\x00\x00\x00",
-		"bytes with BOM":  "\xff\xfe\x00\xd8\x00\xd8\x01\x02",
-		"UTF-16 no mark":  "a\x00b\x00",
-		"undefined bytes": "caf\xe9 \x81 \x8d",
+		"UTF-8":            "Zürich\n",
+		"UTF-8 and more":   "Zürich caf\xe9",
+		"stray bytes":      "a \xff\xfe b \xe9",
+		"GBK in words":     "user\xd6\xd0\xce\xc4login",
+		"Cyrillic":         "name: \xef\xf0\xe8\xe2\xe5\xf2, and much more text in ASCII",
+		"GBK":              "name: \xd6\xd0\xce\xc4, and much more text in ASCII",
+		"Shift JIS":        "name: \x93\xfa\x96\x7b, and much more text in ASCII",
+		"UTF-32":           "\xff\xfe\x00\x00a\x00\x00\x00b\x00\x00\x00",
+		"bytes with BOM":   "\xff\xfe\x00\xd8\x00\xd8\x01\x02",
+		"a mark by chance": "\xff\xfe\x80 bad",
+		"and even":         "\xff\xfe\x80 bad text",
+		"UTF-16 no mark":   "a\x00b\x00",
+		"undefined bytes":  "caf\xe9 \x81 \x8d",
 	} {
 		store := newFakeStore(StoreConfig{})
 		if rec := putArtifact(t, store, "s", "id", []byte(data)); rec.charset() != "" {
 			t.Errorf("%s is read as %s", name, rec.charset())
+		}
+	}
+}
+
+// TestTextsWithNUL: a text with a few NULs is a text, whatever it looks like otherwise.
+func TestTextsWithNUL(t *testing.T) {
+	for name, text := range map[string]string{
+		"words": "hello\x00world\n", "XML": "<?xml version=\"1.0\"?>\n<a>\x00</a>\n", "HTML": "<!DOCTYPE html><html><body>\x00</body></html>", "names": "./a file\x00./another\x00",
+		"a script": "#!/bin/sh\necho \x00\n",
+	} {
+		if rec := putArtifact(t, newFakeStore(StoreConfig{}), "s", "id", []byte(text)); rec.Type != TypeText {
+			t.Errorf("%s: %s, %s", name, rec.Type, rec.MediaType)
 		}
 	}
 }

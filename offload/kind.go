@@ -124,21 +124,17 @@ func withoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufe
 func isText(m *mimetype.MIME, head []byte) bool {
 	valid := utf8.Valid(wholeRunes(head))
 	invalid, nuls := countBad(head)
-	if nuls > 0 {
-		return valid && nuls <= len(head)/4 && m.Is("application/octet-stream")
+	known := false
+	for parent := m; parent != nil; parent = parent.Parent() {
+		known = known || parent.Is("text/plain")
 	}
-	if valid {
+	switch {
+	case nuls > 0:
+		return valid && nuls <= len(head)/4 && (known || m.Is("application/octet-stream"))
+	case valid:
 		return true
 	}
-	if invalid > len(head)/4 {
-		return false // an encoding that is shown as escapes only
-	}
-	for ; m != nil; m = m.Parent() {
-		if m.Is("text/plain") {
-			return true
-		}
-	}
-	return false
+	return known && invalid <= len(head)/4 // else an encoding that is shown as escapes only
 }
 
 // countBad counts the bytes that are not UTF-8, and the NULs.

@@ -48,7 +48,8 @@ func newBlock(text string, offset int) (block, error) {
 	if err != nil {
 		return b, err
 	}
-	b.result = found[0].of(text) == `"tool_result"`
+	kind := found[0].of(text)
+	b.result = kind == `"tool_result"` || kind == `"mcp_tool_result"`
 	if id := found[1].of(text); kindOf(id) == "a string" {
 		b.id = unquote(id)
 	}

@@ -18,7 +18,7 @@ func (m Message) otherResults() (results []block, err error) {
 		return fmt.Errorf("it has %s, the format of %s; only those of Anthropic, OpenAI (Chat Completions and Responses), Gemini and the "+
 			"Vercel AI SDK are understood", found, of)
 	}
-	top, err := m.fields(span{0, len(m.text)}, "role", "type", "call_id", "output", "parts", "lc", "tool_call_id", "toolInvocations", "id", "content")
+	top, err := m.fields(span{0, len(m.text)}, "role", "type", "call_id", "output", "parts", "lc", "tool_call_id", "toolInvocations", "id", "content", "tool_name")
 	if err != nil {
 		return nil, err
 	}
@@ -40,6 +40,13 @@ func (m Message) otherResults() (results []block, err error) {
 		results = append(results, m.resultAt(top[2], top[3]))
 	case kind == `"local_shell_call_output"` || kind == `"mcp_call"`:
 		results = append(results, m.resultAt(top[8], top[3]))
+	case kind == `"shell_call_output"`:
+		err = m.addOutputs(&results, top[2], top[3])
+	case role == `"tool"` && top[6] == (span{}) && kindOf(m.contentText()) == "a string": // of Ollama, which has no ids
+		results = append(results, m.resultAt(top[10], m.content))
+	}
+	if err != nil {
+		return nil, err
 	}
 	for _, list := range []span{m.content, top[4], top[7]} {
 		if kindOf(list.of(m.text)) != "an array" {
@@ -49,9 +56,10 @@ func (m Message) otherResults() (results []block, err error) {
 			if at = at.after(list.start); m.text[at.start] != '{' {
 				continue
 			}
-			f, err := m.fields(at, "toolCallId", "output", "result", "functionResponse", "function_response", "toolResult", "toolInvocation", "part_kind")
+			f, err := m.fields(at, "toolCallId", "output", "result", "functionResponse", "function_response", "toolResult", "toolInvocation", "part_kind",
+				"tool_use_id", "content", "codeExecutionResult", "code_execution_result")
 			if err == nil && kindOf(f[6].of(m.text)) == "an object" { // a part of version 4 of the Vercel AI SDK
-				f, err = m.fields(f[6], "toolCallId", "output", "result", "", "", "", "", "")
+				f, err = m.fields(f[6], "toolCallId", "output", "result", "", "", "", "", "", "", "", "", "")
 			}
 			switch {
 			case err != nil:
@@ -64,6 +72,10 @@ func (m Message) otherResults() (results []block, err error) {
 				err = m.addResponse(&results, f[3], f[4])
 			case f[0] != (span{}) && (f[1] != (span{}) || f[2] != (span{})):
 				err = m.addOutput(&results, f[0], f[1], f[2])
+			case f[8] != (span{}) && kindOf(f[9].of(m.text)) == "an object": // a code_execution_tool_result of Anthropic
+				err = m.addText(&results, f[8], f[9], "stdout")
+			case f[10] != (span{}) || f[11] != (span{}):
+				err = m.addText(&results, span{}, span{f[10].start + f[11].start, f[10].end + f[11].end}, "output")
 			}
 			if err != nil {
 				return nil, err
@@ -94,6 +106,31 @@ func (m Message) resultAt(id, value span) block {
 		b.id = unquote(text)
 	}
 	return b
+}
+
+// addText adds a field of an object whose other fields must stay, if it is a text.
+func (m Message) addText(results *[]block, id, object span, name string) error {
+	if kindOf(object.of(m.text)) != "an object" {
+		return nil
+	}
+	f, err := m.fields(object, name)
+	if err == nil && kindOf(f[0].of(m.text)) == "a string" {
+		*results = append(*results, m.resultAt(id, f[0]))
+	}
+	return err
+}
+
+// addOutputs adds what the commands of OpenAI's shell tool printed.
+func (m Message) addOutputs(results *[]block, id, list span) error {
+	if kindOf(list.of(m.text)) != "an array" {
+		return nil
+	}
+	for _, at := range members(list.of(m.text)) {
+		if err := m.addText(results, id, at.after(list.start), "stdout"); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // addOutput adds a result of the Vercel AI SDK: the value of an output with a type, an output of

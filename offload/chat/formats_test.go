@@ -53,6 +53,22 @@ func TestHistoryFormats(t *testing.T) {
 			`[{"id":"m","role":"assistant","content":"","parts":[{"type":"tool-invocation","toolInvocation":{"state":"result","toolCallId":"c1","toolName":"f","args":{},"result":"LONG"}},{"type":"tool-invocation","toolInvocation":{"state":"call","toolCallId":"c2","toolName":"f","args":{}}}]}]`,
 			`[{"id":"m","role":"assistant","content":"","parts":[{"type":"tool-invocation","toolInvocation":{"state":"result","toolCallId":"c1","toolName":"f","args":{},"result":REF}},{"type":"tool-invocation","toolInvocation":{"state":"call","toolCallId":"c2","toolName":"f","args":{}}}]}]`, long,
 		},
+		"responses with a shell": {
+			`[{"type":"shell_call_output","call_id":"c1","max_output_length":9,"output":[{"stdout":"LONG","stderr":"","outcome":{"type":"exit","exit_code":0}},{"stdout":"short"}]}]`,
+			`[{"type":"shell_call_output","call_id":"c1","max_output_length":9,"output":[{"stdout":REF,"stderr":"","outcome":{"type":"exit","exit_code":0}},{"stdout":"short"}]}]`, long,
+		},
+		"ollama": {
+			`[{"role":"assistant","content":"","tool_calls":[{"function":{"name":"c1","arguments":{}}}]},{"role":"tool","tool_name":"c1","content":"LONG"}]`,
+			`[{"role":"assistant","content":"","tool_calls":[{"function":{"name":"c1","arguments":{}}}]},{"role":"tool","tool_name":"c1","content":REF}]`, long,
+		},
+		"anthropic with mcp": {
+			`[{"role":"assistant","content":[{"type":"mcp_tool_use","id":"c1","name":"f","server_name":"s","input":{}},{"type":"mcp_tool_result","tool_use_id":"c1","is_error":false,"content":"LONG"}]}]`,
+			`[{"role":"assistant","content":[{"type":"mcp_tool_use","id":"c1","name":"f","server_name":"s","input":{}},{"type":"mcp_tool_result","tool_use_id":"c1","is_error":false,"content":REF}]}]`, long,
+		},
+		"anthropic with code": {
+			`[{"role":"assistant","content":[{"type":"code_execution_tool_result","tool_use_id":"c1","content":{"type":"code_execution_result","stdout":"LONG","stderr":"","return_code":0,"content":[]}}]}]`,
+			`[{"role":"assistant","content":[{"type":"code_execution_tool_result","tool_use_id":"c1","content":{"type":"code_execution_result","stdout":REF,"stderr":"","return_code":0,"content":[]}}]}]`, long,
+		},
 		"vercel of a page": {
 			`[{"id":"m","role":"assistant","parts":[{"type":"tool-f","toolCallId":"c1","state":"output-available","input":{},"output":"LONG"}]}]`,
 			`[{"id":"m","role":"assistant","parts":[{"type":"tool-f","toolCallId":"c1","state":"output-available","input":{},"output":REF}]}]`, long,
@@ -109,6 +125,26 @@ func TestUnknownFormats(t *testing.T) {
 		res, err := OffloadHistory(t.Context(), messages, t.TempDir(), Options{})
 		if !errors.Is(err, ErrFormat) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "message 1") || res.Messages != nil {
 			t.Errorf("%s: %v; want %s", message, err, want)
+		}
+	}
+}
+
+// TestCodeOfGemini: the output of code that Gemini ran has no id.
+func TestCodeOfGemini(t *testing.T) {
+	long := strings.Repeat("long ", 40)
+	messages, err := ParseHistory([]byte(`[{"role":"model","parts":[{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"` + long + `"}}]}]`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := OffloadHistory(t.Context(), messages, t.TempDir(), Options{})
+	if err != nil || res.OffloadedCount != 1 || !strings.Contains(res.Messages[0].String(), `{"outcome":"OUTCOME_OK","output":"[Content offloaded to: ./tool-result-unknown.md]"}`) {
+		t.Errorf("%+v, %v", res, err)
+	}
+	for body, want := range map[string]string{
+		`{"model":"m","messages":[]}`: `in its field "messages", as in jq .messages`, `{"input":[]}`: "jq .input", `{"contents":[{}]}`: "jq .contents", `{"x":1}`: "not an array of messages",
+	} {
+		if _, err := ParseHistory([]byte(body)); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: %v", body, err)
 		}
 	}
 }

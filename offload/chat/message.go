@@ -38,7 +38,7 @@ func ParseHistory(data []byte) ([]Message, error) {
 		return nil, fmt.Errorf("parse history: %w", err)
 	}
 	if text[0] != '[' {
-		return nil, fmt.Errorf("parse history: the history is %s, not an array of messages", kindOf(text))
+		return nil, fmt.Errorf("parse history: the history is %s, not an array of messages%s", kindOf(text), ofRequest(text))
 	}
 	messages := []Message{}
 	for _, at := range members(text) {
@@ -49,6 +49,19 @@ func ParseHistory(data []byte) ([]Message, error) {
 		messages = append(messages, m)
 	}
 	return messages, nil
+}
+
+// ofRequest says where the messages of a whole request are.
+func ofRequest(text string) string {
+	if text[0] != '{' {
+		return ""
+	}
+	for _, name := range []string{"messages", "input", "contents"} { // of Anthropic and OpenAI, Responses, Gemini
+		if found, err := pick(text, name); err == nil && kindOf(found[0].of(text)) == "an array" {
+			return fmt.Sprintf("; it has them in its field %q, as in jq .%s", name, name)
+		}
+	}
+	return ""
 }
 
 // String returns the message as JSON, in the form of JSON.stringify.

@@ -356,7 +356,7 @@ func TestToolCallID(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := OffloadHistory(t.Context(), history, dir, Options{})
-	if err != nil || all.OffloadedCount != 2 || all.FreedChars != 400 || filepath.Base(all.Files[1]) != "tool-result-call_1-1.md" ||
+	if err != nil || all.OffloadedCount != 3 || all.FreedChars != 600 || filepath.Base(all.Files[1]) != "tool-result-call_1-1.md" ||
 		all.Messages[0].String() != `{"role":"tool","tool_call_id":"call_1","content":"[Content offloaded to: ./tool-result-call_1.md]"}` {
 		t.Errorf("history: %+v, %v", all, err)
 	}

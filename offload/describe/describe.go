@@ -26,10 +26,13 @@ type Form struct {
 	// Quoted is true if a cell may be in double quotes. A quote opens a cell only if a quote before
 	// a comma or the end of a line closes it.
 	Quoted bool `json:"quoted,omitempty"`
-	Spaced bool `json:"spaced,omitempty"` // white space around a cell does not belong to it
-	CR     bool `json:"cr,omitempty"`     // lines end in CR alone
-	Hash   bool `json:"hash,omitempty"`   // lines that begin with "#" are no rows
-	Skip   int  `json:"skip,omitempty"`   // lines above the table
+	// Trusted is true if quotes are used as CSV has them: then a cell may go on in the next line,
+	// also if each of the lines could be a row.
+	Trusted bool `json:"trusted,omitempty"`
+	Spaced  bool `json:"spaced,omitempty"` // white space around a cell does not belong to it
+	CR      bool `json:"cr,omitempty"`     // lines end in CR alone
+	Hash    bool `json:"hash,omitempty"`   // lines that begin with "#" are no rows
+	Skip    int  `json:"skip,omitempty"`   // lines above the table
 	// Names are those that a line such as "#Fields: date time" has. Otherwise the first row has them
 	// if Header is true.
 	Names  []string `json:"names,omitempty"`

@@ -225,7 +225,7 @@ func (r *Rows) longer(text, line string) (long string, at, state int, err error)
 		at += b.Len()
 		b.WriteString(next)
 	}
-	if state == shut && !r.whole(taken) {
+	if state == shut && (r.Trusted && !r.strays || !r.whole(taken)) {
 		return b.String(), at, shut, nil
 	}
 	r.ahead = append(taken[1:], r.ahead...)

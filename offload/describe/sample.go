@@ -31,7 +31,7 @@ func newSample(f Form, comma rune, head []byte, complete bool) (s sample) {
 		f.Width = width
 	}
 	rows, starts, useful, strays := f.read(head, complete)
-	if strays && !useful {
+	if f.Trusted = useful && !strays; strays && !useful {
 		f.Quoted = false
 		rows, starts, _, _ = f.read(head, complete)
 	}
