@@ -56,14 +56,7 @@ func TestPowersAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := Config{Subjects: subjects, Listen: "127.0.0.1:4222", Tenants: []Tenant{{Name: "red", Sessions: []string{"s1"}, Queues: []string{"default"}, Bridges: []string{"chat"}}}}
-	streams := []string{"OTHER"}
-	for _, name := range []string{bus.Calls, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
-		streams = append(streams, subjects.StreamName(name))
-	}
-	for _, name := range []string{bus.StateBucket, bus.ArtifactsBucket, bus.TasksBucket} {
-		streams = append(streams, "KV_"+subjects.BucketName(name))
-	}
-	streams = append(streams, "OBJ_"+subjects.BucketName(bus.BlobsBucket))
+	streams := streamsOf(subjects)
 
 	var table strings.Builder
 	var users []User
