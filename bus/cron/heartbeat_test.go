@@ -6,10 +6,37 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 )
+
+// Only an operator sees a schedule that is no job, and can remove it.
+func TestForeignSchedule(t *testing.T) {
+	b := bustest.New(t)
+	foreign := bus.Message{Subject: b.Schedule(bus.Cron, "foreign"), Body: []byte("not a job"), Header: nats.Header{
+		jetstream.ScheduleHeader: {"@every 1h"}, jetstream.ScheduleTargetHeader: {b.Tick(bus.Cron, "foreign")},
+	}}
+	if _, err := b.Publish(t.Context(), foreign); err != nil {
+		t.Fatal(err)
+	}
+	jobs := cron.New(b)
+	if n := count(t, jobs, cron.Caller{}); n != 0 {
+		t.Errorf("the default session sees %d", n)
+	}
+	if e, err := jobs.Get(t.Context(), cron.Caller{Operator: true}, "foreign"); err != nil || e.Every != time.Hour {
+		t.Errorf("the operator sees %+v, %v", e, err)
+	}
+	if err := jobs.Remove(t.Context(), cron.Caller{}, "foreign"); !errors.Is(err, cron.ErrNotFound) {
+		t.Errorf("the default session removes it: %v", err)
+	}
+	if err := jobs.Remove(t.Context(), cron.Caller{Operator: true}, "foreign"); err != nil {
+		t.Error(err)
+	}
+}
 
 // A heartbeat is in the same lists as the jobs, also if a job has its name. Only its program
 // changes it.
@@ -19,7 +46,17 @@ func TestHeartbeatIsListedAndKept(t *testing.T) {
 	if changed, err := jobs.Put(t.Context(), beat, true); !changed || err != nil {
 		t.Fatal(changed, err)
 	}
+	odd := cron.Job{Kind: bus.Heartbeat, Name: "night--2", Session: "heartbeat-night--2", Every: time.Hour, Tool: "x"}
+	if _, err := jobs.Put(t.Context(), odd, true); err != nil {
+		t.Fatal(err)
+	}
+	if n := count(t, jobs, cron.Caller{Session: odd.Session}); n != 1 {
+		t.Errorf("the session of a heartbeat sees %d", n)
+	}
 	for _, session := range []string{"", "s1"} {
+		if a, err := jobs.Do(t.Context(), operator, "", cron.Request{Action: cron.ActionList}); err != nil || strings.Contains(a.Text(), "(session") {
+			t.Errorf("of one session: %s, %v", a.Text(), err)
+		}
 		if _, err := jobs.Add(t.Context(), cron.Caller{Session: session}, cron.Job{Name: "main", Every: time.Hour, Tool: "x"}); err != nil {
 			t.Fatal(err)
 		}
@@ -27,13 +64,13 @@ func TestHeartbeatIsListedAndKept(t *testing.T) {
 	var got []string
 	for after, pages := "", 0; pages == 0 || after != ""; pages++ {
 		a, err := jobs.Do(t.Context(), operator, "", cron.Request{Action: cron.ActionList, Limit: 1, After: after})
-		if err != nil || len(a.Jobs) != 1 || pages == 3 {
+		if err != nil || len(a.Jobs) != 1 || pages == 4 {
 			t.Fatalf("page %d: %+v, %v", pages, a, err)
 		}
 		got = append(got, a.Jobs[0].Session)
 		after = a.Next
 	}
-	if strings.Join(got, " ") != "default s1 heartbeat-main" {
+	if strings.Join(got, " ") != "default s1 heartbeat-main heartbeat-night--2" {
 		t.Errorf("the pages list the sessions %q", got)
 	}
 	a, err := jobs.Do(t.Context(), operator, "", cron.Request{Action: cron.ActionList})

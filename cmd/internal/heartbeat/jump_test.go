@@ -169,6 +169,32 @@ func TestJumpOverADailyJob(t *testing.T) {
 	})
 }
 
+// KeepTime runs a job that is due in the hour that the clocks skip in March, when they have gone
+// forward.
+func TestJumpToASkippedHour(t *testing.T) {
+	t.Cleanup(func() { time.WallOffset.Store(0) })
+	dir := t.TempDir()
+	bustest.Bubble(t, func(t *testing.T) {
+		made := make(chan bool, 10)
+		b, down := up(t, dir, t.TempDir(), func(_ time.Time, ok bool) { made <- !ok })
+		defer down()
+		forward := time.Date(2000, 3, 26, 1, 0, 0, 0, time.UTC) // in Berlin
+		jump(t, time.Until(forward)-10*time.Minute)
+		time.Sleep(prompt)
+		if _, err := cron.New(b).Put(t.Context(), cron.Job{Name: "night", Tool: "x", Cron: "30 2 * * *", TimeZone: "Europe/Berlin"}, true); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case ours := <-made:
+			if late := time.Since(forward); !ours || late < 0 || late > prompt {
+				t.Errorf("a tick %s after the clocks went forward, from KeepTime: %t", late, ours)
+			}
+		case <-time.After(20 * time.Hour):
+			t.Error("no tick")
+		}
+	})
+}
+
 // If the clock jumps while a call runs, its lease ends by the server's clock, but
 // the call runs only once, with two workers on the queue.
 func TestJumpWhileACallRuns(t *testing.T) {
