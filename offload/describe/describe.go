@@ -38,6 +38,8 @@ type Form struct {
 	Names  []string `json:"names,omitempty"`
 	Header bool     `json:"header,omitempty"`
 	Width  int      `json:"width,omitempty"` // cells of most rows
+	// Starts are the characters at which the columns of an aligned table begin.
+	Starts []int `json:"starts,omitempty"`
 	// Certain is false if the text is a table only because a reader says so.
 	Certain bool `json:"certain,omitempty"`
 	// Assumed says what a reader may not expect.
@@ -73,7 +75,9 @@ func Table(head []byte, complete bool, known Hints) Form {
 	if f.fields(head) || f.cells(head, complete, known) {
 		return f
 	}
-	return Form{Kind: Aligned, Header: true, Certain: certain(head)}
+	f = Form{}
+	f.aligned(head)
+	return f
 }
 
 // bom is the byte order mark with which programs of Windows begin a text.

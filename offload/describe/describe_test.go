@@ -64,10 +64,18 @@ func TestTable(t *testing.T) {
 		"a quote closed below":   {"id\ttext\n1\t\"open\n2\tb\n3\tc\"\n4\td\n", "id|text", "4|d", 4, true, ""},
 		"psql":                   {" id | name\n----+------\n  1 | a\n(1 row)\n", "id|name", "1|a", 1, true, ""},
 		"kubectl":                {"NAME   READY\nweb    1/1\napi    0/1\n", "NAME|READY", "api|0/1", 2, true, ""},
-		"prose":                  {"This is a text, and it\nhas commas, as texts have.\nBut not, in, each line.\n", "This is a text|and it", "But not|in|each line.", 2, false, ""},
-		"a log":                  {strings.Repeat("2025-01-01 10:00:00,123 INFO it works, with commas\n", 9), "||", "", 9, false, "c1, c2"},
-		"code":                   {strings.Repeat("let a = 1;\nlet b = 2;\n", 20), "", "", 0, false, ""},
-		"a Makefile":             {strings.Repeat("\tgo build\n", 20), "", "", 0, false, ""},
+		"ps":                     {"    PID TTY          TIME CMD\n      1 ?        00:00:01 systemd\n  12345 pts/0    00:10:00 go test\n", "PID|TTY|TIME|CMD", "12345|pts/0|00:10:00|go test", 2, true, ""},
+		"df": {"Filesystem     1K-blocks     Used Available Use% Mounted on\noverlay         61255492 20000000  38000000  35% /\ntmpfs              65536        0     65536   0% /dev\n",
+			"Filesystem|1K-blocks|Used|Available|Use%|Mounted on", "tmpfs|65536|0|65536|0%|/dev", 2, true, ""},
+		"free":        {"               total        used        free\nMem:        16332080     1000000     2000000\nSwap:              0           0           0\n", "|total|used|free", "Swap:|0|0|0", 2, true, ""},
+		"docker":      {"CONTAINER ID   IMAGE     COMMAND       PORTS\nabc            nginx     \"/entry x\"\ndef            redis     \"redis\"       6379/tcp\n", "CONTAINER ID|IMAGE|COMMAND|PORTS", "def|redis|\"redis\"|6379/tcp", 2, true, ""},
+		"ls":          {"total 8\n-rw-r--r-- 1 root root  5 Jan  1 10:00 a\n-rw-r--r-- 1 root root 15 Jan  1 10:00 b\n", "", "", 0, false, ""},
+		"a long cell": {"NAME   READY\n" + strings.Repeat("web    1/1\n", 250) + "a-long-name   0/1\n", "NAME|READY", "a-long-name|0/1", 251, true, ""},
+		"ps aux":      {"USER         PID %CPU COMMAND\nroot           1  0.0 /sbin/init splash\nnobody       999 12.5 /usr/bin/x -y\n", "USER|PID|%CPU|COMMAND", "nobody|999|12.5|/usr/bin/x -y", 2, true, ""},
+		"prose":       {"This is a text, and it\nhas commas, as texts have.\nBut not, in, each line.\n", "This is a text|and it", "But not|in|each line.", 2, false, ""},
+		"a log":       {strings.Repeat("2025-01-01 10:00:00,123 INFO it works, with commas\n", 9), "||", "", 9, false, "c1, c2"},
+		"code":        {strings.Repeat("let a = 1;\nlet b = 2;\n", 20), "", "", 0, false, ""},
+		"a Makefile":  {strings.Repeat("\tgo build\n", 20), "", "", 0, false, ""},
 	} {
 		form, columns, n, last := read(t, row.text, Hints{})
 		assumed := strings.Join(form.Assumed, "; ")

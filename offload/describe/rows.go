@@ -26,6 +26,8 @@ type Rows struct {
 	cut     bool     // the text ends before the table does
 	lines   int      // that were read
 	start   int      // the lines before the last record
+	total   int      // rows of an aligned table
+	odd     int      // those that do not fit
 	failed  int      // bytes that were searched for the end of a cell in vain
 	useful  bool     // quotes were needed: a cell has a comma, a quote or the end of a line
 	strays  bool     // a cell begins with a quote that nothing closes
@@ -59,7 +61,10 @@ func (r *Rows) open() (err error) {
 	case Ruled:
 		return r.ruled()
 	case Aligned:
-		return r.aligned()
+		if r.columns, r.next = r.Names, r.alignedRow; r.Width < 2 {
+			return NoTable("no columns were found in the text")
+		}
+		return nil
 	}
 	r.next = r.record
 	if r.columns = r.Names; r.Names != nil {

@@ -4,9 +4,7 @@ import (
 	"bytes"
 	"io"
 	"regexp"
-	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // NoTable is the error of a text that is not a table. It says why.
@@ -80,89 +78,4 @@ func split(line string) []string {
 		cells[i] = strings.ReplaceAll(strings.TrimSpace(cell), "\x00", "|")
 	}
 	return cells
-}
-
-// gap matches what separates the columns of an aligned table.
-var gap = regexp.MustCompile(`\s{2,}|\t+`)
-
-// aligned reads the names of a table as kubectl and docker print it. It ends at an empty line.
-func (r *Rows) aligned() error {
-	names, err := r.line()
-	for err == nil && strings.TrimSpace(names) == "" {
-		names, err = r.line()
-	}
-	if err != nil {
-		return err
-	}
-	if r.columns = gap.Split(strings.TrimSpace(names), -1); len(r.columns) < 2 {
-		return NoTable("no columns were found in the text")
-	}
-	starts, rows, odd := startsOf(names, r.columns), 0, 0
-	r.next = func() ([]string, error) {
-		text, err := r.line()
-		switch {
-		case err != nil && (err != io.EOF || rows > odd):
-			return nil, err
-		case rows == odd && (err != nil || strings.TrimSpace(text) == ""):
-			return nil, NoTable("no rows were found below the first line")
-		case strings.TrimSpace(text) == "":
-			return nil, io.EOF
-		}
-		cells, fits := cut(text, starts)
-		if !fits {
-			if cells = gap.Split(strings.TrimSpace(text), -1); len(cells) != len(r.columns) {
-				odd++
-				cells = []string{strings.TrimSpace(text)}
-			}
-		}
-		if rows++; odd > 2 && odd*5 > rows {
-			return nil, NoTable("its lines do not have the columns of the first line")
-		}
-		return cells, nil
-	}
-	return nil
-}
-
-// startsOf returns the characters at which the names of the columns begin.
-func startsOf(line string, names []string) (starts []int) {
-	at := 0
-	for _, name := range names {
-		before, after, _ := strings.Cut(line, name)
-		at += utf8.RuneCountInString(before)
-		starts = append(starts, at)
-		at += utf8.RuneCountInString(name)
-		line = after
-	}
-	return starts
-}
-
-// cut returns the cells of a line that begin at starts. ok is false if a cell crosses a start.
-func cut(line string, starts []int) (cells []string, ok bool) {
-	runes := []rune(line)
-	for i, start := range starts {
-		end := len(runes)
-		if i+1 < len(starts) {
-			end = min(starts[i+1], end)
-		}
-		if start > 0 && start < len(runes) && runes[start-1] != ' ' && runes[start-1] != '\t' {
-			return nil, false
-		}
-		cells = append(cells, strings.TrimSpace(string(runes[min(start, end):end])))
-	}
-	return cells, true
-}
-
-// certain reports whether a text begins with an aligned table: one with names in capitals, below
-// which the cells begin.
-func certain(head []byte) bool {
-	first, rest, _ := bytes.Cut(bytes.TrimLeft(head, "\r\n"), []byte("\n"))
-	names := gap.Split(strings.TrimSpace(string(first)), -1)
-	if len(names) < 2 || len(bytes.TrimSpace(rest)) == 0 || strings.ToUpper(string(first)) != string(first) || strings.ContainsAny(string(first), "=:,;{}") {
-		return false
-	}
-	starts := startsOf(string(first), names)
-	return !slices.ContainsFunc(strings.Split(strings.TrimSpace(string(rest)), "\n"), func(line string) bool {
-		_, fits := cut(line, starts)
-		return !fits
-	})
 }

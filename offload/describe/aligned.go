@@ -1,0 +1,203 @@
+package describe
+
+import (
+	"io"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+const (
+	alignedRows = 200 // rows that decide where columns begin
+	tabStop     = 8
+)
+
+// word is a word of the line with the names, by its first character and the one behind it.
+type word struct{ start, end int }
+
+// aligned finds the columns of a text whose cells are below the names of their columns: a space is
+// between two columns in each of the first lines. It reports whether there are at least two.
+func (f *Form) aligned(head []byte) bool {
+	f.Kind, f.Header = Aligned, true
+	var lines [][]rune
+	for line := range strings.Lines(string(head)) {
+		text := []rune(untab(strings.TrimRight(line, "\r\n")))
+		blank := len(strings.TrimSpace(string(text))) == 0
+		switch {
+		case blank && len(lines) == 0:
+			f.Skip++
+			continue
+		case blank || len(lines) > alignedRows:
+		default:
+			lines = append(lines, text)
+			continue
+		}
+		break
+	}
+	if f.Skip++; len(lines) < 2 {
+		return false
+	}
+	names, rows := lines[0], lines[1:]
+	words := wordsOf(names)
+	if gap := lastGap(lines, 0, words[0].start); gap > 0 && filled(rows, 0, gap) { // of rows with a name
+		f.Starts, f.Names = []int{0, gap}, []string{"", string(names[words[0].start:words[0].end])}
+	} else {
+		f.Starts, f.Names = []int{0}, []string{string(names[words[0].start:words[0].end])}
+	}
+	wide := false
+	for i, w := range words[1:] {
+		name := string(names[w.start:w.end])
+		until := 1 << 30
+		if i+2 < len(words) {
+			until = words[i+2].start
+		}
+		last := len(f.Names) - 1
+		gap := lastGap(lines, max(words[i].start, f.Starts[last]+1), w.start)
+		if gap < 0 || w.start == words[i].end+1 && !filled(rows, gap, until) {
+			f.Names[last] += strings.Repeat(" ", w.start-words[i].end) + name // of two words
+			continue
+		}
+		f.Starts, f.Names = append(f.Starts, gap), append(f.Names, name)
+		wide = wide || w.start > words[i].end+1
+	}
+	if !wide || slices.ContainsFunc(rows, f.repeats) { // a sentence, or a line like the others
+		return false
+	}
+	f.Width = len(f.Names)
+	if f.Certain = f.Width > 1 && f.sure(string(names), rows); !f.Certain {
+		f.Assumed = []string{"the columns were taken to begin where the words of the first line do"}
+	}
+	return f.Width > 1
+}
+
+// repeats reports whether a row has one of the names in its column.
+func (f *Form) repeats(row []rune) bool {
+	cells, _ := cut(row, f.Starts)
+	for i, cell := range cells {
+		if cell != "" && cell == f.Names[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// sure reports whether an aligned text can hardly be something else than a table.
+func (f *Form) sure(names string, rows [][]rune) bool {
+	numbers := 0
+	for i := range f.Names {
+		all := true
+		for _, row := range rows {
+			cells, fits := cut(row, f.Starts)
+			if !fits {
+				return false
+			}
+			all = all && kindOf(cells[i]) == number
+		}
+		if all && kindOf(f.Names[i]) == text {
+			numbers++
+		}
+	}
+	if strings.ContainsAny(names, "=:,;{}") {
+		return false
+	}
+	return strings.ToUpper(names) == names && strings.ContainsFunc(names, unicode.IsLetter) || len(rows) > 1 && f.Width > 2 && numbers > 0
+}
+
+// wordsOf returns the words of a line.
+func wordsOf(line []rune) (words []word) {
+	for i := 0; i < len(line); i++ {
+		if line[i] == ' ' {
+			continue
+		}
+		start := i
+		for i < len(line) && line[i] != ' ' {
+			i++
+		}
+		words = append(words, word{start, i})
+	}
+	return words
+}
+
+// lastGap returns the character behind the last space that all lines have between from and the
+// character until, or -1. In a column of numbers, cells begin before the name.
+func lastGap(lines [][]rune, from, until int) int {
+	for at := until - 1; at >= from; at-- {
+		if !slices.ContainsFunc(lines, func(line []rune) bool { return at < len(line) && line[at] != ' ' }) {
+			return at + 1
+		}
+	}
+	return -1
+}
+
+// filled reports whether a line has a cell between two characters.
+func filled(rows [][]rune, from, until int) bool {
+	return slices.ContainsFunc(rows, func(row []rune) bool {
+		return len(row) > from && strings.TrimSpace(string(row[from:min(len(row), until)])) != ""
+	})
+}
+
+// untab returns a line with spaces in place of tabs.
+func untab(line string) string {
+	if !strings.Contains(line, "\t") {
+		return line
+	}
+	var b strings.Builder
+	at := 0
+	for _, r := range line {
+		if r != '\t' {
+			b.WriteRune(r)
+			at++
+			continue
+		}
+		n := tabStop - at%tabStop
+		b.WriteString(strings.Repeat(" ", n))
+		at += n
+	}
+	return b.String()
+}
+
+// alignedRow returns the next row of an aligned table, which ends at an empty line. A row whose
+// cells cross the columns is split at its spaces; if that does not fit, it is one cell.
+func (r *Rows) alignedRow() ([]string, error) {
+	text, err := r.line()
+	if err == nil && strings.TrimSpace(text) == "" {
+		err = io.EOF
+	}
+	if err != nil {
+		return nil, err
+	}
+	r.total++
+	cells, fits := cut([]rune(untab(text)), r.Starts)
+	if !fits {
+		if cells = gap.Split(strings.TrimSpace(text), -1); len(cells) != r.Width {
+			cells = strings.Fields(text)
+		}
+		if len(cells) != r.Width {
+			r.odd++
+			cells = []string{strings.TrimSpace(text)}
+		}
+	}
+	if r.odd > 2 && r.odd*5 > r.total {
+		return nil, NoTable("its lines do not have the columns of the first line")
+	}
+	return cells, nil
+}
+
+// gap matches what is between cells rather than words.
+var gap = regexp.MustCompile(`\s{2,}`)
+
+// cut returns the cells of a line that begin at starts. ok is false if a cell crosses a start.
+func cut(line []rune, starts []int) (cells []string, ok bool) {
+	for i, start := range starts {
+		end := len(line)
+		if i+1 < len(starts) {
+			end = min(starts[i+1], end)
+		}
+		if start > 0 && start < len(line) && line[start-1] != ' ' {
+			return nil, false
+		}
+		cells = append(cells, strings.TrimSpace(string(line[min(start, end):end])))
+	}
+	return cells, true
+}
