@@ -107,7 +107,7 @@ var mutants = []mutant{
 		"bus/approvals", "TestFirstAnswerCounts"},
 	{"a parked call runs again if it is delivered again", "bus/task/locate.go", "	if d.Raw == nil && d.Resumed.Number < parked.Number {", "	if d.Raw != nil && d.Resumed.Number < parked.Number {",
 		"bus/worker", "TestParkedCallIsDeliveredAgain"},
-	{"runs of a schedule overlap", "bus/worker/tick.go", "		if err != nil || !ended && !lost {\n			return prior, false, err", "		if err != nil || !ended && !lost && w == nil {\n			return prior, false, err",
+	{"runs of a schedule overlap", "bus/worker/tick.go", "		if err != nil || !ended && !lost {\n			return prior, false, err", "		if err != nil || !ended && !lost && t == nil {\n			return prior, false, err",
 		"bus/worker", "TestTicksDoNotOverlap"},
 	{"an earlier tick runs after a later one", "bus/worker/tick.go", "	case prior.Tick > next.Tick:\n		return prior, false, nil\n", "",
 		"bus/worker", "TestLateTick"},

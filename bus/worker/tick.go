@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/cron"
@@ -29,11 +30,18 @@ const (
 	lastRunTTL = 31 * 24 * time.Hour
 )
 
-// handleTick turns a tick into a call. The call's id derives from the schedule
+// ticker makes calls of the ticks of schedules.
+type ticker struct {
+	bus     *bus.Bus
+	locator *task.Locator
+	log     zerolog.Logger
+}
+
+// handle turns a tick into a call. The call's id derives from the schedule
 // and the due time, so that a tick that is delivered twice is one call. A tick is
 // skipped if the call of an earlier tick is still running.
-func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
-	tokens := w.bus.Split(d.Subject)
+func (t *ticker) handle(ctx context.Context, d *bus.Delivery) error {
+	tokens := t.bus.Split(d.Subject)
 	body, err := tools.DecodeTick(d.Body)
 	if err != nil {
 		return bus.Reject(bus.CodeUndecodable, err)
@@ -43,7 +51,7 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	if !tools.IsToken(queue) {
 		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("queue %.80q is not of the form %s", queue, tools.TokenForm))
 	}
-	log := w.log.With().Str("kind", kind).Str("schedule", name).Logger()
+	log := t.log.With().Str("kind", kind).Str("schedule", name).Logger()
 
 	var due time.Time
 	call.ID, due = cron.CallID(d, kind, cmp.Or(body.Name, name))
@@ -52,15 +60,15 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 	// Each tick runs once. The server publishes the last ticks again after a kill,
 	// and after the clock was set back by hours. The calls stream may have removed the
 	// call by then.
-	stored, err := w.locator.Results.Read(ctx, tools.CallKey{Session: tools.Token(call.Session), ID: tools.Token(call.ID)})
+	stored, err := t.locator.Results.Read(ctx, tools.CallKey{Session: tools.Token(call.Session), ID: tools.Token(call.ID)})
 	if len(stored) > 0 || err != nil {
 		return err
 	}
-	record := bus.Message{Subject: w.bus.RunOf(kind, name)}
+	record := bus.Message{Subject: t.bus.RunOf(kind, name)}
 	if cron.IsOnlyTick(d) { // no later run replaces its record
 		record.Header = nats.Header{jetstream.MsgTTLHeader: {lastRunTTL.String()}}
 	}
-	run, start, err := w.beginRun(ctx, record, body, cron.RunRecord{Call: call.ID, Session: call.Session, Due: due, Tick: d.Sequence})
+	run, start, err := t.beginRun(ctx, record, body, cron.RunRecord{Call: call.ID, Session: call.Session, Due: due, Tick: d.Sequence})
 	if err != nil {
 		return err
 	}
@@ -74,12 +82,12 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 		return bus.Reject(bus.CodeUndecodable, err)
 	}
 	m := bus.Message{
-		Subject: w.bus.Call(queue, call.Tool, call.SessionToken(), call.IDToken()), Body: data, Header: nats.Header{},
+		Subject: t.bus.Call(queue, call.Tool, call.SessionToken(), call.IDToken()), Body: data, Header: nats.Header{},
 		Timeout: bus.NoTimeout, WaitIfFull: true,
 	}
 	ctx, span := traceTick(ctx, d, kind, name, due, call)
 	tracing.Add(ctx, m.Header)
-	_, err = w.bus.Publish(ctx, m)
+	_, err = t.bus.Publish(ctx, m)
 	endTick(span, err)
 	if err != nil && !errors.Is(err, bus.ErrSubjectExists) { // an earlier delivery of the tick may have published it
 		return err
@@ -96,15 +104,15 @@ func (w *Worker) handleTick(ctx context.Context, d *bus.Delivery) error {
 // it may have died before it published the call, and a later tick has replaced the one that
 // would have published it. Then beginRun returns the earlier run, which starts in the place of
 // the next one. That is harmless if the other worker goes on, because both publish the same call.
-func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Tick, next cron.RunRecord) (_ cron.RunRecord, start bool, err error) {
-	stored, err := w.bus.Last(ctx, bus.Ticks, record.Subject)
+func (t *ticker) beginRun(ctx context.Context, record bus.Message, tick tools.Tick, next cron.RunRecord) (_ cron.RunRecord, start bool, err error) {
+	stored, err := t.bus.Last(ctx, bus.Ticks, record.Subject)
 	if err != nil {
 		return cron.RunRecord{}, false, err
 	}
 	var prior cron.RunRecord
 	if stored.Sequence > 0 {
 		if err := json.Unmarshal(stored.Body, &prior); err != nil {
-			w.log.Warn().Err(err).Str("subject", record.Subject).Msg("cannot decode the last run record; replacing it")
+			t.log.Warn().Err(err).Str("subject", record.Subject).Msg("cannot decode the last run record; replacing it")
 		}
 	}
 	switch {
@@ -113,12 +121,12 @@ func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Ti
 	case prior.Tick > next.Tick:
 		return prior, false, nil
 	case prior.Call != "" && !tick.Overlap:
-		ended, lost, err := w.runEnded(ctx, prior)
+		ended, lost, err := t.runEnded(ctx, prior)
 		if err != nil || !ended && !lost {
 			return prior, false, err
 		}
 		if lost && !prior.Restarted { // once: a call may also be lost because somebody removed it
-			w.log.Warn().Str("call", tools.Token(prior.Call)).Msg("the call of an earlier tick is not stored; it starts now in the place of the next one")
+			t.log.Warn().Str("call", tools.Token(prior.Call)).Msg("the call of an earlier tick is not stored; it starts now in the place of the next one")
 			prior.Restarted, prior.Tick = true, next.Tick
 			next = prior
 		}
@@ -132,7 +140,7 @@ func (w *Worker) beginRun(ctx context.Context, record bus.Message, tick tools.Ti
 	header := bus.ExpectRevision(stored.Sequence)
 	maps.Copy(header, record.Header)
 	record.Header = header
-	_, err = w.bus.Publish(ctx, record)
+	_, err = t.bus.Publish(ctx, record)
 	if errors.Is(err, bus.ErrConflict) {
 		err = bus.RetryAfter(time.Second, err)
 	}
@@ -154,19 +162,19 @@ func runDeadline(tick tools.Tick) time.Time {
 
 // runEnded reports whether the call of a run has its final result, or its deadline
 // has passed, and otherwise whether the call is lost: no stream has it.
-func (w *Worker) runEnded(ctx context.Context, r cron.RunRecord) (ended, lost bool, err error) {
+func (t *ticker) runEnded(ctx context.Context, r cron.RunRecord) (ended, lost bool, err error) {
 	if time.Now().After(r.Deadline) {
 		return true, false, nil
 	}
 	k := tools.CallKey{Session: tools.Token(r.Session), ID: tools.Token(r.Call)}
-	stored, err := w.locator.Results.Read(ctx, k)
+	stored, err := t.locator.Results.Read(ctx, k)
 	if err != nil || len(stored) > 0 {
 		return task.Ended(stored), false, err
 	}
-	if lost, err = task.IsLost(ctx, w.bus, k); err != nil || !lost {
+	if lost, err = task.IsLost(ctx, t.bus, k); err != nil || !lost {
 		return false, false, err
 	}
-	since, err := w.drops.CompleteSince(ctx, w.bus) // its result may have expired
+	since, err := t.locator.CompleteSince(ctx) // its result may have expired
 	ended = r.Due.Before(since)
 	return ended, !ended, err
 }

@@ -3,7 +3,6 @@ package worker
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -90,8 +89,7 @@ type Worker struct {
 	locator    *task.Locator
 	results    *results
 	parking    *parking
-	step       func(string)    // called before each step of a call
-	drops      retention.Drops // of the results stream
+	step       func(string) // called before each step of a call
 }
 
 // New returns a worker that is not running yet.
@@ -112,9 +110,10 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 	w.records = task.NewFollower(b, task.FollowerConfig{
 		Cancelled: w.executions.cancel, Expired: w.executions.forgetCancellation, Stop: w.executions.stop, Log: cfg.Log,
 	})
+	var drops retention.Drops // of the results stream
 	w.locator = &task.Locator{
 		Bus: b, Records: w.records, Results: task.NewResults(b, cfg.Log), Here: w.executions.endOf,
-		CompleteSince: func(ctx context.Context) (time.Time, error) { return w.drops.CompleteSince(ctx, b) },
+		CompleteSince: func(ctx context.Context) (time.Time, error) { return drops.CompleteSince(ctx, b) },
 		AskTimeout:    cfg.AskTimeout, Process: nuid.Next(), OwnServer: cfg.OwnServer,
 	}
 	w.results = &results{
@@ -148,16 +147,32 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.takeOver(ctx); err != nil && ctx.Err() == nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { close(w.executions.stopping) })()
 	stopAnswering, err := w.answer(ctx)
 	if err != nil {
 		return err
 	}
 	defer stopAnswering()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	stopFollowing := w.follow(ctx, cancel)
-	return errors.Join(w.consume(ctx, cancel), stopFollowing())
+	group, ctx := errgroup.WithContext(ctx)
+	defer context.AfterFunc(ctx, func() { close(w.executions.stopping) })()
+	// It follows the records of calls until the last call was settled. No call starts before it knows
+	// all of them, so that no cancelled one does.
+	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
+	ready := make(chan struct{})
+	group.Go(func() error {
+		if err := w.records.Run(following, func() { close(ready) }); following.Err() == nil {
+			return err
+		}
+		return nil
+	})
+	group.Go(func() error {
+		defer stopFollowing()
+		select {
+		case <-ready:
+		case <-ctx.Done():
+		}
+		return w.consume(ctx)
+	})
+	return group.Wait()
 }
 
 // returnTime is longer than other workers need to connect to a server that has restarted.
@@ -196,46 +211,16 @@ func (w *Worker) answer(ctx context.Context) (stop func(), err error) {
 	return func() { stopOffering(); stopRunning() }, nil
 }
 
-// follow follows the records of calls until stop is called, which is after the last call was
-// settled. It returns when it knows all of them, so that no cancelled call starts.
-func (w *Worker) follow(ctx context.Context, failed func(error)) (stop func() error) {
-	following, end := context.WithCancel(context.WithoutCancel(ctx))
-	ready, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		err := w.records.Run(following, func() { close(ready) })
-		if following.Err() != nil {
-			err = nil
-		} else if err != nil {
-			failed(err)
-		}
-		ended <- err
-	}()
-	select {
-	case <-ready:
-	case <-ctx.Done():
-	}
-	return func() error {
-		end()
-		return <-ended
-	}
-}
-
 // consume runs the calls of the queues, and turns ticks into calls, until ctx ends.
-func (w *Worker) consume(ctx context.Context, failed func(error)) error {
+func (w *Worker) consume(ctx context.Context) error {
 	ticks := bus.ConsumeConfig{Slots: w.cfg.Slots, MaxAttempts: w.cfg.MaxAttempts, Grace: w.cfg.Grace}
 	calls := ticks
 	calls.ShouldRetry, calls.TakeAhead = w.shouldRetry, w.takeAhead
 	calls.SessionSlots = w.cfg.SessionSlots
 	ticks.AwaitUse = true
-	var group errgroup.Group
+	group, ctx := errgroup.WithContext(ctx)
 	consume := func(c bus.Consumer, cfg bus.ConsumeConfig, report dead.Report, handler bus.Handler) {
-		group.Go(func() error {
-			err := dead.Consume(ctx, w.bus, c, cfg, report, handler)
-			if err != nil {
-				failed(err)
-			}
-			return err
-		})
+		group.Go(func() error { return dead.Consume(ctx, w.bus, c, cfg, report, handler) })
 	}
 	if !w.cfg.OwnServer {
 		group.Go(func() error { admin.KeepAnnounced(ctx, w.bus, w.log); return nil })
@@ -248,7 +233,8 @@ func (w *Worker) consume(ctx context.Context, failed func(error)) error {
 		consume(w.bus.WorkerConsumer(queue), calls, w.answerDeadLetter, w.handle)
 	}
 	if w.cfg.Ticks {
-		consume(w.bus.TickConsumer(), ticks, nil, w.handleTick)
+		t := ticker{bus: w.bus, locator: w.locator, log: w.log}
+		consume(w.bus.TickConsumer(), ticks, nil, t.handle)
 		group.Go(func() error { cron.New(w.bus).KeepTime(ctx, w.log); return nil })
 	}
 	w.log.Info().Str("worker", w.cfg.Name).Strs("queues", w.cfg.Queues).Msg("worker is consuming")
