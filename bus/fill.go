@@ -2,7 +2,9 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,6 +24,32 @@ type Fill struct {
 	// Rejects is set if a full stream rejects new messages. Otherwise the oldest
 	// messages go.
 	Rejects bool
+
+	lost bool // its leader has not heard of enough servers for silentAfter
+}
+
+const (
+	// silentAfter is how long the leader of a stream has heard nothing of a server that may be down.
+	// The servers exchange heartbeats each second. The leader itself notices after 10 s and more that it
+	// is alone, and until then answers as if it accepted messages.
+	silentAfter = 2 * time.Second
+	// lookAgain is the pause before the second look at a leader that seems to be alone: one that was
+	// elected just now has heard nothing yet.
+	lookAgain = 500 * time.Millisecond
+)
+
+// HasLostQuorum reports whether the leader of a stream is without half of its servers.
+func HasLostQuorum(c *jetstream.ClusterInfo) bool {
+	if c == nil || len(c.Replicas) == 0 {
+		return false
+	}
+	heard := 1
+	for _, peer := range c.Replicas {
+		if !peer.Offline && peer.Active < silentAfter {
+			heard++
+		}
+	}
+	return 2*heard <= len(c.Replicas)+1
 }
 
 // Ratio is the fill between 0 and 1. It is 0 if the stream has no limit.
@@ -91,6 +119,7 @@ func ReadFill(ctx context.Context, b *Bus, stream string) (Fill, error) {
 	f := Fill{
 		Stream: stream, Name: info.Config.Name, Bytes: int64(info.State.Bytes), MaxBytes: max(info.Config.MaxBytes, 0),
 		Messages: info.State.Msgs, At: info.TimeStamp, Rejects: info.Config.Discard == jetstream.DiscardNew,
+		lost: HasLostQuorum(info.Cluster),
 	}
 	if info.State.Msgs > 0 {
 		f.Oldest = info.State.FirstTime
@@ -99,8 +128,34 @@ func ReadFill(ctx context.Context, b *Bus, stream string) (Fill, error) {
 }
 
 // ReadFills returns how full the streams with a size limit are. It skips those of which exists
-// says that they do not exist; nil means that the caller does not know.
-func ReadFills(ctx context.Context, b *Bus, exists map[string]bool) ([]Fill, error) {
+// says that they do not exist; nil means that the caller does not know. If a stream of a cluster
+// does not say it, or its leader is alone, the error is ErrNoLeader.
+func ReadFills(ctx context.Context, b *Bus, exists map[string]bool) (all []Fill, err error) {
+	if b.nc.ConnectedClusterName() == "" {
+		return readFills(ctx, b, exists)
+	}
+	short, cancel := context.WithTimeout(ctx, leaderTimeout)
+	defer cancel()
+	all, err = readFills(short, b, exists)
+	isLost := func(f Fill) bool { return f.lost }
+	if i := slices.IndexFunc(all, isLost); i >= 0 && err == nil {
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(lookAgain):
+		}
+		if all[i], err = ReadFill(short, b, all[i].Stream); err == nil && all[i].lost {
+			err = ErrNoLeader
+		}
+	}
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	if ok && api.Code == 503 || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = ErrNoLeader
+	}
+	return all, err
+}
+
+func readFills(ctx context.Context, b *Bus, exists map[string]bool) ([]Fill, error) {
 	var all []Fill
 	for _, config := range b.Streams(b.cfg) {
 		if config.MaxBytes <= 0 || exists != nil && !exists[config.Name] {

@@ -137,17 +137,45 @@ func TestLostLeaderIsNamed(t *testing.T) {
 	p := start(t, append([]string{"serve", "--health", "127.0.0.1:0", "--workspace", t.TempDir()}, server...)...)
 	ready := func() bool { return readiness(t, p) == "ok" }
 	bustest.WaitUntil(t, "the worker is ready", ready)
+	leadAll(t, c.url(0), "n0") // this leader answers for seconds although it is alone
+	bustest.WaitUntil(t, "status to name the only leader", func() bool {
+		return slices.ContainsFunc(problemsOf(t, server), func(p status.Problem) bool { return p.Code == status.OneLeader && p.Name == "n0" })
+	})
 	c.kill(1)
 	c.kill(2)
+	began := time.Now()
 	bustest.WaitUntil(t, "the worker is not ready", func() bool {
 		return strings.Contains(readiness(t, p), "has no leader") && strings.Contains(readiness(t, p), "Start the servers")
 	})
-	if got := worker(t, append([]string{"status"}, server...)...); !strings.Contains(got.stdout, "no leader") || !strings.Contains(got.stdout, "Start the servers") {
+	t.Logf("/readyz names the lost leader after %s", time.Since(began))
+	if got := worker(t, append([]string{"status"}, server...)...); strings.Contains(got.stdout, "could not read") || !strings.Contains(got.stdout, "no leader") || !strings.Contains(got.stdout, "Start the servers") {
 		t.Errorf("status: %+v", got)
 	}
 	c.start(1)
 	c.start(2)
 	bustest.WaitUntil(t, "the worker is ready again", ready)
+}
+
+// leadAll makes a server the leader of all streams.
+func leadAll(t *testing.T, url, name string) {
+	t.Helper()
+	b, err := bus.Connect(t.Context(), bus.Config{Server: url, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	bustest.WaitUntil(t, name+" to lead all streams", func() bool {
+		all := true
+		streams := b.JetStream().ListStreams(t.Context())
+		for info := range streams.Info() {
+			if info.Cluster != nil && info.Cluster.Leader == name {
+				continue
+			}
+			all = false
+			_, _ = b.Conn().Request("$JS.API.STREAM.LEADER.STEPDOWN."+info.Config.Name, []byte(`{"placement":{"preferred":"`+name+`"}}`), 2*time.Second)
+		}
+		return all && streams.Err() == nil
+	})
 }
 
 // readiness returns what /readyz of a process says: "ok", or why it is not ready.

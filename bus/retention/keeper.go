@@ -54,7 +54,7 @@ type Config struct {
 	// SessionsTTL is how long a conversation is kept after its last entry. Default
 	// DefaultSessionsTTL.
 	SessionsTTL time.Duration
-	// Interval is the shortest time between two checks; the longest is twice that. Default 1.5 s, so
+	// Interval is the shortest time between two checks; the longest is twice that. Default 1 s, so
 	// that Ready knows within 5 s of a stream that is missing and of a cluster without a leader.
 	Interval time.Duration
 	Log      zerolog.Logger
@@ -91,7 +91,7 @@ type seen struct {
 func New(b *bus.Bus, cfg Config) *Keeper {
 	cfg.MinAge = cmp.Or(max(cfg.MinAge, 0), DefaultMinAge)
 	cfg.SessionsTTL = cmp.Or(max(cfg.SessionsTTL, 0), DefaultSessionsTTL)
-	cfg.Interval = cmp.Or(max(cfg.Interval, 0), 1500*time.Millisecond)
+	cfg.Interval = cmp.Or(max(cfg.Interval, 0), time.Second)
 	k := &Keeper{bus: b, api: jsapi.New(b.JetStream()), cfg: cfg, id: nuid.Next(), last: map[string]seen{}}
 	k.warn = cfg.Log.Sample(&zerolog.BurstSampler{Burst: 1, Period: warnInterval})
 	k.warnYoung = cfg.Log.Sample(&zerolog.BurstSampler{Burst: 1, Period: warnInterval})

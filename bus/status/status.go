@@ -40,6 +40,7 @@ type Status struct {
 	Errors   []string  `json:"errors,omitempty"`
 
 	outages  map[string]int // runs that wait for a model, by the error of its provider
+	asking   int            // calls that wait for an approval
 	missing  []string       // streams
 	headless []string       // streams of a cluster without a leader
 	offline  []string       // servers of the cluster that hold replicas
@@ -65,6 +66,8 @@ const (
 	NoWorker             = "no_worker"
 	ChannelWithoutWorker = "channel_without_worker"
 	RunsWaiting          = "runs_waiting"
+	ApprovalWaiting      = "approval_waiting"
+	OneLeader            = "one_leader"
 	DeadLetters          = "dead_letters"
 )
 
@@ -168,7 +171,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 		"queues":       func() error { return readQueues(ctx, b, queues) },
 		"workers":      func() (err error) { s.Workers, err = workers(ctx, b); return err },
 		"channels":     func() (err error) { s.Channels, err = channels(ctx, b); return err },
-		"parked calls": func() (err error) { s.outages, err = outages(ctx, b); return err },
+		"parked calls": func() error { return s.readParked(ctx, b) },
 	} {
 		group.Go(func() {
 			if err := read(); err != nil {
@@ -263,6 +266,12 @@ func (s *Status) problems(streamPrefix string) []Problem {
 	for _, why := range slices.Sorted(maps.Keys(s.outages)) {
 		add(RunsWaiting, "", "Runs of agents that wait for their model: %d. %s.", s.outages[why], strings.TrimSuffix(why, "."))
 	}
+	if s.asking > 0 {
+		add(ApprovalWaiting, "", "Calls that wait for an approval: %d.", s.asking)
+	}
+	if leader := s.onlyLeader(); leader != "" && len(s.offline) == 0 && !s.noQuorum {
+		add(OneLeader, leader, "The server %q leads all streams of the cluster, and does the work of all servers.", leader)
+	}
 	if s.DeadLetters > 0 {
 		add(DeadLetters, "", "Dead letters: %d.", s.DeadLetters)
 	}
@@ -278,16 +287,38 @@ func server(b *bus.Bus) Server {
 	return s
 }
 
-// outages counts the runs that wait for a model, by the last error of its provider.
-func outages(ctx context.Context, b *bus.Bus) (map[string]int, error) {
+// readParked counts the runs that wait for a model, by the last error of its provider, and the calls that
+// wait for an approval.
+func (s *Status) readParked(ctx context.Context, b *bus.Bus) error {
 	parked, err := task.ListParked(ctx, b, "*")
-	waiting := map[string]int{}
+	s.outages = map[string]int{}
 	for _, p := range parked {
-		if p.Reason == tools.WaitingForModel {
-			waiting[p.Detail]++
+		switch {
+		case p.State == task.InputRequired:
+			s.asking++
+		case p.Reason == tools.WaitingForModel:
+			s.outages[p.Detail]++
 		}
 	}
-	return waiting, err
+	return err
+}
+
+// onlyLeader returns the server that leads all streams of a cluster that have replicas, or "".
+func (s *Status) onlyLeader() string {
+	leader, streams := "", 0
+	for _, v := range s.Streams {
+		if v.Replicas < 2 || v.Leader == "" {
+			continue
+		}
+		if streams++; leader != "" && v.Leader != leader {
+			return ""
+		}
+		leader = v.Leader
+	}
+	if streams < 3 {
+		return ""
+	}
+	return leader
 }
 
 func channels(ctx context.Context, b *bus.Bus) ([]Channel, error) {

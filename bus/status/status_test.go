@@ -65,6 +65,19 @@ func TestProblems(t *testing.T) {
 	bustest.WaitUntil(t, "the call to end", func() bool { return !problem(read(), "gpu") })
 }
 
+// The status says that a call waits for an approval.
+func TestWaitingApprovalIsNamed(t *testing.T) {
+	b := bustest.New(t)
+	p := task.Parked{Call: tools.Call{ID: "c", Session: "s", Tool: "shell"}, Queue: "default", State: task.InputRequired,
+		Reason: "waiting for an approval", Since: time.Now(), Until: time.Now().Add(time.Minute)}
+	if _, err := task.Park(t.Context(), b, p); err != nil {
+		t.Fatal(err)
+	}
+	if s := status.Read(t.Context(), b); !problem(s, "wait for an approval: 1") {
+		t.Errorf("problems %q, errors %q", s.Problems, s.Errors)
+	}
+}
+
 // The status names the outage of a model that runs wait for.
 func TestOutageOfModel(t *testing.T) {
 	b := bustest.New(t)

@@ -30,7 +30,7 @@ func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
 		return err
 	}
 	list := b.JetStream().ListStreams(ctx)
-	found := []Stream{}
+	found, alone := []Stream{}, false
 	ours, kv, obj := b.StreamName(""), "KV_"+b.BucketName(""), "OBJ_"+b.BucketName("")
 	for info := range list.Info() {
 		name := info.Config.Name
@@ -55,6 +55,7 @@ func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
 		}
 		if info.Cluster != nil {
 			v.Leader = info.Cluster.Leader
+			alone = alone || bus.HasLostQuorum(info.Cluster)
 			if v.Leader == "" {
 				s.headless = append(s.headless, name)
 			}
@@ -72,6 +73,10 @@ func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
 	})
 	s.Streams = found
 	s.noQuorum = s.Server.Cluster != "" && errors.Is(list.Err(), context.DeadlineExceeded)
+	if alone && list.Err() == nil { // perhaps only since it was elected
+		_, err := bus.ReadFills(ctx, b, nil)
+		s.noQuorum = errors.Is(err, bus.ErrNoLeader)
+	}
 	if list.Err() == nil { // the leaders of the others did not answer
 		s.headless = append(s.headless, b.Missing(ctx, func(name string) bool {
 			return slices.Contains(s.missing, name) || slices.ContainsFunc(found, func(v Stream) bool { return v.Name == name })

@@ -49,7 +49,7 @@ func adviceFor(p status.Problem) string {
 	case string(trouble.Store):
 		return "Bring the directory or the bucket of --store back, or make an empty one. Results wait on the bus for some minutes."
 	case string(trouble.Streams), string(trouble.Consumer):
-		return "Look at the servers and the streams: stevedore doctor."
+		return "Read the error and the log of the server; the worker tries again."
 	case string(trouble.Schedules), string(trouble.Heartbeat):
 		return "The worker tries again. If that lasts, check its permissions: stevedore doctor."
 	case string(trouble.Model):
@@ -60,6 +60,10 @@ func adviceFor(p status.Problem) string {
 		return "Correct --mcp " + p.Name + "=..., or start that server; the worker tries again."
 	case string(trouble.RemoteTool):
 		return "Start the process that serves the tool; its calls fail until then."
+	case status.ApprovalWaiting:
+		return "Answer them: stevedore approvals ls."
+	case status.OneLeader:
+		return "Let another server lead a part of them: nats stream cluster step-down STREAM."
 	case status.RunsWaiting:
 		return "They go on when the provider answers: stevedore tasks ls."
 	case string(trouble.Channel):
