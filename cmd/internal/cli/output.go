@@ -15,19 +15,15 @@ import (
 // Table is a list in the format of all commands: titles in upper case, one line per
 // row, no control characters.
 type Table struct {
-	writer table.Writer
-	rows   int
+	rows [][]string // the first one has the titles
 }
 
 // NewTable returns an empty table with these columns.
 func NewTable(columns ...string) *Table {
-	t := &Table{writer: table.NewWriter()}
-	t.writer.SetStyle(plain)
-	header := make(table.Row, len(columns))
-	for i, c := range columns {
-		header[i] = strings.ToUpper(c)
+	t := &Table{rows: [][]string{nil}}
+	for _, c := range columns {
+		t.rows[0] = append(t.rows[0], strings.ToUpper(c))
 	}
-	t.writer.AppendHeader(header)
 	return t
 }
 
@@ -39,30 +35,47 @@ var plain = func() table.Style {
 	return s
 }()
 
+const noBreak = "\u00a0"
+
 // Row adds a row. It formats times with Time.
 func (t *Table) Row(cells ...any) {
-	row := make(table.Row, len(cells))
+	row := make([]string, len(t.rows[0]))
 	for i, c := range cells {
 		if at, ok := c.(time.Time); ok {
-			c = Time(at)
+			c = strings.ReplaceAll(Time(at), " ", noBreak) // part of a time misleads
 		}
 		row[i] = tools.OneLine(fmt.Sprint(c))
 	}
-	t.writer.AppendRow(row)
-	t.rows++
+	t.rows = append(t.rows, row)
 }
 
-// Print prints the table, or empty if it has no rows.
+// Print prints the table, or empty if it has no rows. On a terminal, it fits the width.
 func (t *Table) Print(out io.Writer, empty string) error {
-	text := empty
-	if t.rows > 0 {
-		lines := strings.Split(t.writer.Render(), "\n")
-		for i := range lines {
-			lines[i] = strings.TrimRight(lines[i], " ")
-		}
-		text = strings.Join(lines, "\n")
+	if len(t.rows) == 1 {
+		_, err := fmt.Fprintln(out, empty)
+		return err
 	}
-	_, err := fmt.Fprintln(out, text)
+	rows, hidden := t.rows, []string(nil)
+	if width := widthOf(out); width > 0 {
+		rows, hidden = fit(rows, width)
+	}
+	w := table.NewWriter()
+	w.SetStyle(plain)
+	for _, row := range rows {
+		cells := make(table.Row, len(row))
+		for i, c := range row {
+			cells[i] = strings.ReplaceAll(c, noBreak, " ")
+		}
+		w.AppendRow(cells)
+	}
+	lines := strings.Split(w.Render(), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	if len(hidden) > 0 {
+		lines = append(lines, hiddenNote(hidden))
+	}
+	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
 	return err
 }
 

@@ -81,6 +81,8 @@ func Raw(w io.Writer) io.Writer {
 	switch w := w.(type) {
 	case *screen:
 		return w.file
+	case wideWriter:
+		return Raw(w.Writer)
 	case promptWriter:
 		return promptWriter{Raw(w.Writer), w.prompt}
 	}
@@ -106,6 +108,8 @@ func IsTerminal(w io.Writer) bool {
 	switch w := w.(type) {
 	case *screen:
 		return true
+	case wideWriter:
+		return IsTerminal(w.Writer)
 	case promptWriter:
 		return IsTerminal(w.Writer)
 	case *pipeWriter:

@@ -29,6 +29,7 @@ type Options struct {
 	Logging    cli.Logging
 	Session    string
 	JSON       bool
+	Wide       bool
 }
 
 // AddFlags adds the flags to a command and its subcommands, without --session.
@@ -36,6 +37,7 @@ func (o *Options) AddFlags(cmd *cobra.Command) {
 	o.Connection.AddFlags(cmd.PersistentFlags())
 	o.Logging.AddFlags(cmd.PersistentFlags())
 	cmd.PersistentFlags().BoolVar(&o.JSON, "json", false, "print one JSON object per item, one per line")
+	cmd.PersistentFlags().BoolVar(&o.Wide, "wide", false, "show all columns of a list, also those that do not fit the terminal")
 }
 
 // Group returns a command whose subcommands use the bus.
@@ -100,6 +102,9 @@ func PrintTable[T any](out io.Writer, items []T, empty string, columns []string,
 // With connects to the bus and calls do. Its context is cancelled if the bus is
 // away for long.
 func (o *Options) With(cmd *cobra.Command, do func(context.Context, *bus.Bus) error) error {
+	if o.Wide {
+		cmd.SetOut(cli.Wide(cmd.OutOrStdout()))
+	}
 	b, err := o.Connect(cmd.Context(), strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" "), cmd.ErrOrStderr())
 	if err != nil {
 		return err

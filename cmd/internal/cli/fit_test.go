@@ -1,0 +1,50 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// A list fits the terminal: its long texts end between words, then the least useful columns go.
+// Names stay whole.
+func TestFit(t *testing.T) {
+	rows := [][]string{
+		{"SESSION", "TITLE", "TURNS", "TOKENS IN", "TOKENS OUT", "COST", "LAST", "STATE"},
+		{"harbour/1", "Which containers were moved with errors last night, and by whom?", "12", "120000", "3000", "0.1234", "2026-11-27 09:32:37 +0000", "done"},
+		{"a-session-with-a-name-of-a-certain-length", "日本語のとても長い題名 があります", "1", "1", "1", "-", "2026-11-27 09:32:37 +0000", "open"},
+	}
+	for _, columns := range []int{200, 120, 100, 80, 60, 40, 20} {
+		got, hidden := fit(rows, columns)
+		for i, row := range got {
+			width := -columnGap
+			for j := range row {
+				widest := 0
+				for _, other := range got {
+					widest = max(widest, text.StringWidth(other[j]))
+				}
+				width += widest + columnGap
+			}
+			if width > columns && len(row) > 1 {
+				t.Errorf("%d columns: the table has %d", columns, width)
+			}
+			if row[0] != rows[i][0] || len(row)+len(hidden) != len(rows[0]) {
+				t.Errorf("%d columns: %q, without %q", columns, row, hidden)
+			}
+			for _, cell := range row {
+				begin := strings.TrimSuffix(cell, " …")
+				if !slices.ContainsFunc(rows[i], func(whole string) bool { return whole == cell || strings.HasPrefix(whole, begin+" ") }) {
+					t.Errorf("%d columns: %q is cut in a word", columns, cell)
+				}
+			}
+		}
+		if (columns == 200) != (len(hidden) == 0 && got[1][1] == rows[1][1]) {
+			t.Errorf("%d columns: %q, without %q", columns, got, hidden)
+		}
+	}
+	if _, hidden := fit(rows, 100); len(hidden) > 0 && hidden[0] != "TOKENS OUT" {
+		t.Errorf("without %q", hidden)
+	}
+}
