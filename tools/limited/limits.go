@@ -59,4 +59,4 @@ func TimeUp(ctx context.Context) (r Reached, reached bool) {
 
 // maxWall returns how long work may take that may use so much processor time, for work that hangs:
 // on a busy machine, other work runs before it.
-func maxWall(cpu time.Duration) time.Duration { return 10*cpu + 30*time.Second }
+func maxWall(cpu time.Duration) time.Duration { return 10*cpu + time.Minute }
