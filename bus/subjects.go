@@ -120,6 +120,9 @@ func (s Subjects) Cancel(session, call string) string { return s.join("cancel", 
 // Progress is the subject for progress events of a running call.
 func (s Subjects) Progress(session, call string) string { return s.join("progress", session, call) }
 
+// IsScheduled reports whether a schedule made the call with an Action.
+func IsScheduled(action string) bool { return action == Heartbeat || action == Cron }
+
 // Schedule is the subject that stores a schedule of a kind.
 func (s Subjects) Schedule(kind, name string) string { return s.join("schedule", kind, name) }
 

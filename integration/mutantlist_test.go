@@ -109,6 +109,8 @@ var mutants = []mutant{
 		"bus/worker", "TestParkedCallIsDeliveredAgain"},
 	{"runs of a schedule overlap", "bus/worker/tick.go", "		if err != nil || !ended && !lost {\n			return prior, false, err", "		if err != nil || !ended && !lost && t == nil {\n			return prior, false, err",
 		"bus/worker", "TestTicksDoNotOverlap"},
+	{"anybody changes a heartbeat", "bus/cron/jobs.go", "			return ErrKept\n		}\n		before = e", "		}\n		before = e",
+		"bus/cron", "TestHeartbeatIsListedAndKept"},
 	{"an earlier tick runs after a later one", "bus/worker/tick.go", "	case prior.Tick > next.Tick:\n		return prior, false, nil\n", "",
 		"bus/worker", "TestLateTick"},
 	{"one client uses all slots of an endpoint", "bus/rpc/admission.go", "return c.running < 3*(a.slots-a.running)", "return a.running < a.slots",

@@ -49,6 +49,3 @@ func (n *Notifier) routeDead(ctx context.Context, d *bus.Delivery) error {
 	}
 	return n.put(ctx, notification)
 }
-
-// isScheduled reports whether a schedule made the call.
-func isScheduled(action string) bool { return action == bus.Heartbeat || action == bus.Cron }

@@ -69,7 +69,7 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 	if err != nil {
 		return err
 	}
-	if !placed && kind == channel.KindResult && !isScheduled(event.Action) {
+	if !placed && kind == channel.KindResult && !bus.IsScheduled(event.Action) {
 		if n.showsAll() {
 			return errors.Join(n.put(ctx, notification, asideHeader), completed)
 		}
@@ -88,7 +88,7 @@ func (n *Notifier) showsAll() bool {
 // userText returns the text of the event's notification, or "" for none.
 func userText(kind string, e tools.ResultEvent) string {
 	// No caller waits for background work, so a failure is always reported.
-	background := kind == channel.KindCompletion || isScheduled(e.Action)
+	background := kind == channel.KindCompletion || bus.IsScheduled(e.Action)
 	switch {
 	case e.IsError && background:
 		what, reason := e.Tool, e.ForUser
@@ -131,7 +131,7 @@ func errorDetail(text string, err *tools.EventError) string {
 // jobName returns the name of the schedule that made the call.
 func jobName(e tools.ResultEvent) (job string, ok bool) {
 	name, ok := cron.ParseCallID(e.ID)
-	if !ok || !isScheduled(e.Action) {
+	if !ok || !bus.IsScheduled(e.Action) {
 		return "", false
 	}
 	return scheduleName(e.Action, name), true

@@ -130,8 +130,7 @@ func (r *Results) read(ctx context.Context, read func() error) error {
 // HasReport reports whether the notifier needs a copy of a result, its report, because it may have
 // a text for a user. The notifier reads all completions, so these have no report.
 func HasReport(e tools.ResultEvent) bool {
-	scheduled := e.Action == bus.Heartbeat || e.Action == bus.Cron
-	return scheduled && e.IsError || e.ForUser != "" && !e.Silent && e.Action != tools.ActionAgent
+	return bus.IsScheduled(e.Action) && e.IsError || e.ForUser != "" && !e.Silent && e.Action != tools.ActionAgent
 }
 
 // storeReport stores the report of a stored result, if it has one: a copy that the notifier reads.

@@ -52,8 +52,7 @@ func (w *Worker) recordLastChannel(ctx context.Context, a *attempt) (wait func()
 // fromUser reports whether a user caused the call through its channel. The calls
 // of agents and schedules name a channel too, but no user sent a message then.
 func fromUser(a *attempt) bool {
-	switch a.Call.Action {
-	case tools.ActionAgent, bus.Heartbeat, bus.Cron:
+	if a.Call.Action == tools.ActionAgent || bus.IsScheduled(a.Call.Action) {
 		return false
 	}
 	return a.Invalid == nil && tools.IsToken(a.Call.Channel) && a.Call.Channel != tools.LastChannel
