@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/gabriel-vasile/mimetype"
@@ -242,8 +243,13 @@ func (rec *Record) summarizeContent(c Content, form describe.Form) (err error) {
 		if err != nil {
 			return err
 		}
-		if rec.Summary = stripANSI(tables.Preview(head, int64(len(head)) == c.Size(), form)); rec.Summary != "" {
+		if rec.Summary = stripANSI(tables.Preview(head, int64(len(head)) == c.Size(), form)); rec.Summary != "" && form.Kind != describe.Ruled {
 			return nil
+		}
+		if columns, _, ok := strings.Cut(rec.Summary, "\n"); ok { // of a table in a document
+			rec.Summary, err = preview(c, c.Size(), c.Index().TotalChars(), previewRunes/4)
+			rec.Summary = columns + "\n" + stripANSI(rec.Summary)
+			return err
 		}
 	}
 	rec.Summary, err = previewOf(c, c.Size(), c.Index().TotalChars(), rec.Lines)

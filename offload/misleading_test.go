@@ -66,6 +66,10 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 		`{"runs":[{"tool":{"name":"x"},"results":[{"rule":"a"},{"rule":"b"}]}]}`, "SELECT count(*) FROM t1", "2", "t1 is .runs[0].results (2 rows); the document also has .runs (1 rows, 2 columns)",
 	},
 	"sections that are no records": {`{"a":{"x":1},"b":{"y":2},"items":[{"n":1}]}`, "SELECT sum(n) FROM t1", "1", ""},
+	"the first of two tables":      {"# Title\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\ntext\n\n| c | d |\n|---|---|\n| 3 | 4 |\n", "SELECT count(*), sum(a) FROM t1", "1|1", "this is the first table of the text"},
+	"a table and lines":            {"NAME   READY\nweb    1/1\n\nNAME   PORT\nweb    80\n", "SELECT count(*) FROM t1", "1", "this is the first table of the text"},
+	"a count of psql":              {" id | n\n----+---\n  1 | 5\n(1 row)\n\n", "SELECT sum(n) FROM t1", "5", ""},
+	"columns of ps":                {"    PID TTY          TIME CMD\n      1 ?        00:00:01 systemd\n  12345 pts/0    00:10:00 go test\n", "SELECT sum(PID), max(CMD) FROM t1", "12346|systemd", ""},
 	"a log of W3C":                 {"#Version: 1.0\n#Fields: date time sc-status\n2025-01-01 10:00 200\n2025-01-01 10:01 404\n", `SELECT count(*) FROM t1 WHERE "sc-status" = 404`, "1", ""},
 	"a log of Zeek":                {"#separator \\x09\n#fields\tts\tid.orig_h\n#types\ttime\taddr\n1.5\t10.0.0.1\n2.5\t10.0.0.2\n#close\n", "SELECT count(*), max(ts) FROM t1", "2|2.5", ""},
 }

@@ -214,7 +214,7 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 			return err
 		}
 		var table *describe.Form
-		if form.Certain || isMedia(rec.MediaType, mediaCSV, mediaTSV) {
+		if form.Kind == describe.Cells && form.Certain || isMedia(rec.MediaType, mediaCSV, mediaTSV) {
 			table = &form
 		}
 		src := jq.Source{

@@ -1,7 +1,6 @@
 package describe
 
 import (
-	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -162,7 +161,7 @@ func untab(line string) string {
 func (r *Rows) alignedRow() ([]string, error) {
 	text, err := r.line()
 	if err == nil && strings.TrimSpace(text) == "" {
-		err = io.EOF
+		err = r.last("")
 	}
 	if err != nil {
 		return nil, err

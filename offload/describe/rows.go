@@ -18,6 +18,8 @@ var errTooLong = NoTable(fmt.Sprintf("a row has more than %d bytes", MaxRow))
 type Rows struct {
 	// Short and Long count the rows with fewer and with more cells than Form.Width.
 	Short, Long int64
+	// More is true if other lines, which may be another table, follow one that is ruled or aligned.
+	More bool
 
 	Form
 	in      *bufio.Reader
@@ -128,6 +130,15 @@ func (r *Rows) line() (string, error) {
 	}
 	line := strings.TrimSuffix(string(part), string(r.end()))
 	return strings.TrimSuffix(line, "\r"), err
+}
+
+// last reads what follows a table that ended at an empty line or other text.
+func (r *Rows) last(mark string) error {
+	text, err := r.line()
+	for ; err == nil; text, err = r.line() {
+		r.More = r.More || strings.Contains(text, mark) && strings.TrimSpace(text) != ""
+	}
+	return err
 }
 
 // record returns the next row of cells with commas between them.

@@ -2,23 +2,25 @@ package describe
 
 import (
 	"bytes"
-	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 const (
-	maxTitles  = 20 // lines above a table
-	sampleRows = 400
-	headerRows = 64 // rows that are compared with the first one
+	maxTitles = 20 // lines above a table
+	// The first rows decide, fewer of a wide table: this many, or those with so many cells.
+	sampleRows, minRows, sampleCells   = 400, 20, 4_000
+	headerRows, minHeader, headerCells = 64, 10, 1_000 // that are compared with the first row
 )
 
 // sample is the start of a text with one comma between its cells.
 type sample struct {
 	Form
-	rows  [][]string // from the names on
-	fit   int        // rows with Width cells
-	typed int        // columns of numbers, dates or booleans, also in the first row
+	rows   [][]string // from the names on
+	fit    int        // rows with Width cells
+	titles int        // lines above the table that are no comments
+	typed  int        // columns of numbers, dates or booleans, also in the first row
 }
 
 func newSample(f Form, comma rune, head []byte, complete bool) (s sample) {
@@ -51,14 +53,20 @@ func newSample(f Form, comma rune, head []byte, complete bool) (s sample) {
 	if first == len(rows) || first == maxTitles {
 		return sample{}
 	}
-	title := false
+	titles := 0
 	for i, row := range rows[:first] {
-		if title = title || !strings.HasPrefix(row[0], "#"); !title && i == first-1 && len(row) == f.Width {
+		switch {
+		case !strings.HasPrefix(row[0], "#"):
+			titles++
+		case titles == 0 && i == first-1 && len(row) == f.Width: // the names
 			first--
 		}
 	}
+	if titles*2 > len(rows)-first { // a text with commas in some lines
+		return sample{}
+	}
 	f.Hash = strings.HasPrefix(rows[0][0], "#") && first > 0
-	if title {
+	if s.titles = titles; titles > 0 {
 		f.Assumed = append(f.Assumed, "the lines above the table are not rows")
 	}
 	f.Skip += starts[first]
@@ -108,13 +116,23 @@ func (f Form) read(head []byte, complete bool) (rows [][]string, starts []int, u
 	f.Skip, f.Hash = 0, false
 	r := f.reader(bytes.NewReader(head))
 	r.cut = !complete
-	for {
+	for cells := 0; ; {
 		row, err := r.record()
-		if err != nil || len(rows) == sampleRows {
+		if cells += len(row); err != nil || len(rows) == sampleRows || cells > sampleCells && len(rows) > minRows {
 			return rows, starts, r.useful, r.strays
 		}
 		rows, starts = append(rows, slices.Clone(row)), append(starts, r.start)
 	}
+}
+
+// empty reports whether a column has no text at all.
+func (s sample) empty() bool {
+	for i := range s.Width {
+		if !slices.ContainsFunc(s.rows, func(row []string) bool { return i < len(row) && strings.TrimSpace(row[i]) != "" }) {
+			return true
+		}
+	}
+	return false
 }
 
 // fits returns how well the rows fit to each other, or 0 if they are no table.
@@ -122,24 +140,29 @@ func (s sample) fits() int {
 	if len(s.rows) < 2 || s.fit*2 < len(s.rows) {
 		return 0
 	}
-	for i := 0; i < 2 && s.Width == 2; i++ { // as in code, of which each line begins or ends with the comma
-		if !slices.ContainsFunc(s.rows, func(row []string) bool { return i < len(row) && strings.TrimSpace(row[i]) != "" }) {
-			return 0
-		}
+	if s.Width == 2 && s.empty() { // as in code, of which each line begins or ends with the comma
+		return 0
 	}
 	return s.fit * 1000 / len(s.rows)
 }
 
-// name matches what is the name of a column rather than anything else.
-var (
-	plainName = regexp.MustCompile(`^[\pL_][\pL\pN_ .-]{0,40}$`)
-	oddName   = regexp.MustCompile(`[=:{}()\[\]<>;]`)
-)
+// oddName has what is in text rather than in the name of a column.
+const oddName = "=:{}()[]<>;"
+
+// isPlainName reports whether a cell can be the name of a column.
+func isPlainName(cell string) bool {
+	for i, r := range cell {
+		if r != '_' && !unicode.IsLetter(r) && (i == 0 || !unicode.IsDigit(r) && r != ' ' && r != '.' && r != '-') {
+			return false
+		}
+	}
+	return cell != "" && len(cell) <= 60
+}
 
 // header decides whether the first row has the names of the columns: if it has another type than the
 // others in a column, as in DuckDB.
 func (s *sample) header() {
-	names, rows := s.rows[0], s.rows[1:min(len(s.rows), headerRows)]
+	names, rows := s.rows[0], s.rows[1:min(len(s.rows), headerRows, max(headerCells/s.Width, minHeader))]
 	like, unlike, repeated, unnamed, plain, values := 0, 0, false, 0, true, false
 	for i, name := range names {
 		counts, odd, filled := [kinds]int{}, 0, 0
@@ -152,7 +175,7 @@ func (s *sample) header() {
 				filled++
 				repeated = repeated || row[i] == name
 			}
-			if !plainName.MatchString(row[i]) {
+			if !isPlainName(row[i]) {
 				odd++
 			}
 		}
@@ -171,7 +194,7 @@ func (s *sample) header() {
 		if kind == nothing && i > 0 {
 			unnamed++
 		}
-		plain = plain && plainName.MatchString(name)
+		plain = plain && isPlainName(name)
 		values = values || filled > 0 && odd*10 >= filled*9
 	}
 	s.Header = unlike > 0 && unlike >= like || unlike == 0 && like == 0 && !repeated && unnamed == 0
@@ -192,14 +215,14 @@ func isYear(text string) bool {
 func (s sample) certain() bool {
 	equal := s.fit == len(s.rows)
 	if !s.Header {
-		return equal && len(s.rows) > 2 && (s.typed*2 >= s.Width || s.Comma != ',' && s.typed > 0 || s.Comma == '\t')
+		return !s.empty() && equal && len(s.rows) > 2 && (s.typed*2 >= s.Width || s.Comma != ',' && s.typed > 0 || s.Comma == '\t')
 	}
 	seen, good, rows := map[string]bool{}, true, len(s.rows)-1
 	for _, name := range s.rows[0] {
-		if name == "" || len(name) > 60 || name != strings.TrimSpace(name) || seen[name] || oddName.MatchString(name) || kindOf(name) == number {
+		if name == "" || len(name) > 60 || name != strings.TrimSpace(name) || seen[name] || strings.ContainsAny(name, oddName) || kindOf(name) == number {
 			good = false
 		}
 		seen[name] = true
 	}
-	return rows > 1 && (good && (equal || rows >= 10 && s.fit*10 >= len(s.rows)*8) || equal && rows > 4 && len(s.Assumed) == 0)
+	return rows > 1 && (good && (equal || s.titles == 0 && rows >= 10 && s.fit*10 >= len(s.rows)*8) || equal && rows > 4 && len(s.Assumed) == 0)
 }

@@ -2,7 +2,6 @@ package describe
 
 import (
 	"bytes"
-	"io"
 	"regexp"
 	"strings"
 )
@@ -56,7 +55,7 @@ func (r *Rows) ruled() error {
 				return nil, err
 			case !strings.Contains(text, "|") && len(r.columns) > 1, strings.TrimSpace(text) == "",
 				len(r.columns) == 1 && strings.HasPrefix(strings.TrimSpace(text), "("): // "(2 rows)" of psql
-				return nil, io.EOF
+				return nil, r.last("|")
 			}
 			cells := split(text)
 			return cells[:min(len(cells), len(r.columns))], nil

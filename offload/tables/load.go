@@ -54,6 +54,9 @@ func load(ctx context.Context, t Table, contents io.Reader) error {
 		return ofTable(t, err)
 	}
 	schema := Schema{Others: l.others, Columns: l.typed(), Notes: slices.Clone(t.Form.Assumed)}
+	if l.more {
+		schema.Notes = append(schema.Notes, "this is the first table of the text; other lines follow it, which grep_knowledge finds")
+	}
 	if l.short > 0 {
 		schema.Notes = append(schema.Notes, fmt.Sprintf("%d rows have fewer cells than the others; what they lack is NULL", l.short))
 	}
@@ -103,7 +106,7 @@ func (r reader) Read(p []byte) (int, error) {
 func ofTable(t Table, err error) error {
 	if why, ok := errors.AsType[describe.NoTable](err); ok {
 		jq := "jq_knowledge, "
-		if t.Format == FormatTable && !t.Form.Certain {
+		if t.Format == FormatTable && !(t.Form.Certain && t.Form.Kind == describe.Cells) {
 			jq = "" // which refuses the text, too
 		}
 		err = tools.Errorf(tools.CodeInvalidArguments, "it is not a table that SQL can read (%s); use %sgrep_knowledge or get_knowledge_by_lines", why, jq)

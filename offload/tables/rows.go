@@ -18,6 +18,7 @@ type layout struct {
 	columns
 	path   string           // of the array that is the table
 	others []describe.Place // that are not the table
+	more   bool             // lines follow the table
 	short  int64            // rows with fewer cells than the table has columns
 }
 
@@ -83,7 +84,7 @@ func (l *layout) table(form describe.Form, src io.Reader, yield func([]cell) err
 	for {
 		record, err := rows.Next()
 		if err == io.EOF {
-			l.short = rows.Short
+			l.short, l.more = rows.Short, rows.More
 			return nil
 		}
 		if err != nil {
