@@ -35,6 +35,8 @@ If you name no servers, the scope user of Claude Code, Codex, Gemini CLI, openco
 gets the adapter that shortens the output of the host's own shell ("stevedore hook"), as files in
 the directory of the host; --shell=false leaves it out.
 
+If no server was wrapped, the exit code is 5, also if the adapter was installed.
+
 Servers that are wrapped already, and servers at a URL, are left alone. A configuration
 that Stevedore does not understand is left alone as a whole. The original is stored in
 --data, readable for you only, because configurations contain secrets.
@@ -180,7 +182,13 @@ func changeHost(ctx context.Context, host *hosts.Host, o mcpInstallOptions, c ho
 		return err
 	}
 	locations := host.Locations(machine, o.Scope)
-	failed, changed := 0, false
+	missing := "" // the directory of the host, before the adapter makes it
+	if home, _ := host.Adapter(machine); home != "" {
+		if _, err := os.Stat(home); errors.Is(err, fs.ErrNotExist) {
+			missing = home
+		}
+	}
+	failed, changed, wrapped := 0, false, false
 	var adapter []adapterFile
 	if o.Shell && o.Scope == hosts.User && len(c.Names) == 0 {
 		program, flags := "", []string(nil)
@@ -218,6 +226,7 @@ func changeHost(ctx context.Context, host *hosts.Host, o mcpInstallOptions, c ho
 			return err
 		}
 		changed = changed || slices.ContainsFunc(outcomes, func(o hosts.Outcome) bool { return o.Changed })
+		wrapped = wrapped || slices.ContainsFunc(outcomes, func(o hosts.Outcome) bool { return o.Changed || o.Why == hosts.WrappedAlready })
 	}
 	if failed > 0 {
 		return cli.Exit(cli.ExitFailed, "%d of the files of %s could not be changed", failed, host.Title)
@@ -225,7 +234,24 @@ func changeHost(ctx context.Context, host *hosts.Host, o mcpInstallOptions, c ho
 	if changed && !o.JSON && !o.DryRun {
 		fmt.Fprintf(out, "Start %s again, so that it reads its configuration.\n", host.Title)
 	}
+	if c.Prefix != nil && !wrapped && len(locations) > 0 {
+		return noServer(host, locations, missing)
+	}
 	return nil
+}
+
+// noServer is the error of an installation that wrapped no server.
+func noServer(host *hosts.Host, locations []hosts.Location, missing string) error {
+	var paths []string
+	for _, l := range locations {
+		paths = append(paths, l.Path)
+	}
+	hint := ""
+	if missing != "" {
+		hint = fmt.Sprintf("; there was no %s: is %s installed?", missing, host.Title)
+	}
+	return cli.Exit(cli.ExitNotFound, "no MCP server was wrapped: %s has none that can be, in %s; add one, then run stevedore mcp install %s again%s",
+		host.Title, strings.Join(paths, " or "), host.Name, hint)
 }
 
 // checkNames refuses names that no file has, before anything is changed, and a host without

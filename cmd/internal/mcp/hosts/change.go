@@ -38,6 +38,9 @@ type Outcome struct {
 	Restored bool
 }
 
+// WrappedAlready is the Why of a server that needs no change.
+const WrappedAlready = "is wrapped already"
+
 // maxFile bounds the memory. Claude Code keeps the history of projects in its file.
 const maxFile = 64 << 20
 
@@ -243,9 +246,9 @@ func (s Server) install(have, want []string) (prefix []string, changed bool, why
 	case s.Left != "":
 		return nil, false, s.Left
 	case have != nil:
-		return want, !slices.Equal(have, want), "is wrapped already"
+		return want, !slices.Equal(have, want), WrappedAlready
 	case s.Wrapped:
-		return nil, false, "is wrapped already"
+		return nil, false, WrappedAlready
 	}
 	return want, true, ""
 }
