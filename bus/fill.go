@@ -81,7 +81,7 @@ func (f Fill) reason() string {
 	case Dead:
 		return "the oldest dead letters are removed"
 	}
-	return "calls arrive faster than workers finish them"
+	return "calls wait for workers"
 }
 
 // FullError is an ErrFull that says which stream is full and why.

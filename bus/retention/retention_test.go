@@ -166,7 +166,7 @@ func TestFullCallsExplained(t *testing.T) {
 		}
 		return err
 	}
-	if err := submit(); !strings.Contains(err.Error(), "stream STEVEDORE_CALLS is") || !strings.Contains(err.Error(), "calls arrive faster than workers finish them") || strings.Contains(err.Error(), "RESULTS") {
+	if err := submit(); !strings.Contains(err.Error(), "stream STEVEDORE_CALLS is") || !strings.Contains(err.Error(), "calls wait for workers") || strings.Contains(err.Error(), "RESULTS") {
 		t.Errorf("got %v", err)
 	}
 	for n, err := 0, error(nil); err == nil; n++ {

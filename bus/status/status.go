@@ -83,6 +83,8 @@ type Problem struct {
 	// Advice says what to do. Read leaves it empty: the program that shows the problem
 	// knows its own commands.
 	Advice string `json:"advice,omitempty"`
+	// MaxBytes is the size of a stream that is nearly full.
+	MaxBytes int64 `json:"max_bytes,omitempty"`
 }
 
 func (p Problem) String() string { return strings.TrimSpace(p.Text + " " + p.Advice) }
@@ -227,6 +229,7 @@ func (s *Status) problems(streamPrefix string) []Problem {
 			f := bus.Fill{Stream: strings.TrimPrefix(stream.Name, streamPrefix), Name: stream.Name, Bytes: int64(stream.Bytes),
 				MaxBytes: stream.MaxBytes, Messages: stream.Messages}
 			add(StreamNearlyFull, f.Stream, "The %s.", f)
+			problems[len(problems)-1].MaxBytes = stream.MaxBytes
 		}
 	}
 	if len(s.Streams) == 0 && len(s.missing) > 0 {

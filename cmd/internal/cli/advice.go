@@ -75,16 +75,20 @@ const LeaderAdvice = "Start the servers that are down. Clients repeat their publ
 
 // StreamAdvice says what makes room in a stream.
 func StreamAdvice(stream string) string {
-	enlarge := "enlarge it: stevedore provision --update --max-bytes " + strings.ToLower(stream) + "=BYTES."
+	return StreamReason(stream) + ": stevedore provision --update --max-bytes " + strings.ToLower(stream) + "=BYTES."
+}
+
+// StreamReason is StreamAdvice up to the command that enlarges the stream.
+func StreamReason(stream string) string {
 	switch stream {
 	case bus.Results:
-		return "It does not hold the results of an hour. Shorten --results-ttl, or " + enlarge
+		return "It does not hold the results of an hour. Shorten --results-ttl, or enlarge it"
 	case bus.Sessions:
-		return "Remove conversations (stevedore sessions rm), shorten --sessions-ttl, or " + enlarge
+		return "Remove conversations (stevedore sessions rm), shorten --sessions-ttl, or enlarge it"
 	case bus.Outbox:
-		return "Notifications wait for channels that do not accept them: see stevedore channels, or " + enlarge
+		return "Notifications wait for channels that do not accept them: see stevedore channels, or enlarge it"
 	case bus.Dead:
-		return "Retry or remove dead letters (stevedore dead), or " + enlarge
+		return "Retry or remove dead letters (stevedore dead), or enlarge it"
 	}
-	return "Calls arrive faster than workers finish them: start more workers, or " + enlarge
+	return "Calls wait for workers: start more, or enlarge it"
 }

@@ -144,12 +144,17 @@ func (c *Connection) mayReturn(err error) bool {
 		return false
 	}
 	if !c.External() {
-		_, err := os.Stat(filepath.Join(c.Data, "jetstream"))
-		return err == nil
+		return c.HadServer()
 	}
 	dial, ok := errors.AsType[*net.OpError](err)
 	_, unknownHost := errors.AsType[*net.DNSError](err)
 	return ok && dial.Op == "dial" && !unknownHost || errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout)
+}
+
+// HadServer reports whether a server has ever run in the data directory.
+func (c *Connection) HadServer() bool {
+	_, err := os.Stat(filepath.Join(c.Data, "jetstream"))
+	return err == nil
 }
 
 // CheckData returns an error if there is no data directory.

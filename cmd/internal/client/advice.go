@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -12,7 +14,7 @@ import (
 )
 
 // ReadStatus reads the state of the installation, with what to do about its problems.
-func ReadStatus(ctx context.Context, b *bus.Bus) status.Status {
+func ReadStatus(ctx context.Context, b *bus.Bus, c *cli.Connection) status.Status {
 	var (
 		refusals sync.WaitGroup
 		refused  []status.Problem
@@ -21,75 +23,103 @@ func ReadStatus(ctx context.Context, b *bus.Bus) status.Status {
 	s := status.Read(ctx, b)
 	refusals.Wait()
 	s.Problems = append(s.Problems, refused...)
-	Advise(s.Problems)
+	Advise(s.Problems, c)
 	return s
 }
 
-// Advise adds to each problem what to do about it. The packages that find problems know no
-// commands and flags; they are only here.
-func Advise(problems []status.Problem) {
+// Advise adds to each problem what to do about it, with the commands of somebody who has the connection. The
+// packages that find problems know no commands and flags; they are only here.
+func Advise(problems []status.Problem, c *cli.Connection) {
+	unserved := slices.ContainsFunc(problems, func(p status.Problem) bool {
+		return p.Code == status.QueueWithoutWorker || p.Code == status.NoWorker
+	})
 	for i, p := range problems {
-		problems[i].Advice = adviceFor(p)
+		advice, command := adviceFor(p, unserved, c)
+		if command != nil {
+			advice += " " + c.Command(command...)
+		}
+		problems[i].Advice = advice
 	}
 }
 
-func adviceFor(p status.Problem) string {
+// adviceFor returns what to do, and the arguments of the command that does it or begins with it. unserved is
+// set if calls wait because no worker serves their queue.
+func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice string, command []string) {
 	switch p.Code {
 	case status.StreamMissing:
-		return "Create what is missing: stevedore provision. Its contents are lost, unless you restore a backup."
+		return "Its contents are lost, unless you restore a backup. Create what is missing:", []string{"provision"}
 	case status.ClusterWithoutLeader, status.StreamWithoutLeader:
-		return cli.LeaderAdvice
+		return cli.LeaderAdvice, nil
 	case status.ReplicaOffline:
-		return "Start it again, also with an empty directory: the others replicate to it."
+		return "Start it again, also with an empty directory: the others replicate to it.", nil
 	case status.WritesRefused:
 		return "Read the server's log. If its disk is full, make space or enlarge the volume; then restart the server, unless it is that " +
-			"of \"stevedore up\", which restarts itself."
+			"of \"stevedore up\", which restarts itself.", nil
 	case string(trouble.Disk):
-		return "Make space or enlarge the volume; the server then goes on."
+		return "Make space or enlarge the volume; the server then goes on.", nil
 	case string(trouble.Store):
-		return "Bring the directory or the bucket of --store back, or make an empty one. Results wait on the bus for some minutes."
+		return "Bring the directory or the bucket of --store back, or make an empty one. Results wait on the bus for some minutes.", nil
 	case string(trouble.Streams), string(trouble.Consumer):
-		return "Read the error and the log of the server; the worker tries again."
+		return "Read the error and the log of the server; the worker tries again.", nil
 	case string(trouble.Schedules), string(trouble.Heartbeat):
-		return "The worker tries again. If that lasts, check its permissions: stevedore doctor."
+		return "The worker tries again. If that lasts, look at its permissions:", []string{"doctor"}
 	case string(trouble.Model):
-		return "Runs wait and go on when the provider answers. With --model a,b the model b answers meanwhile."
+		return "Runs wait and go on when the provider answers. With --model a,b the model b answers meanwhile.", nil
 	case string(trouble.Receiver):
-		return "Correct the settings of the channel; the worker tries again."
+		return "Correct the settings of the channel; the worker tries again.", nil
 	case string(trouble.MCPServer):
-		return "Correct --mcp " + p.Name + "=..., or start that server; the worker tries again."
+		return "Correct --mcp " + p.Name + "=..., or start that server; the worker tries again.", nil
 	case string(trouble.RemoteTool):
-		return "Start the process that serves the tool; its calls fail until then."
-	case status.ApprovalWaiting:
-		return "Answer them: stevedore approvals ls."
-	case status.OneLeader:
-		return "Let another server lead a part of them: nats stream cluster step-down STREAM."
-	case status.RunsWaiting:
-		return "They go on when the provider answers: stevedore tasks ls."
+		return "Start the process that serves the tool; its calls fail until then.", nil
 	case string(trouble.Channel):
-		return "Correct its settings or its receiver, and try it: stevedore channels test " + p.Name + ". Failed notifications are sent again."
+		return "Correct its settings or its receiver; failed notifications are sent again. To try it, run stevedore channels test " + p.Name +
+			" with the flags or the --config of its worker.", nil
 	case status.StreamNearlyFull:
-		return cli.StreamAdvice(p.Name)
+		if unserved && p.Name == bus.Calls {
+			return "Start a worker of the queue that has none; its calls fill the stream.", nil
+		}
+		return fullAdvice(p, c)
 	case status.QueueWithoutWorker:
-		return "Start a worker: " + StartCommand(p.Name) + "."
+		return "Start a worker:", startCommand(p.Name)
 	case status.NoWorker:
-		return "Start one: " + StartCommand(bus.DefaultQueue) + "."
+		return "Start one:", startCommand(bus.DefaultQueue)
 	case status.ChannelWithoutWorker:
-		return "Start a worker with --channel " + p.Name + "=SPEC."
+		return "Start a worker with --channel " + p.Name + "=SPEC.", nil
+	case status.ApprovalWaiting:
+		return "Answer them:", []string{"approvals", "ls"}
+	case status.OneLeader:
+		return "Let another server lead a part of them: nats stream cluster step-down STREAM", nil
+	case status.RunsWaiting:
+		return "They go on when the provider answers:", []string{"tasks", "ls"}
 	case status.DeadLetters:
-		return "Read their reasons, then retry or remove them: stevedore dead ls."
+		return "Read their reasons, then retry or remove them:", []string{"dead", "ls"}
 	}
-	return ""
+	return "", nil
 }
 
-// StartCommand returns the command line that starts a worker of a queue. The calls of agents
-// need a worker with a model, which also serves their queues.
+// fullAdvice says what makes room in a stream. A process that sets its own sizes at each start needs the
+// new one too.
+func fullAdvice(p status.Problem, c *cli.Connection) (advice string, command []string) {
+	advice = cli.StreamReason(p.Name)
+	if !c.External() {
+		advice += " (give \"stevedore up\" the same --max-bytes from now on, because it sets the sizes at its start)"
+	}
+	return advice + ":", []string{"provision", "--update", "--max-bytes", strings.ToLower(p.Name) + "=" + strconv.FormatInt(2*p.MaxBytes>>20, 10) + "MiB"}
+}
+
+// StartCommand returns the command line that starts a worker of a queue.
 func StartCommand(queue string) string {
+	return strings.Join(append([]string{"stevedore"}, startCommand(queue)...), " ")
+}
+
+// startCommand is the arguments that start a worker of a queue. The calls of agents need a worker with a
+// model, which also serves their queues.
+func startCommand(queue string) []string {
 	switch {
 	case queue == bus.DefaultQueue:
-		return "stevedore serve"
+		return []string{"serve"}
 	case queue == bus.AgentQueue, strings.HasPrefix(queue, bus.AgentQueue+"-"):
-		return "stevedore serve --model SPEC (or stevedore up --model SPEC)"
+		return []string{"serve", "--model", "SPEC"}
 	}
-	return "stevedore serve --queue " + queue
+	return []string{"serve", "--queue", queue}
 }

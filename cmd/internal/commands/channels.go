@@ -18,7 +18,7 @@ import (
 )
 
 const channelsHelp = `List and test the channels that deliver notifications to users. These commands take the
---channel flags, or the settings file, of "stevedore up". They need no bus.
+flags, the settings file and the environment of a worker. They need no bus.
 
   stevedore channels ls --config settings.yaml
   stevedore channels test log --channel log=file:notes.txt
@@ -33,7 +33,8 @@ file:PATH instead of the value.
 channel, without secrets.`
 
 func newChannelsCommand() *cobra.Command {
-	o := new(process.ChannelOptions)
+	var worker process.Options // so that the flags and the settings of one are valid
+	o := &worker.Channels
 	var json bool
 	cmd := &cobra.Command{
 		Use:     "channels",
@@ -41,7 +42,6 @@ func newChannelsCommand() *cobra.Command {
 		Short:   "List and test the channels that deliver notifications to users",
 		Long:    fmt.Sprintf(channelsHelp, channel.KindsHelp()),
 	}
-	cli.AddSettings(cmd.PersistentFlags(), o)
 	ls := &cobra.Command{
 		Use: "ls", Short: "List the channels of the settings and their errors",
 		RunE: func(cmd *cobra.Command, _ []string) error { return listChannels(o, cmd.OutOrStdout(), json) },
@@ -57,7 +57,11 @@ func newChannelsCommand() *cobra.Command {
 	}
 	test.Flags().StringVar(&chat, "chat-id", "", "`CHAT` within the channel; default that of the channel")
 	test.Flags().StringVar(&text, "text", "This is a test. Notifications of Stevedore arrive here.", "`TEXT` to send")
-	cmd.AddCommand(ls, test)
+	for _, c := range []*cobra.Command{ls, test} {
+		worker.AddFlags(c.Flags())
+		cli.CommonFlags(c, "channel", "default-channel", "config", "json", "chat-id", "text")
+		cmd.AddCommand(c)
+	}
 	return cmd
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
@@ -79,7 +80,7 @@ func newConsoleCommand() *cobra.Command {
 			}
 			defer b.Close()
 			failed := make(chan error, 1)
-			url, stop, err := o.serve(cmd.Context(), b, b.Conn().ConnectedUrlRedacted(), log, func(err error) { failed <- err })
+			url, stop, err := o.serve(cmd.Context(), b, &c.Connection, b.Conn().ConnectedUrlRedacted(), log, func(err error) { failed <- err })
 			if err != nil {
 				return err
 			}
@@ -128,8 +129,9 @@ func (o *consoleOptions) check() error {
 }
 
 // serve serves the page of the bus at server until stop is called, and returns its URL with
-// the token. It calls failed if the server ends before that.
-func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, server string, log zerolog.Logger, failed func(error)) (url string, stop func(), err error) {
+// the token. It calls failed if the server ends before that. The page shows commands for the connection.
+func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, c *cli.Connection, server string, log zerolog.Logger, failed func(error)) (
+	url string, stop func(), err error) {
 	if err := o.check(); err != nil {
 		return "", nil, err
 	}
@@ -139,7 +141,7 @@ func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, server string, l
 	}
 	page, err := console.New(b, console.Config{
 		Token: token, Hosts: o.Hosts, ReadOnly: o.ReadOnly, Version: cli.ReadVersion().Version, Server: server,
-		Advise: client.Advise, Log: log,
+		Advise: func(problems []status.Problem) { client.Advise(problems, c) }, Log: log,
 	})
 	if err != nil {
 		return "", nil, cli.Exit(cli.ExitUsage, "--console-token-file: %w", err)

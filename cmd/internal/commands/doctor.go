@@ -119,6 +119,10 @@ func (d *doctor) examine(ctx context.Context, stderr io.Writer) {
 	if err != nil {
 		return // Check reports it
 	}
+	if !d.Connection.External() && !d.Connection.HadServer() {
+		d.ok("bus", "no server has run in %s, and \"mcp wrap\" and \"hook\" need none; \"stevedore up\" starts one", d.Connection.Data)
+		return
+	}
 	d.Connection.Config = d.BusConfig(log)
 	d.Connection.AnyFormat = true // the check names the steps
 	b, err := d.Connection.Connect(ctx, "stevedore doctor", log)
@@ -189,7 +193,7 @@ const maxSkew = 2 * time.Second
 func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	s := client.ReadStatus(ctx, b)
+	s := client.ReadStatus(ctx, b, &d.Connection)
 	d.ok("bus", "connected to %s, nats-server %s, in %.1f ms", s.Server.URL, s.Server.Version, s.Server.RTTms)
 
 	if _, err := b.Formats(ctx); err != nil {
@@ -244,7 +248,7 @@ func (d *doctor) examineSettings(ctx context.Context, b *bus.Bus, s status.Statu
 	}
 	got, _ := admin.Provision(ctx, b, admin.Nothing) // what it could not read is reported above
 	for _, difference := range got.Differences {
-		d.warn("streams", `run "stevedore provision --update"`, "%s", difference)
+		d.warn("streams", "run "+d.Connection.Command("provision", "--update"), "%s", difference)
 	}
 }
 
@@ -270,7 +274,7 @@ func (d *doctor) examineReplicas(s status.Status) {
 		}
 	}
 	if len(single) > 0 {
-		d.warn("replicas", `run "stevedore provision --replicas 3 --update"`, "in a cluster, these streams are on one server only: %s", strings.Join(single, ", "))
+		d.warn("replicas", "run "+d.Connection.Command("provision", "--replicas", "3", "--update"), "in a cluster, these streams are on one server only: %s", strings.Join(single, ", "))
 	}
 }
 

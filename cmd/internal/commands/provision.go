@@ -137,7 +137,7 @@ func checkSteps(ctx context.Context, b *bus.Bus, update bool, out io.Writer) err
 	}
 	var workers []status.Worker
 	if slices.ContainsFunc(steps, func(s admin.Step) bool { return !s.Beside }) {
-		workers = client.ReadStatus(ctx, b).Workers
+		workers = status.Read(ctx, b).Workers
 	}
 	for _, s := range steps {
 		switch {

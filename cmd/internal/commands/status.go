@@ -34,7 +34,7 @@ func newStatusCommand() *cobra.Command {
 	o := new(client.Options)
 	cmd := o.Command("status", "Show the server, streams, queues, workers, channels and heartbeats, and what needs attention",
 		func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
-			s := client.ReadStatus(ctx, b)
+			s := client.ReadStatus(ctx, b, &o.Connection)
 			beats := []agents.Schedule{}
 			if len(s.Errors) == 0 { // otherwise the server may not answer
 				for beat, err := range agents.Schedules(ctx, b, bus.Heartbeat) {

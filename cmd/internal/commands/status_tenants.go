@@ -57,7 +57,7 @@ func printTenants(cmd *cobra.Command, dir string, asJSON bool) (failing int, err
 					s.other = shared.Other
 				}
 			}
-			read := client.ReadStatus(cmd.Context(), b)
+			read := client.ReadStatus(cmd.Context(), b, c)
 			s.Status = &read
 			return nil
 		})

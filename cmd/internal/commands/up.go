@@ -174,7 +174,7 @@ func (o *upOptions) page(ctx context.Context, b *bus.Bus, server string, log zer
 		u.User = nil // the credential
 		server = u.String()
 	}
-	return o.console.serve(ctx, b, server, log, func(err error) { log.Error().Err(err).Msg("the page ended; the worker continues") })
+	return o.console.serve(ctx, b, &o.Connection, server, log, func(err error) { log.Error().Err(err).Msg("the page ended; the worker continues") })
 }
 
 // limitMemory sets how much garbage may collect before the collector runs: 40 % of what is

@@ -27,12 +27,13 @@ import (
 //	          not while something fails that it cannot do without
 //	/metrics  metrics in the text format of Prometheus
 type health struct {
-	bus     *bus.Bus
-	trouble *trouble.Register
-	worker  *worker.Worker
-	keeper  *retention.Keeper
-	slots   int
-	serving atomic.Bool // the process accepts calls
+	bus        *bus.Bus
+	trouble    *trouble.Register
+	connection *cli.Connection // for the commands in its advice
+	worker     *worker.Worker
+	keeper     *retention.Keeper
+	slots      int
+	serving    atomic.Bool // the process accepts calls
 }
 
 // WorkerHeader names the worker in each answer, so that a program that asks knows whose it is.
@@ -92,7 +93,7 @@ func (h *health) ready() error {
 			continue
 		}
 		problems := []status.Problem{status.OfFailure(h.worker.Stats().Worker, f)}
-		client.Advise(problems)
+		client.Advise(problems, h.connection)
 		problems[0].Advice = cmp.Or(cli.Advice(f.Err), problems[0].Advice)
 		stops = append(stops, errors.New(problems[0].String()))
 	}

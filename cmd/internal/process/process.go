@@ -363,7 +363,7 @@ func (p *process) openHealth(w *worker.Worker) (*health, error) {
 	if p.OwnServer != nil {
 		p.beside(func(ctx context.Context) error { return watchDisk(ctx, p.OwnServer) })
 	}
-	h := &health{bus: p.bus, trouble: &p.trouble, worker: w, keeper: keeper, slots: p.Worker.Slots}
+	h := &health{bus: p.bus, connection: &p.Connection, trouble: &p.trouble, worker: w, keeper: keeper, slots: p.Worker.Slots}
 	switch {
 	case p.tenant != nil:
 		p.tenant.set(h)
