@@ -49,6 +49,8 @@ type Bus struct {
 	denials denials
 	watches watches
 	reads   *jointReads
+
+	background sync.WaitGroup // of the check of the server, which ends when the connection is closed
 }
 
 // Connect connects and returns after the server has answered. If the connection is
@@ -213,7 +215,7 @@ func checkServer(ctx context.Context, b *Bus) error {
 	})
 	switch {
 	case err == nil:
-		go leaveIsolatedServer(b) // this user may ask, so a missing answer means something
+		b.background.Go(func() { leaveIsolatedServer(b) }) // this user may ask, so a missing answer means something
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled) && b.cfg.Domain != "":
 		return fmt.Errorf("%w: no server of the JetStream domain %q answers %s; is its leaf node connected?", ErrUnreachable,
 			b.cfg.Domain, b.nc.ConnectedUrlRedacted())
@@ -252,14 +254,18 @@ func minBatch(b *Bus) int {
 	return n
 }
 
-// Close closes the connection immediately. A publish without an acknowledgement may
-// or may not be stored.
+// Close closes the connection immediately, and returns when nothing of the bus runs any more. A
+// publish without an acknowledgement may or may not be stored.
 func (b *Bus) Close() {
 	if b.out != nil {
 		b.out.Stop()
 	}
 	b.nc.Close()
 	<-b.closed
+	if b.out != nil {
+		b.out.Wait()
+	}
+	b.background.Wait()
 }
 
 // Closed is closed when the connection is closed: by Close, or because the server

@@ -35,6 +35,7 @@ type Publisher struct {
 	skipCoalesceUntil time.Time // until this time, write immediately: coalescing was too slow
 
 	askServer func() (minBatch int)
+	asking    sync.WaitGroup
 	minBatch  atomic.Int32  // the smallest batch that is faster than single publishes; 0: none is
 	groups    groups        // of the publishes to a server that wants batches
 	ready     chan struct{} // receives if messages of a group can be sent
@@ -107,6 +108,10 @@ func (p *Publisher) Stop() {
 	<-p.stopped
 }
 
+// Wait returns when a stopped publisher asks its server nothing any more, which ends with the
+// connection.
+func (p *Publisher) Wait() { p.asking.Wait() }
+
 func (p *Publisher) run(timeout time.Duration) {
 	defer close(p.stopped)
 	status := p.nc.StatusChanged(nats.CONNECTED, nats.RECONNECTING, nats.CLOSED)
@@ -159,7 +164,7 @@ func (p *Publisher) coalesce() {
 // reconnected prepares for the server, which may be another one than before.
 func (p *Publisher) reconnected() {
 	p.minBatch.Store(0)
-	go func() { p.minBatch.Store(int32(p.askServer())) }()
+	p.asking.Go(func() { p.minBatch.Store(int32(p.askServer())) })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, g := range p.groups.byKind {
