@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -96,5 +98,22 @@ func TestEnvironmentSetsOnlySettings(t *testing.T) {
 	}
 	if len(warnings) != 1 || !strings.Contains(warnings[0], "STEVEDORE_ALL has no effect: --all is an option of one action") {
 		t.Errorf("warnings %q", warnings)
+	}
+}
+
+// A settings file that is large or nested deeply is refused before the parser takes gigabytes.
+func TestSettingsFileIsBounded(t *testing.T) {
+	for text, want := range map[string]bool{
+		strings.Repeat("{a:", 50_000): true, strings.Repeat("[", 101): true, "a: 1 #" + strings.Repeat("x", maxSettings): true,
+		strings.Repeat("[", 100) + strings.Repeat("]", 100): false, strings.Repeat("a: [x]\n", 1000): false, strings.Repeat("] }", 1000): false,
+	} {
+		name := filepath.Join(t.TempDir(), "settings.yaml")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := FromFile(pflag.NewFlagSet("x", pflag.ContinueOnError), name, Names{}, func(string) {})
+		if got := err != nil && strings.Contains(err.Error(), "levels of brackets"); got != want {
+			t.Errorf("%.30q: %v", text, err)
+		}
 	}
 }

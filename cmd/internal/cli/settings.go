@@ -170,6 +170,9 @@ func FromFile(flags *pflag.FlagSet, name string, known Names, warn func(string))
 		return Exit(ExitUsage, "settings file: %w", err)
 	}
 	var settings map[string]setting
+	if len(data) > maxSettings || nestedDeeply(data) { // the parser takes 11 GB for 300 KB of "{a:"
+		return Exit(ExitUsage, "settings file %q: it has more than %d KiB, or more than %d levels of brackets", name, maxSettings>>10, maxBrackets)
+	}
 	if err := yaml.Unmarshal(data, &settings); err != nil {
 		return Exit(ExitUsage, "settings file %q: %s", name, yaml.FormatError(err, false, false))
 	}
@@ -198,6 +201,24 @@ func FromFile(flags *pflag.FlagSet, name string, known Names, warn func(string))
 		}
 	}
 	return nil
+}
+
+// A settings file may have so many bytes, and brackets nested so deeply.
+const maxSettings, maxBrackets = 256 << 10, 100
+
+func nestedDeeply(data []byte) bool {
+	depth := 0
+	for _, c := range data {
+		switch c {
+		case '[', '{':
+			if depth++; depth > maxBrackets {
+				return true
+			}
+		case ']', '}':
+			depth = max(depth-1, 0)
+		}
+	}
+	return false
 }
 
 // setting is a value, or those of a list, as they are written: YAML would read the password 0123 as the

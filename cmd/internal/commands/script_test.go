@@ -22,7 +22,13 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/clitest"
 )
 
+// playRole, if not nil, does what a process of a test is for.
+var playRole func() bool
+
 func TestMain(m *testing.M) {
+	if playRole != nil && playRole() {
+		return
+	}
 	ats.Register() // the server's clock, outside of all bubbles
 	// Scripts mostly wait for other processes, so run more of them than there are CPUs.
 	if err := flag.Set("test.parallel", "6"); err != nil {
