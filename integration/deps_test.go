@@ -68,6 +68,7 @@ var allowedImports = map[string][]string{
 	"offload/describe":           {"tools", "offload/internal/jsonread"},
 	"offload/jq":                 {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread"},
 	"offload/tables":             {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread", "offload/jq", "state/durable"},
+	"offload/tables/sqlite":      {"offload/tables"},
 	"offload/internal/cursor":    {"tools"},
 	"offload/internal/jsonread":  {},
 	"offload/chat":               {"tools", "state/durable"},
@@ -180,6 +181,19 @@ func TestProgramsWithoutNATS(t *testing.T) {
 	for _, p := range packages {
 		for _, dependency := range p.Deps {
 			if strings.HasPrefix(dependency, "github.com/nats-io/") {
+				t.Errorf("%s depends on %s", p.ImportPath, dependency)
+			}
+		}
+	}
+}
+
+// TestProgramsWithoutSQL checks that a program that imports offload compiles SQLite only if it runs
+// SQL itself.
+func TestProgramsWithoutSQL(t *testing.T) {
+	t.Parallel()
+	for _, p := range listPackages(t, "offload", "offload/mem", "offload/disk", "offload/object", "offload/chat", "tools/agent", "bus/worker", "bus/rpc") {
+		for _, dependency := range p.Deps {
+			if strings.HasPrefix(dependency, "modernc.org/") {
 				t.Errorf("%s depends on %s", p.ImportPath, dependency)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/mem"
+	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -15,7 +16,7 @@ func ExampleReader() {
 	ctx := context.Background()
 	store := mem.New(offload.StoreConfig{})
 	offloader := offload.NewOffloader(store, offload.Config{})
-	reader := offload.NewReader(store, offload.ReaderConfig{})
+	reader := offload.NewReader(store, offload.ReaderConfig{SQL: sqlite.Engine{}})
 	always := true
 	for id, rows := range map[string]any{
 		"ships": []map[string]any{{"name": "Ada", "port": 1}, {"name": "Bea", "port": 2}, {"name": "Cleo", "port": 2}},

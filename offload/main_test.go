@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/offload/jq"
-	"github.com/stevedore-bus/stevedore/offload/tables"
+	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
@@ -17,7 +17,7 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == helperCommand {
 		serve := map[string]func(context.Context, io.Reader, io.Writer) error{
-			limited.JQ.Name: jq.Serve, limited.SQL.Name: tables.Serve, limited.Picture.Name: ServePicture,
+			limited.JQ.Name: jq.Serve, limited.SQL.Name: sqlite.Serve, limited.Picture.Name: ServePicture,
 		}[os.Args[2]]
 		if err := serve(context.Background(), os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)

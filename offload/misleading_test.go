@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -76,7 +77,7 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 
 func TestMisleadingInputs(t *testing.T) {
 	store := newFakeStore(StoreConfig{})
-	r := NewReader(store, ReaderConfig{}) // in this process, because that is faster
+	r := NewReader(store, ReaderConfig{SQL: sqlite.Engine{}}) // in this process, because that is faster
 	t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
 	for name, row := range misleading {
 		putArtifact(t, store, "s", name, []byte(row.text))
@@ -96,7 +97,7 @@ func TestMisleadingInputs(t *testing.T) {
 // TestPlacesOfADocument: each table of a document can be selected, in the form that an answer shows.
 func TestPlacesOfADocument(t *testing.T) {
 	store := newFakeStore(StoreConfig{})
-	r := NewReader(store, ReaderConfig{})
+	r := NewReader(store, ReaderConfig{SQL: sqlite.Engine{}})
 	t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
 	var many strings.Builder
 	for i := range 40 {

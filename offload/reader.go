@@ -52,6 +52,9 @@ type ReaderConfig struct {
 	// Pool is where the sessions of readers take turns, and runs queries in processes with bounded
 	// memory. By default, a Reader has a Pool of its own that runs them in this process.
 	Pool *limited.Pool
+	// SQL is sqlite.Engine{} of package offload/tables/sqlite in a program that runs SQL in its own
+	// process. It is not needed if Pool runs it in another one. Without both, SQL returns an error.
+	SQL tables.Engine
 	// SQLCache keeps the databases of SQL; the caller closes it. By default, the Reader has one
 	// below os.TempDir(), which a later process removes.
 	SQLCache *tables.Cache

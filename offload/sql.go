@@ -47,7 +47,7 @@ func (r *Reader) SQL(ctx context.Context, session string, q SQLQuery) (res *SQLR
 	if err != nil {
 		return nil, err
 	}
-	src := tables.Source{Dir: dir, Chars: r.cfg.MaxChars - noteReserve, CPU: r.cfg.SQLTime, Command: r.cfg.Pool.Command(limited.SQL)}
+	src := tables.Source{Dir: dir, Chars: r.cfg.MaxChars - noteReserve, CPU: r.cfg.SQLTime, Command: r.cfg.Pool.Command(limited.SQL), Engine: r.cfg.SQL}
 	err = r.withTables(ctx, session, refs, known, nil, func(found []tables.Table) error {
 		src.Tables = found
 		return r.turn(ctx, session, src.Limit(), func(ctx context.Context) error {

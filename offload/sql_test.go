@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/offload/tables"
+	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -235,7 +236,7 @@ func TestSQLOfSubSessions(t *testing.T) {
 	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "parent", "users", []byte(sqlTables["users"]))
 	putArtifact(t, store, "child", "orders", []byte(sqlTables["orders"]))
-	cfg := ReaderConfig{SQLCache: tables.NewCache(t.TempDir()), SubSessions: func(_ context.Context, session string) ([]string, error) {
+	cfg := ReaderConfig{SQL: sqlite.Engine{}, SQLCache: tables.NewCache(t.TempDir()), SubSessions: func(_ context.Context, session string) ([]string, error) {
 		if session == "parent" {
 			return []string{"child"}, nil
 		}

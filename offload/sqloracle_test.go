@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
 )
 
 // TestSQLOracle: random queries have the answers of Python's sqlite3, which imports the same texts
@@ -42,7 +44,7 @@ func TestSQLOracle(t *testing.T) {
 	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "csv", []byte(work["csv"].(string)))
 	putArtifact(t, store, "s", "json", []byte(work["json"].(string)))
-	r := NewReader(store, ReaderConfig{}) // in this process, because that is faster
+	r := NewReader(store, ReaderConfig{SQL: sqlite.Engine{}}) // in this process, because that is faster
 	t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
 	rows := 0
 	for i, sql := range queries {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/mem"
+	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -366,7 +367,7 @@ func across(all []scene) (scores map[[2]string]acrossScore, wrong []string, err 
 	scores = map[[2]string]acrossScore{}
 	for _, scene := range all {
 		store := mem.New(offload.StoreConfig{})
-		reading := offload.NewReader(store, offload.ReaderConfig{}).Tools()
+		reading := offload.NewReader(store, offload.ReaderConfig{SQL: sqlite.Engine{}}).Tools()
 		dir, err := os.MkdirTemp("", "stevedore-eval-")
 		if err != nil {
 			return nil, nil, err

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/mem"
+	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -106,7 +107,7 @@ func askRealModel(w io.Writer, model modelSettings, offloaded []offloadedResult,
 // offloadAll offloads the 15 results.
 func offloadAll() (offloaded []offloadedResult, registry *tools.Registry, err error) {
 	store := mem.New(offload.StoreConfig{})
-	if registry, err = registryOf(offload.NewReader(store, offload.ReaderConfig{}).Tools()); err != nil {
+	if registry, err = registryOf(offload.NewReader(store, offload.ReaderConfig{SQL: sqlite.Engine{}}).Tools()); err != nil {
 		return nil, nil, err
 	}
 	offloader := offload.NewOffloader(store, offload.Config{})

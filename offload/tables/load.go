@@ -11,8 +11,6 @@ import (
 	"slices"
 	"strings"
 
-	_ "modernc.org/sqlite" // the driver
-
 	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
 )

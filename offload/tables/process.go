@@ -2,6 +2,7 @@ package tables
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"io"
 	"time"
@@ -24,21 +25,28 @@ type request struct {
 	CPU    time.Duration `json:"cpu"`
 }
 
+// Engine is SQLite. Only a program that names that of package tables/sqlite links it.
+type Engine interface {
+	// Confine refuses everything but SELECT on a connection of the driver "sqlite", and a value or a
+	// statement that is longer.
+	Confine(conn *sql.Conn, maxValue, maxStatement int) error
+}
+
 // Serve answers one query of a Run whose Source.Command started this process. It bounds the
 // process, so it is for a main that does nothing else.
-func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
+func Serve(ctx context.Context, engine Engine, stdin io.Reader, stdout io.Writer) error {
 	if err := errors.Join(limited.Serve(limited.SQL), limited.Files(maxFile)); err != nil {
 		return err
 	}
 	return limited.Answer(stdin, stdout, func(req request, contents io.Reader) (*Result, error) {
 		ctx, cancel := limited.Within(ctx, req.CPU)
 		defer cancel()
-		return answer(ctx, req, contents)
+		return answer(ctx, engine, req, contents)
 	})
 }
 
 // answer imports the tables that need it, and runs the query.
-func answer(ctx context.Context, req request, contents io.Reader) (*Result, error) {
+func answer(ctx context.Context, engine Engine, req request, contents io.Reader) (*Result, error) {
 	for _, t := range req.Tables {
 		if !t.Import {
 			continue
@@ -51,7 +59,7 @@ func answer(ctx context.Context, req request, contents io.Reader) (*Result, erro
 			return nil, err
 		}
 	}
-	db, err := open(ctx, req)
+	db, err := open(ctx, engine, req)
 	if err != nil {
 		return nil, err
 	}

@@ -71,8 +71,9 @@ type Source struct {
 	// CPU is the limit of processor time for the query; 0 means that of limited.SQL. See Limit.
 	CPU time.Duration
 	// Command is a program with arguments that calls Serve. Without it, the query runs in
-	// this process.
+	// this process, with Engine.
 	Command []string
+	Engine  Engine
 }
 
 // Limit returns the processor time that the query may take with the import of its tables: a minute
@@ -165,6 +166,9 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 	if err := Check(q); err != nil {
 		return nil, err
 	}
+	if src.Engine == nil && len(src.Command) == 0 {
+		return nil, tools.Errorf(tools.CodeToolFailed, "this program has no SQL; use jq_knowledge or grep_knowledge")
+	}
 	place, err := cursor.Parse(q.Cursor, 0)
 	if err != nil {
 		return nil, err
@@ -180,7 +184,7 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 		}
 	}
 	if len(src.Command) == 0 {
-		return answer(ctx, req, io.MultiReader(contents...))
+		return answer(ctx, src.Engine, req, io.MultiReader(contents...))
 	}
 	res, err := limited.Ask[*Result](ctx, src.Command, req, io.MultiReader(contents...))
 	if errors.Is(err, limited.ErrMemory) {

@@ -11,9 +11,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"modernc.org/sqlite"
-	sqlite3 "modernc.org/sqlite/lib"
-
 	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/limited"
@@ -28,7 +25,7 @@ type database struct {
 
 // open attaches the files of the tables, gives each table its names, and then confines the
 // connection.
-func open(ctx context.Context, req request) (_ *database, err error) {
+func open(ctx context.Context, engine Engine, req request) (_ *database, err error) {
 	// Without _dqs=0, a name in double quotes that no column has is a string.
 	pool, err := sql.Open("sqlite", "file::memory:?_dqs=0")
 	if err != nil {
@@ -77,7 +74,7 @@ func open(ctx context.Context, req request) (_ *database, err error) {
 		schema.Names, schema.ID = t.Names, t.ID
 		d.schemas = append(d.schemas, schema)
 	}
-	return d, d.confine()
+	return d, engine.Confine(d.conn, maxRow, maxSQL)
 }
 
 func (d *database) close() {
@@ -94,44 +91,6 @@ func viewName(name string) string {
 		return "_" + name
 	}
 	return name
-}
-
-// limits are what one statement may need.
-var limits = map[int]int{
-	sqlite3.SQLITE_LIMIT_LENGTH: maxRow, sqlite3.SQLITE_LIMIT_SQL_LENGTH: maxSQL, sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 50,
-	sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200, sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1_000, sqlite3.SQLITE_LIMIT_ATTACHED: 0,
-	sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER: 0, sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 0, sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
-}
-
-// confine refuses everything but SELECT on the tables.
-func (d *database) confine() error {
-	for id, limit := range limits {
-		if _, err := sqlite.Limit(d.conn, id, limit); err != nil {
-			return err
-		}
-	}
-	return d.conn.Raw(func(driver any) error {
-		return driver.(sqlite.AuthorizerRegisterer).RegisterAuthorizer(authorize)
-	})
-}
-
-// authorize allows SELECT, and the functions that SQLite has without files and extensions.
-func authorize(action sqlite.AuthorizerActionCode, arg1, arg2, db, _ string) sqlite.AuthorizerReturnCode {
-	switch action {
-	case sqlite.AuthSelect, sqlite.AuthRecursive:
-		return sqlite.AuthorizerOK
-	case sqlite.AuthRead:
-		if !strings.HasPrefix(strings.ToLower(arg1), "sqlite_") && (arg1 != "meta" || db == "temp") { // an artifact may have this id
-			return sqlite.AuthorizerOK
-		}
-	case sqlite.AuthFunction:
-		switch strings.ToLower(arg2) {
-		case "load_extension", "readfile", "writefile", "edit", "fts3_tokenizer", "sqlite_log", "sqlite_compileoption_get", "sqlite_compileoption_used":
-		default:
-			return sqlite.AuthorizerOK
-		}
-	}
-	return sqlite.AuthorizerDeny
 }
 
 // countTime is how long rows that do not fit are counted.

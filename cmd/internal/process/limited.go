@@ -9,7 +9,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/jq"
-	"github.com/stevedore-bus/stevedore/offload/tables"
+	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
@@ -21,7 +21,7 @@ const helperCommand = "helper"
 // NewHelperCommand returns the hidden command. Its argument is the name of a kind of work.
 func NewHelperCommand() *cobra.Command {
 	work := map[string]func(ctx context.Context, stdin io.Reader, stdout io.Writer) error{
-		limited.JQ.Name: jq.Serve, limited.SQL.Name: tables.Serve, limited.Picture.Name: offload.ServePicture, limited.HTML.Name: builtin.ServeMarkdown,
+		limited.JQ.Name: jq.Serve, limited.SQL.Name: sqlite.Serve, limited.Picture.Name: offload.ServePicture, limited.HTML.Name: builtin.ServeMarkdown,
 	}
 	c := &cobra.Command{Use: helperCommand, Short: "Do one piece of work for a worker", Hidden: true}
 	for name, serve := range work {

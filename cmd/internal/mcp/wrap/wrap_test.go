@@ -29,6 +29,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
 	"github.com/stevedore-bus/stevedore/offload/tables"
+	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -67,7 +68,7 @@ func wrapServer(t *testing.T, role string, change ...func(*Config)) *session {
 		t.Fatal(err)
 	}
 	s.store = store
-	cfg := Config{Name: "test server", Session: "s", Store: store, Reader: offload.ReaderConfig{SQLCache: tables.NewCache(t.TempDir())}, Log: zerolog.New(zerolog.NewTestWriter(t)), Server: startProgram(role, s.dir)}
+	cfg := Config{Name: "test server", Session: "s", Store: store, Reader: offload.ReaderConfig{SQL: sqlite.Engine{}, SQLCache: tables.NewCache(t.TempDir())}, Log: zerolog.New(zerolog.NewTestWriter(t)), Server: startProgram(role, s.dir)}
 	for _, f := range change {
 		f(&cfg)
 	}
