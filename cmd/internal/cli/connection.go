@@ -208,14 +208,15 @@ func (c *Connection) DataLocked() (bool, error) { return durable.DirLocked(c.Dat
 // kill, another process may listen on the port of the file and would receive the
 // credential.
 func (c *Connection) EmbeddedURL() (string, error) {
-	locked, err := durable.DirLocked(c.Data)
+	root := os.Geteuid() == 0
+	dir, locked, err := runningDir(c.Data, serviceDir, root)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", bus.ErrUnreachable, err)
 	}
-	data, err := os.ReadFile(filepath.Join(c.Data, urlFile))
+	data, err := os.ReadFile(filepath.Join(dir, urlFile))
 	if !locked || errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("%w: no server runs in the data directory %q; start one with \"stevedore up\", or name a server with "+
-			"--server", bus.ErrUnreachable, c.Data)
+			"--server%s", bus.ErrUnreachable, c.Data, serviceHint(serviceDir, root))
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: find the embedded server: %w", bus.ErrUnreachable, err)
