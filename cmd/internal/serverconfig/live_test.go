@@ -394,15 +394,3 @@ func attacks(l *live, u User) []attack {
 	}
 	return all
 }
-
-// streamsOf returns the streams of a tenant, after one that is none.
-func streamsOf(s bus.Subjects) []string {
-	streams := []string{"OTHER"}
-	for _, name := range []string{bus.Calls, bus.Results, bus.Ticks, bus.Outbox, bus.Sessions, bus.Dead} {
-		streams = append(streams, s.StreamName(name))
-	}
-	for _, name := range []string{bus.StateBucket, bus.ArtifactsBucket, bus.TasksBucket} {
-		streams = append(streams, "KV_"+s.BucketName(name))
-	}
-	return append(streams, "OBJ_"+s.BucketName(bus.BlobsBucket))
-}
