@@ -64,6 +64,10 @@ const (
 func kindOf(cell string) int {
 	cell = strings.TrimSpace(cell)
 	switch {
+	case len(cell) > 40:
+		return text
+	case IsISO(cell):
+		return date
 	case IsMarker(cell):
 		return nothing
 	case IsBoolean(cell):
