@@ -243,7 +243,7 @@ func TestViews(t *testing.T) {
 	}
 	for _, v := range []struct{ name, hash, text string }{
 		{"now", "now", "worker answers"},
-		{"calls", "calls", "toolu"},
+		{"calls", "calls", "lines: 60000"},
 		{"call", "calls/night-watch/toolu_04", "no such file"},
 		{"artifacts", "artifacts", "inventory"},
 		{"artifact", "artifacts/harbour/toolu_logs", "crane"},

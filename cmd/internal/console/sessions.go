@@ -59,6 +59,7 @@ func styled(entry json.RawMessage) (texts [][]markup.Run) {
 // conversation is a page of a conversation, oldest first.
 type conversation struct {
 	Session string        `json:"session"`
+	Name    string        `json:"name"` // for people
 	Title   string        `json:"title"`
 	Entries []storedEntry `json:"entries"`
 	Next    uint64        `json:"next"`
@@ -89,7 +90,7 @@ var showSession = rpc.Define("showSession", "", "Show the newest entries of a co
 		}
 	}
 	var err error
-	page.Title, _, err = agents.Title(ctx, env.Bus, page.Session)
+	page.Title, page.Name, err = agents.Title(ctx, env.Bus, page.Session)
 	return page, err
 })
 

@@ -1,5 +1,5 @@
 // Conversations: the log of each session, and a box to talk to the agent.
-import { h, add, replace, chip, time, duration, count, plural, empty, button, path, visible, loading } from "../dom.js";
+import { h, add, replace, chip, time, duration, count, plural, empty, button, path, visible, loading, asked } from "../dom.js";
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
 import { act, confirm } from "../feedback.js";
@@ -16,7 +16,7 @@ function show(main, parts, state) {
     oninput: e => { text = e.target.value.trim(); clearTimeout(wait); wait = setTimeout(() => { replace(list, loading()); reload(false); }, 250); } });
   const detail = h("section.detail.talk", { "aria-label": "One conversation" });
   const start = state.readOnly ? null : h("a.button", { href: "#/conversations/new" }, "New conversation");
-  add(main, h("div.split", {}, h("section.master", {}, h("div.line.title", {}, h("h1", {}, "Conversations"), h("span.grow"), start), h("div.filters", {}, search, h("label.check", {}, h("input", { type: "checkbox", onchange: e => { children = e.target.checked; draw(); } }), "Sub-agents")), h("div.scroll", {}, list)), detail));
+  add(main, h("div.split.reading", {}, h("section.master", {}, h("div.line.title", {}, h("h1", {}, "Conversations"), h("span.grow"), start), h("div.filters", {}, search, h("label.check", {}, h("input", { type: "checkbox", onchange: e => { children = e.target.checked; draw(); } }), "Sub-agents")), h("div.scroll", {}, list)), detail));
   const abort = new AbortController();
   let next = 0, drawn = [], loaded = false;
   async function reload(older) {
@@ -36,8 +36,10 @@ function show(main, parts, state) {
     const shown = drawn.filter(s => children || text || !s.parent || s.session === open);
     if (drawn.length === 0 && text) return replace(list, h("li.none", {}, empty(next ? "Not found in the newest messages" : "No conversation has these words")), more);
     if (drawn.length === 0) return replace(list, h("li.none", {}, empty("No conversation yet", "Start a worker with a model, then write to the agent here or in a terminal:", "stevedore up --model anthropic:MODEL\nstevedore agent \"say hello\"")));
-    replace(list, shown.map(s => h("li", { "data-row": true }, h("a.line", { href: "#/conversations/" + path(s.session), "aria-current": s.session === open ? "true" : null },
-      chip(s.state), h("b.text", { title: s.session }, s.title || s.session), s.match ? h("span.text", {}, s.match) : s.title ? h("span.id.wide", {}, s.session) : null, h("span.grow"), s.output_tokens ? h("span.num.wide", {}, count(s.input_tokens + s.output_tokens) + " tokens") : null, h("span.num.ago", {}, time(s.at))))),
+    replace(list, shown.map(s => h("li", { "data-row": true }, h("a.entry", { href: "#/conversations/" + path(s.session), "aria-current": s.session === open ? "true" : null },
+      h("span.line", {}, h("b.text", {}, s.title || s.name), h("span.grow"), h("span.num.ago", {}, time(s.at))),
+      h("span.line.small", {}, s.state === "done" || s.state === "none" ? null : chip(s.state), h("span.name", {}, s.name), h("span.grow"), s.output_tokens ? h("span.num", {}, count(s.input_tokens + s.output_tokens) + " tokens") : null),
+      s.match ? h("span.text.small", {}, s.match) : null))),
       more);
   }
 
@@ -72,6 +74,7 @@ function transcript(root, session, state, fresh) {
   const entries = h("div"), typing = h("div"), older = h("div.more");
   const asks = h("ul.list");
   log.append(older, entries, typing, asks);
+  const name = fresh ? null : h("span.name", {}, session);
   const heading = h("h1", {}, fresh ? "New conversation" : session);
   if (!fresh) replace(entries, loading("div"));
   let last = 0, next = 0, shown = 0;
@@ -83,7 +86,9 @@ function transcript(root, session, state, fresh) {
     const page = await act("", () => get("/api/sessions/" + path(session), { before: next }, abort.signal));
     if (!page) return;
     const height = log.scrollHeight;
-    entries.prepend(...page.entries.reverse().flatMap(e => draw(session, e.entry, e.styled)));
+    const before = h("div");
+    for (const e of page.entries.reverse()) gather(before, draw(session, e.entry, e.styled));
+    entries.prepend(...before.childNodes);
     shown += page.entries.length;
     next = page.next || 0;
     drawOlder();
@@ -106,9 +111,10 @@ function transcript(root, session, state, fresh) {
       const page = await get("/api/sessions/" + path(session), { after: last }, abort.signal);
       const stay = !atEnd() && last > 0;
       if (page.title) heading.textContent = visible(page.title);
+      if (page.name && name) name.textContent = visible(page.name);
       if (last === 0) { entries.replaceChildren(); next = page.next || 0; }
       for (const e of page.entries.reverse()) {
-        entries.append(...draw(session, e.entry, e.styled));
+        gather(entries, draw(session, e.entry, e.styled));
         last = e.sequence;
         shown++;
         const kind = e.entry.kind, run = e.entry.run;
@@ -188,7 +194,7 @@ function transcript(root, session, state, fresh) {
   }
   const composer = state.readOnly ? h("p.hint", {}, "This page is read-only.") : h("div.composer", {}, box, models, button("Send", send));
   replace(root, h("a.back", { href: "#/conversations", "data-back": true }, "← All conversations"),
-    h("div.line.title", {}, heading, fresh ? null : h("span.id", {}, session), h("span.grow"), fresh ? null : h("a.quiet.button", { href: "#/conversations/" + path(session, "trace") }, "Trace"),
+    h("div.line.title", {}, heading, name, h("span.grow"), button("Wide", e => { e.target.setAttribute("aria-pressed", root.parentElement.classList.toggle("whole")); }, ".quiet.widen"), fresh ? null : h("a.quiet.button", { href: "#/conversations/" + path(session, "trace") }, "Trace"),
       h("a.quiet.button", { href: "#/artifacts/" + path(session) }, "Artifacts"),
       fresh || state.readOnly ? null : button("Delete", remove, ".quiet")), log, notice, composer);
   follow();
@@ -196,7 +202,23 @@ function transcript(root, session, state, fresh) {
   return () => { stop(); abort.abort(); };
 }
 
-const block = (who, cls, at, ...body) => h("div.message." + cls, {}, h("p.who", {}, who, " ", at ? time(at) : null), body);
+const block = (who, cls, at, ...body) => h("div.message." + cls, {}, h("p.who.line", {}, who, h("span.grow"), at ? h("span.num", {}, time(at)) : null), body);
+
+// gather adds the elements of an entry. What only keeps the books, such as calls and results that
+// went well, is one quiet line for all of it between two messages.
+function gather(into, elements) {
+  for (const el of elements) {
+    const last = into.lastElementChild;
+    if (!el.matches(".event")) { into.append(el); continue; }
+    const books = last && last.matches(".books") ? last : h("details.books", {}, h("summary"));
+    if (books !== last) into.append(books);
+    books.append(el);
+    const calls = [...books.querySelectorAll("[data-call]")].map(c => c.dataset.call), end = books.querySelector(".end");
+    replace(books.firstChild, h("span.text", {}, calls.length ? [...new Set(calls)].join(", ") : end ? "" : books.lastChild.textContent.slice(0, 80)), h("span.grow"),
+      h("span.num", {}, [calls.length ? plural(calls.length, "call") : null, end ? end.dataset.used : null].filter(Boolean).join(" · ")));
+  }
+}
+
 
 // runs returns a text with its styles. No link leaves this page, so a link shows its address.
 const isBlock = run => !!run && (run.styles || []).includes("block");
@@ -219,7 +241,7 @@ function draw(session, e, styled = []) {
       const words = content.filter(b => b.type === "text" && b.text).map((b, i) => h("div.words", {}, styled[i] ? runs(styled[i]) : b.text));
       if (words.length) out.push(block(user ? "user" : "agent" + (e.model ? " · " + e.model : ""), user ? "user" : "assistant", e.at, words));
       for (const b of content) {
-        if (b.type === "tool_use") out.push(h("details.event", {}, h("summary", {}, "calls ", h("b", {}, b.name || "?"), " ", h("span.id", {}, JSON.stringify(b.input || {}).slice(0, 120))), h("pre.result", {}, JSON.stringify(b.input, null, 2) || "")));
+        if (b.type === "tool_use") out.push(h("details.event", { "data-call": b.name || "?" }, h("summary", {}, "calls ", h("b", {}, b.name || "?"), " ", h("span.id", {}, asked(JSON.stringify(b.input || {})).slice(0, 200))), h("pre.result", {}, JSON.stringify(b.input, null, 2) || "")));
         else if (b.type !== "text") out.push(h("p.event", {}, String(b.type)));
       }
       break;
@@ -233,13 +255,15 @@ function draw(session, e, styled = []) {
       break;
     case "shelved": out.push(h("p.event", {}, plural(Object.keys(e.shelved || {}).length, "result") + " moved out of the history")); break;
     case "compacted": out.push(h("details.event", {}, h("summary", {}, plural((e.compaction || {}).turns || 0, "turn") + " replaced by a summary"), h("pre.result", {}, (e.compaction || {}).summary || ""))); break;
+    case "notice": out.push(h("details.event", {}, h("summary", {}, (e.notice || {}).title || "notice"), h("pre.result", {}, (e.notice || {}).text || ""))); break;
     case "resumed": out.push(h("p.event", {}, "continued")); break;
     case "end": {
       const end = e.end || {};
       const usage = end.usage || {};
-      out.push(h("p.event.end", {}, chip(end.reason || "end"), " ", plural(end.turns || 0, "turn") + ", " + count((usage.input_tokens || 0) + (usage.output_tokens || 0)) + " tokens ",
+      const used = plural(end.turns || 0, "turn") + ", " + count((usage.input_tokens || 0) + (usage.output_tokens || 0)) + " tokens";
+      out.push(h("p.event.end", { "data-used": used }, chip(end.reason || "end"), " ", used + " ",
         e.run ? h("a", { href: "#/conversations/" + path(session, "trace", e.run) }, "the trace of this run") : null),
-        end.error ? h("p.problem", {}, end.error.message) : h("span"));
+        ...(end.error ? [h("p.problem", {}, end.error.message)] : []));
       break;
     }
     default: out.push(h("p.event", {}, String(e.kind || "unreadable entry")));

@@ -1,5 +1,5 @@
 // The trace of a run: its turns, calls, sub-agents and approvals on one axis of time.
-import { h, replace, chip, kindOf, load, absolute, duration, count, plural, empty, path, loading } from "../dom.js";
+import { h, replace, chip, kindOf, load, absolute, duration, count, plural, empty, path, loading, asked } from "../dom.js";
 import { get } from "../api.js";
 import { onFrame } from "../live.js";
 import { pretty } from "./approvals.js";
@@ -13,7 +13,27 @@ const took = s => duration(end(s) - start(s));
 const steps = s => s.steps || [];
 const all = s => [s, ...steps(s).flatMap(all)];
 const tokens = s => (s.usage ? s.usage.input_tokens + s.usage.output_tokens : 0);
-const cost = s => (s.usage && s.usage.cost ? " · " + s.usage.cost.toFixed(4) : "");
+const cost = s => (s.usage && s.usage.cost ? " · cost " + s.usage.cost.toFixed(4) : "");
+const waits = s => s.kind === "approval" || s.kind === "wait";
+
+// chain adds to a set the steps that a run waited for, one after the other: what is faster
+// elsewhere does not shorten the run.
+function chain(s, slow) {
+  let until = end(s) + 1;
+  for (const step of steps(s).toSorted((a, b) => end(b) - end(a))) {
+    if (end(step) > until) continue;
+    slow.add(step);
+    chain(step, slow);
+    until = start(step) + 1;
+  }
+  return slow;
+}
+
+// ticks are four to ten round times of an axis of a length in ms.
+function ticks(length) {
+  const unit = 10 ** Math.floor(Math.log10(length / 4)), step = [1, 2, 5].map(n => n * unit).findLast(n => length / n >= 4) || unit;
+  return Array.from({ length: Math.floor(length / step) + 1 }, (_, i) => i * step);
+}
 
 // trace shows a run of a conversation, the last one if run is "", and follows it.
 export function trace(root, session, run) {
@@ -44,6 +64,9 @@ export function trace(root, session, run) {
       t.runs.toReversed().map(r => h("option", { value: r.id }, absolute(r.at) + "  " + (r.text || r.id).slice(0, 60))));
     select.value = t.run.id;
     const parts = all(t.run), axis = { from: start(t.run), length: Math.max(1, ...parts.map(end).map(at => at - start(t.run))) };
+    const slow = chain(t.run, new Set()), leaves = parts.filter(s => !steps(s).length && s !== t.run);
+    const most = f => leaves.reduce((best, s) => (f(s) > f(best || s) || !best ? s : best), null);
+    Object.assign(axis, { slow, slowest: leaves.length > 1 && most(s => end(s) - start(s)), dearest: parts.some(s => s.usage && s.usage.cost) && most(s => (s.usage && s.usage.cost) || 0) });
     const n = kind => parts.filter(s => s.kind === kind);
     let waited = 0, until = 0; // approvals may wait at the same time
     for (const s of n("approval").sort((a, b) => start(a) - start(b))) { waited += Math.max(0, end(s) - Math.max(start(s), until)); until = Math.max(until, end(s)); }
@@ -51,6 +74,8 @@ export function trace(root, session, run) {
       h("p.lead", {}, chip(t.run.state || "running"), " " + [took(t.run), plural(n("turn").length, "turn"), plural(n("call").length, "call"), plural(n("call").filter(s => s.conversation).length, "sub-agent"),
         waited ? plural(n("approval").length, "approval") + " waited " + duration(waited) : null, count(tokens(t.run)) + " tokens" + (t.run.usage && t.run.usage.cost ? ", cost " + t.run.usage.cost.toFixed(4) : "")].filter(Boolean).join(", ")),
       t.run.text ? h("p.words", {}, t.run.text) : null,
+      h("p.hint", {}, "The chain of steps that the run waited for has a line at its left. Hatched: waiting for a worker, an approval or the provider." + (axis.dearest ? " Cost is in the currency of --price." : "")),
+      h("div.axis", { "aria-hidden": "true" }, ticks(axis.length).filter(at => at < .93 * axis.length).map(at => h("span", { style: { "--at": at / axis.length } }, at ? duration(at) : "0"))),
       list(t.run, "", 0, axis), t.cut ? h("p.problem", {}, "The run has more steps than this page shows. See its conversation for all.") : null);
     const again = focus && [...body.querySelectorAll("[data-key]")].find(el => el.dataset.key === focus.key);
     if (again) again.querySelector("summary").focus({ preventScroll: true });
@@ -59,12 +84,15 @@ export function trace(root, session, run) {
   function row(s, key, depth, axis) {
     const bar = load((end(s) - start(s)) / axis.length, barOf(s));
     bar.style.setProperty("--from", Math.max(0, (start(s) - axis.from) / axis.length));
+    const part = (end(s) - start(s)) / axis.length, idle = waits(s) ? 1 : s.ran_ms && !steps(s).length ? 1 - Math.min(1, s.ran_ms / Math.max(1, end(s) - start(s))) : 0;
+    bar.style.setProperty("--idle", idle * part);
+    const mark = s === axis.slowest ? "slowest" : s === axis.dearest ? "dearest" : "";
     const details = h("details", { open: opened.has(key), ontoggle: e => { if (e.target.open) opened.add(key); else opened.delete(key); } },
       h("summary", {}, h("div.label", {},
-        h("div.line", {}, chip(s.kind === "call" || s.kind === "approval" ? s.state || "running" : s.kind), h("b", {}, s.kind === "approval" ? titles.approval : s.name || titles[s.kind] || s.kind), h("span.grow"), h("span.num", {}, took(s))),
-        h("div.line.small", {}, h("span.text", {}, s.args_excerpt || s.text || (s.kind === "approval" && s.name ? "by " + s.name : "")), h("span.grow"), tokens(s) ? h("span.num", {}, count(tokens(s)) + " tokens" + cost(s)) : null)), bar),
+        h("div.line", {}, chip(s.kind === "call" || s.kind === "approval" ? s.state || "running" : s.kind), h("b", {}, s.kind === "approval" ? titles.approval : s.name || titles[s.kind] || s.kind), h("span.grow"), mark && h("span.tag", {}, s === axis.slowest && s === axis.dearest ? "slowest and dearest" : mark), h("span.num" + (part > .2 ? ".heavy" : ""), {}, took(s))),
+        h("div.line.small", {}, h("span.text", {}, asked(s.args_excerpt) || s.text || (s.kind === "approval" && s.name ? "by " + s.name : "")), h("span.grow"), tokens(s) ? h("span.num", {}, count(tokens(s)) + " tokens" + cost(s)) : null)), bar),
       more(s));
-    return h("li.step", { "data-row": true, "data-key": key, style: { "--depth": depth } }, details, steps(s).length ? list(s, key, depth + 1, axis) : null);
+    return h("li.step" + (axis.slow.has(s) ? ".slow" : ""), { "data-row": true, "data-key": key, style: { "--depth": depth } }, details, steps(s).length ? list(s, key, depth + 1, axis) : null);
   }
   function more(s) {
     const u = s.usage || {};
