@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -123,14 +124,15 @@ func (c *Connection) Await(ctx context.Context, name string, log zerolog.Logger,
 		fmt.Fprintf(stderr, "stevedore: waiting for the bus, for %s at most (--timeout): %s\n", c.away(), tools.OneLine(what))
 	}
 	c.Awaiting = func(at string) { say("no connection to " + at) }
-	began, said := time.Now(), false
+	var last atomic.Pointer[string] // error
+	notice := time.AfterFunc(bus.Notice, func() {
+		if what := last.Load(); what != nil {
+			say(*what)
+		}
+	})
+	defer notice.Stop()
 	err = retry.Do(ctx, retry.Pauses(100*time.Millisecond, time.Second, c.away()), func(err error) bool { return !c.mayReturn(err) },
-		func(err error, _ time.Duration) {
-			if time.Since(began) >= bus.Notice && !said {
-				said = true
-				say(err.Error())
-			}
-		}, func() error {
+		func(err error, _ time.Duration) { last.Store(new(err.Error())) }, func() error {
 			b, err = c.Connect(ctx, name, log)
 			return err
 		})
