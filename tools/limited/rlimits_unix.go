@@ -24,8 +24,8 @@ func Files(bytes int64) error {
 }
 
 // limitCPU lets the system end this process when it has used so much processor time, or up to a
-// second more.
+// second less.
 func limitCPU(most time.Duration) {
-	seconds := uint64((most + time.Second - 1) / time.Second)
+	seconds := max(uint64(most/time.Second), 1)
 	_ = unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: seconds, Max: seconds}) // its context ends it otherwise
 }

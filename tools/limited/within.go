@@ -7,7 +7,7 @@ import (
 )
 
 // Within returns a context that ends when this process has used so much more processor time, which is
-// for a main that calls Serve. A second later, the system ends the process, if it can do that.
+// for a main that calls Serve. Up to a second later, the system ends the process, if it can do that.
 func Within(ctx context.Context, cpu time.Duration) (context.Context, context.CancelFunc) {
 	used := processTime(0)
 	before := used()
