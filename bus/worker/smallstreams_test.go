@@ -80,7 +80,7 @@ func TestSmallStreams(t *testing.T) {
 	next := 0
 	for ; next < count; next++ { // without a worker
 		if code, text := submit("submit", next); code != "" {
-			if code != rpc.CodeFull || !strings.Contains(text, "faster than workers") {
+			if code != rpc.CodeFull || !strings.Contains(text, "calls wait for workers") {
 				t.Fatalf("call %d: %s: %s", next, code, text)
 			}
 			break
@@ -97,7 +97,7 @@ func TestSmallStreams(t *testing.T) {
 	}
 	if next < count {
 		for what, text := range map[string]string{"readiness": fmt.Sprint(k.Ready()), "log": log.String()} {
-			if !strings.Contains(text, "STEVEDORE_CALLS") || !strings.Contains(text, "faster than workers") {
+			if !strings.Contains(text, "STEVEDORE_CALLS") || !strings.Contains(text, "calls wait for workers") {
 				t.Errorf("%s: %s", what, text)
 			}
 		}
