@@ -347,7 +347,7 @@ func TestKeyboard(t *testing.T) {
 			return b.eval(fmt.Sprintf("location.hash === '#/%s' && document.querySelector('main').className === 'view-%[1]s'", view)) == "true"
 		})
 	}
-	b.open("calls", "toolu")
+	b.open("calls", "lines: 60000")
 	b.until("document.querySelectorAll('.scroller .row').length > 5")
 	for range 5 {
 		b.press("j")
