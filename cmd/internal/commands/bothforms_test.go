@@ -114,7 +114,7 @@ func TestCommandsTakeBothFormsOfASession(t *testing.T) {
 			t.Errorf("agent --session %s: %s", session, out)
 		}
 	}
-	ages := regexp.MustCompile(`(waits for|asked) [0-9a-z.]+`)
+	ages := regexp.MustCompile(`(waits for|asked) [0-9a-z.]+|"age_seconds":[0-9]+|[0-9ms]+ old`)
 	for _, line := range []string{
 		"tasks ls", "tasks get c1", "tasks watch c2", "artifacts ls", "artifacts ls --json", "artifacts info c1", "artifacts get c1", "artifacts get c1 --all",
 		"artifacts lines c1 2 3", "artifacts grep c1 2999", "artifacts sql c1 SELECT", "approvals ls", "approvals ls --json",
