@@ -63,7 +63,7 @@ func Download(ctx context.Context, b *bus.Bus, session, id string, offset int64,
 // characters. If they exceed the server's max_payload, it requests two halves.
 func readPage(ctx context.Context, b *bus.Bus, session, id string, offset, chars int64) (data []byte, total int64, err error) {
 	page, err := ReadArtifact.Do(ctx, b, session, ReadRequest{ArtifactID: id, Offset: offset, Limit: chars})
-	if tools.CodeOf(err) == CodeTooLarge && chars > 1 {
+	if tools.CodeOf(err) == codeTooLarge && chars > 1 {
 		half := chars / 2
 		data, total, err = readPage(ctx, b, session, id, offset, half)
 		if err != nil || offset+half >= total {

@@ -48,9 +48,9 @@ type Service struct {
 	active  sync.WaitGroup
 }
 
-// CodeTooLarge is the error code if the answer is larger than the server's limit
+// codeTooLarge is the error code if the answer is larger than the server's limit
 // for a message.
-const CodeTooLarge = "too_large"
+const codeTooLarge = "too_large"
 
 // ServiceConfig configures a Service. The zero value works.
 type ServiceConfig struct {
@@ -201,7 +201,7 @@ func (s *Service) respond(req micro.Request, v any) error {
 		return err
 	}
 	if limit := int(s.bus.Conn().MaxPayload()); len(body) > limit {
-		return tools.Errorf(CodeTooLarge, "the answer has %d bytes, but the server accepts at most %d; request less", len(body), limit)
+		return tools.Errorf(codeTooLarge, "the answer has %d bytes, but the server accepts at most %d; request less", len(body), limit)
 	}
 	return s.send(req, &nats.Msg{Data: body})
 }

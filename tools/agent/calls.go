@@ -212,7 +212,7 @@ func (r *run) withChildLimits(call tools.Call) json.RawMessage {
 	if call.Tool == SpawnTool {
 		child = subagentCall(call)
 	}
-	limits.Name = SubagentName(cmp.Or(r.limits.Name, r.call.Session), 1+slices.Index(SubagentSessions(r.conv.entries), SubagentSession(child)))
+	limits.Name = subagentName(cmp.Or(r.limits.Name, r.call.Session), 1+slices.Index(SubagentSessions(r.conv.entries), SubagentSession(child)))
 	limits.Depth++
 	limits.TokenBudget = r.childBudget()
 	return changeArgs(call.Args, func(fields map[string]json.RawMessage) {

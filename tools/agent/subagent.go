@@ -48,9 +48,9 @@ func SubagentSession(call tools.Call) string {
 	return fmt.Sprintf("sub/%s/%s", call.SessionToken(), call.IDToken())
 }
 
-// SubagentName returns the name of the sub-agent with a number, from 1, of the SubagentSessions of
+// subagentName returns the name of the sub-agent with a number, from 1, of the SubagentSessions of
 // an agent with a name.
-func SubagentName(parent string, number int) string { return fmt.Sprintf("%s/%d", parent, number) }
+func subagentName(parent string, number int) string { return fmt.Sprintf("%s/%d", parent, number) }
 
 // ParseSubagentName is the inverse of SubagentName.
 func ParseSubagentName(name string) (parent string, number int, ok bool) {

@@ -26,8 +26,8 @@ var (
 	HTML    = Kind{"html", 7 * time.Second, 256 << 20}
 )
 
-// Kinds are all kinds.
-var Kinds = []Kind{SQL, JQ, Grep, Picture, HTML}
+// kinds are all kinds.
+var kinds = []Kind{SQL, JQ, Grep, Picture, HTML}
 
 const (
 	firstMB   = 4 * time.Second // of processor time

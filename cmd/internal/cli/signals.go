@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// SignalContext returns a context that is cancelled at the first interrupt, SIGTERM
+// signalContext returns a context that is cancelled at the first interrupt, SIGTERM
 // or SIGHUP (unless nohup ignores it). The second signal ends the process immediately,
 // with the exit code that shells use. A SIGHUP never counts as the second signal: a
 // terminal may send several when it closes, and systemd may send one after a SIGTERM.
-func SignalContext() context.Context {
+func signalContext() context.Context {
 	caught := new(interrupts)
 	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), interruptsKey{}, caught))
 	watched := []os.Signal{os.Interrupt, syscall.SIGTERM}

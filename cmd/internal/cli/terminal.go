@@ -17,7 +17,7 @@ import (
 // texts come from files, servers and models. Elsewhere the output stays as it is.
 func Main(run func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int) {
 	stdout, stderr := onTerminal(os.Stdout), onTerminal(os.Stderr)
-	code := run(SignalContext(), os.Args[1:], os.Stdin, stdout, stderr)
+	code := run(signalContext(), os.Args[1:], os.Stdin, stdout, stderr)
 	for _, w := range []io.Writer{stdout, stderr} {
 		if s, ok := w.(*screen); ok {
 			s.flush()
