@@ -26,9 +26,6 @@ var (
 	HTML    = Kind{"html", 7 * time.Second, 256 << 20}
 )
 
-// kinds are all kinds.
-var kinds = []Kind{SQL, JQ, Grep, Picture, HTML}
-
 const (
 	firstMB   = 4 * time.Second // of processor time
 	furtherMB = time.Second
