@@ -23,8 +23,7 @@ var (
 	ErrTooMany = tools.Errorf(tools.CodeInvalidArguments, "there are %d jobs; remove one first", MaxJobs)
 	// ErrKept: a program keeps the heartbeat as its settings and HEARTBEAT.md say.
 	ErrKept = tools.Errorf(tools.CodeInvalidArguments, "it is a heartbeat, which the program that watches HEARTBEAT.md keeps: change that file "+
-		"(an empty one removes the heartbeat) or the settings of the program (--heartbeat-every, ...); if no program watches it any more, "+
-		"stevedore-heartbeat --enabled=false removes the heartbeat")
+		"(an empty one removes the heartbeat), or disable the heartbeat in the settings of that program")
 )
 
 // MaxJobs is the maximum number of jobs of a session, so that a model in a loop

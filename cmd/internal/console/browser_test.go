@@ -447,11 +447,11 @@ func TestFiltersAreInTheURL(t *testing.T) {
 		t.Errorf("not filtered:\n%s", text)
 	}
 	b.open("now", "Just ended")
-	b.open("calls?text=CONTAINER+1&last=3600", "1 call")
+	b.open("calls?text=%22CONTAINER+0%22&last=3600", "1 call")
 	if text := b.text(); strings.Contains(text, "logs") {
 		t.Errorf("the text does not filter:\n%s", text)
 	}
-	in.call("s2", "new", "read_file", textArgs{Text: "container 12"})
+	in.call("s2", "new", "read_file", textArgs{Text: `the "container 0"`})
 	b.shows("2 calls") // a new call appears in the search
 	b.open("artifacts/s", "s / logs")
 	if text := b.text(); strings.Contains(text, "s2 / items") {

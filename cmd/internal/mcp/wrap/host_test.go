@@ -52,7 +52,7 @@ func TestReadResult(t *testing.T) {
 		{map[string]any{"id": "nosuch"}, "read_result lists the artifacts"},
 		{map[string]any{"id": id, "lines": "x"}, "want a range such as"},
 		{map[string]any{"id": id, "lines": "1-2", "grep": "x"}, "give one of grep and lines"},
-		{map[string]any{"sql": "SELECT 1 AS x FROM " + id}, "use read_result with jq"}, // it is no table
+		{map[string]any{"sql": "SELECT 1 AS x FROM " + id}, "use read_result with grep"}, // it is no table
 		{map[string]any{"id": 7}, "there is no artifact"},
 		{map[string]any{"id": map[string]any{}}, "id"},
 	} {
