@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -197,7 +198,7 @@ func TestToolsAcceptWhatModelsWrite(t *testing.T) {
 	putArtifact(t, store, "s", "a", []byte("one\ntwo\nthree"))
 	putArtifact(t, store, "s", "t", []byte("n,name\n1,a\n2,b\n"))
 	registry := tools.NewRegistry(zerolog.Nop())
-	r := NewReader(store, ReaderConfig{})
+	r := NewReader(store, ReaderConfig{SQL: sqlite.Engine{}})
 	t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
 	if err := registry.Register(r.Tools()...); err != nil {
 		t.Fatal(err)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A model that follows the references gets the right answers for few tokens.
+// A model that follows the references gets the right answers for few tokens. Previews of tables and
+// documents show no end, so a question about the end costs one more read.
 func TestEval(t *testing.T) {
 	offloaded, registry, err := offloadAll()
 	if err != nil {
@@ -16,7 +17,7 @@ func TestEval(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range scores {
-		if s.asked != 60 || s.right < 58 || s.tokens/60 > 2_600 {
+		if s.asked != 60 || s.right < 58 || s.tokens/60 > 2_750 {
 			t.Errorf("%s: %d of %d right for %d tokens per question; wrong: %s", s.name, s.right, s.asked, s.tokens/60, s.wrong)
 		}
 	}
