@@ -27,11 +27,11 @@ func TestRowsOfWriters(t *testing.T) {
 		for i := range 3 + random.IntN(200) {
 			row := []string{fmt.Sprint(i)}
 			for len(row) < width {
-				cell := ""
+				var cell strings.Builder
 				for range random.IntN(4) {
-					cell += parts[random.IntN(len(parts))]
+					cell.WriteString(parts[random.IntN(len(parts))])
 				}
-				row = append(row, cell)
+				row = append(row, cell.String())
 			}
 			want = append(want, row)
 		}

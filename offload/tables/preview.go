@@ -51,11 +51,12 @@ func Preview(head []byte, complete bool, form describe.Form) string {
 		}
 		names = append(names, name)
 	}
-	text := fmt.Sprintf("%s%d columns (types of the first rows): %s", PreviewStart, len(names), tools.Excerpt(strings.Join(names, ", "), previewNames))
+	var text strings.Builder
+	text.WriteString(fmt.Sprintf("%s%d columns (types of the first rows): %s", PreviewStart, len(names), tools.Excerpt(strings.Join(names, ", "), previewNames)))
 	for _, note := range form.Assumed {
-		text += "; " + note
+		text.WriteString("; " + note)
 	}
-	return text + rows
+	return text.String() + rows
 }
 
 // PreviewStart is how each Preview begins.

@@ -170,7 +170,7 @@ func pictureBombs() (all []string) {
 
 // wordsOf returns the words of a text, in which escapes are those of Go.
 func wordsOf(text string) (words []string) {
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		if unquoted, err := strconv.Unquote(`"` + strings.ReplaceAll(word, `"`, `\"`) + `"`); err == nil {
 			word = unquoted
 		}
