@@ -46,7 +46,7 @@ var allowedImports = map[string][]string{
 	"bus/session":                {"bus", "bus/jsapi"},
 	"bus/task":                   {"bus", "bus/jsapi", "tools", "tools/retry", "tools/tracing"},
 	"bus/retention":              {"bus", "bus/jsapi", "bus/task", "tools/trouble"},
-	"cmd/internal/serverconfig":  {"bus", "state/durable", "tools"},
+	"cmd/internal/serverconfig":  {"bus", "bus/rpc", "state/durable", "tools"},
 	"bus/embedded":               {"bus", "state/durable"},
 	"bus/bustest":                {"bus", "bus/admin", "bus/embedded"},
 	"bus":                        {"tools/fair", "bus/internal/nkey", "bus/internal/publisher", "bus/internal/pull", "bus/jsapi", "tools/jsonform", "tools/retry", "tools/trouble"},

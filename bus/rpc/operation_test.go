@@ -21,7 +21,10 @@ func TestOperationsAreUnique(t *testing.T) {
 	t.Parallel()
 	var names, subjects []string
 	for _, op := range rpc.Operations() {
-		names, subjects = append(names, op.Name), append(subjects, op.Subject)
+		names = append(names, op.Name)
+		if op.Subject != "" {
+			subjects = append(subjects, op.Subject)
+		}
 		if op.Summary == "" || op.In == nil || op.Out == nil {
 			t.Errorf("%s is not described", op.Name)
 		}

@@ -54,6 +54,9 @@ func Operations(s bus.Subjects) []Operation {
 		{"toolCall", "{subject}", "Stevedore calls a remote tool. The answer may also be plain text.", true, "Call", "ToolAnswer"},
 	}
 	for _, op := range rpc.Operations() {
+		if op.Subject == "" {
+			continue
+		}
 		subject := s.RPC(inCapitals.ReplaceAllStringFunc(op.Subject, func(word string) string { return "{" + strings.ToLower(word) + "}" }))
 		body := readRequests[op.Tool]
 		if body == "" {

@@ -65,6 +65,37 @@ func New(b *bus.Bus, cfg Config) (http.Handler, error) {
 	return guard.Handler(c.routes()), nil
 }
 
+// route is a route that an operation answers. Defaults is a query with what a request may leave out.
+type route struct {
+	op       *rpc.Operation
+	defaults string
+}
+
+// operations are the routes of the API. Those that GET may not have an operation that changes something.
+var operations = map[string]route{
+	"GET /api/calls":                                   {&rpc.ListEnded.Operation, ""},
+	"GET /api/sessions":                                {&agents.ListSessions.Operation, "limit=60"},
+	"GET /api/dead":                                    {&rpc.ListDead.Operation, "back=true&limit=100"},
+	"GET /api/usage":                                   {&agents.GetUsage.Operation, ""},
+	"POST /api/approvals/{session}/{id}":               {&answerApproval.Operation, ""},
+	"GET /api/calls/{session}/{id}":                    {&showCall.Operation, ""},
+	"GET /api/artifacts":                               {&rpc.ListAllArtifacts.Operation, "limit=100"},
+	"GET /api/artifacts/{session}":                     {&rpc.QueryArtifacts.Operation, "limit=100"},
+	"GET /api/artifacts/{session}/{artifact_id}":       {&rpc.ArtifactRecord.Operation, ""},
+	"GET /api/artifacts/{session}/{artifact_id}/lines": {&rpc.ArtifactLines.Operation, ""},
+	"GET /api/artifacts/{session}/{artifact_id}/get":   {&rpc.GetArtifact.Operation, ""},
+	"GET /api/artifacts/{session}/{artifact_id}/grep":  {&rpc.GrepArtifact.Operation, ""},
+	"GET /api/artifacts/{session}/{artifact_id}/jq":    {&rpc.JQArtifact.Operation, ""},
+	"GET /api/sessions/{session}":                      {&showSession.Operation, ""},
+	"GET /api/sessions/{session}/trace":                {&agents.GetTrace.Operation, ""},
+	"GET /api/dead/{number}":                           {&showDead.Operation, ""},
+	"POST /api/calls/{session}/{id}/cancel":            {&rpc.CancelTask.Operation, ""},
+	"POST /api/sessions/{session}/messages":            {&sendMessage.Operation, ""},
+	"POST /api/sessions/{session}/remove":              {&agents.RemoveSession.Operation, ""},
+	"POST /api/dead/{action}":                          {&changeDead.Operation, ""},
+	"POST /api/calls/cancel":                           {&cancelCalls.Operation, ""},
+}
+
 func (c *Console) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", c.file("index.html"))
@@ -72,42 +103,24 @@ func (c *Console) routes() http.Handler {
 	mux.HandleFunc("GET /api/events", c.events)
 	mux.HandleFunc(contentRoute, c.artifactContent)
 	for route, answer := range map[string]func(*http.Request) (any, error){
-		"GET /api/state":    c.state,
-		"GET /api/status":   c.status,
-		"GET /api/running":  c.running,
-		"GET /api/waiting":  c.waiting,
-		"GET /api/calls":    c.do(&rpc.ListEnded.Operation, ""),
-		"GET /api/sessions": c.do(&agents.ListSessions.Operation, "limit=60"),
-		"GET /api/dead":     c.do(&rpc.ListDead.Operation, "back=true&limit=100"),
-		"GET /api/day":      c.day.read,
-		"GET /api/usage":    c.do(&agents.GetUsage.Operation, ""),
+		"GET /api/state":   c.state,
+		"GET /api/status":  c.status,
+		"GET /api/running": c.running,
+		"GET /api/waiting": c.waiting,
+		"GET /api/day":     c.day.read,
 
-		"GET /api/approvals":                 c.approvals,
-		"POST /api/approvals/{session}/{id}": c.do(&answerApproval.Operation, ""),
+		"GET /api/approvals": c.approvals,
 
-		"GET /api/calls/{session}/{id}":                    c.do(&showCall.Operation, ""),
-		"GET /api/artifacts":                               c.do(&rpc.ListAllArtifacts.Operation, "limit=100"),
-		"GET /api/artifacts/{session}":                     c.do(&rpc.QueryArtifacts.Operation, "limit=100"),
-		"GET /api/artifacts/{session}/{artifact_id}":       c.do(&rpc.ArtifactRecord.Operation, ""),
-		"GET /api/artifacts/{session}/{id}/link":           c.artifactLink,
-		"GET /api/artifacts/{session}/{artifact_id}/lines": c.do(&rpc.ArtifactLines.Operation, ""),
-		"GET /api/artifacts/{session}/{artifact_id}/get":   c.do(&rpc.GetArtifact.Operation, ""),
-		"GET /api/artifacts/{session}/{artifact_id}/grep":  c.do(&rpc.GrepArtifact.Operation, ""),
-		"GET /api/artifacts/{session}/{artifact_id}/jq":    c.do(&rpc.JQArtifact.Operation, ""),
-		"GET /api/sessions/{session}":                      c.do(&showSession.Operation, ""),
-		"GET /api/sessions/{session}/trace":                c.do(&agents.GetTrace.Operation, ""),
-		"GET /api/schedules":                               c.schedules,
-		"GET /api/dead/{number}":                           c.do(&showDead.Operation, ""),
+		"GET /api/artifacts/{session}/{id}/link": c.artifactLink,
+		"GET /api/schedules":                     c.schedules,
 
-		"POST /api/calls/{session}/{id}/cancel": c.do(&rpc.CancelTask.Operation, ""),
-		"POST /api/sessions/{session}/messages": c.do(&sendMessage.Operation, ""),
-		"POST /api/schedules/{name}/{action}":   c.changeSchedule,
-		"POST /api/sessions/{session}/remove":   c.do(&agents.RemoveSession.Operation, ""),
-		"POST /api/dead/{action}":               c.do(&changeDead.Operation, ""),
-		"POST /api/calls/cancel":                c.do(&cancelCalls.Operation, ""),
-		"POST /api/channels/{name}/test":        c.testChannel,
+		"POST /api/schedules/{name}/{action}": c.changeSchedule,
+		"POST /api/channels/{name}/test":      c.testChannel,
 	} {
 		mux.HandleFunc(route, c.answer(answer))
+	}
+	for pattern, r := range operations {
+		mux.HandleFunc(pattern, c.answer(c.do(r.op, r.defaults)))
 	}
 	return mux
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -166,12 +167,10 @@ func (c Config) readOnly(tenant string) account {
 		g.many = strings.HasPrefix(api, "DIRECT.GET.")
 		imports = append(imports, g)
 	}
-	for _, function := range []string{"get", "read", "lines", "grep", "jq", "query", "info", "record"} {
-		imports = append(imports, service(s.RPC("artifact", "*", function)))
-	}
-	for _, tokens := range [][]string{{"task", "*", "get"}, {"task", "*", "list"}, {"tools", "*"}, {"cron", "*", "list"},
-		{"approval", "*", "list"}, {"approvals", "list"}, {"artifacts", "list"}} {
-		imports = append(imports, service(s.RPC(tokens...)))
+	for _, op := range rpc.Operations() {
+		if op.Subject != "" && !op.Changes {
+			imports = append(imports, service(s.RPC(strings.Replace(op.Subject, "SESSION", "*", 1))))
+		}
 	}
 	// All workers answer these.
 	for _, subject := range []string{s.RPC("running", ">"), "$SRV.STATS.*"} {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 )
 
 func config(t *testing.T, tenants ...Tenant) Config {
@@ -69,6 +70,19 @@ func TestConsoleMayReplaceACall(t *testing.T) {
 	} {
 		if allowed := slices.ContainsFunc(got, func(p string) bool { return server.SubjectMatchesFilter(subject, p) }); allowed != want {
 			t.Errorf("%s is allowed: %t, want %t", subject, allowed, want)
+		}
+	}
+}
+
+// The read-only login may ask the workers for what changes nothing, and for nothing else.
+func TestReadOnlyMayAsk(t *testing.T) {
+	cfg := config(t, Tenant{Name: "red"})
+	got := cfg.readOnly("red").users[0].publish
+	for _, op := range rpc.Operations() {
+		subject := cfg.Subjects.RPC(strings.NewReplacer("SESSION", "s1", "QUEUE", "q", "TOOL", "t", "CALL", "c").Replace(op.Subject))
+		want := !op.Changes && op.Subject != ""
+		if allowed := slices.ContainsFunc(got, func(p string) bool { return server.SubjectMatchesFilter(subject, p) }); allowed != want {
+			t.Errorf("%s (%s) is allowed: %t, want %t", op.Name, subject, allowed, want)
 		}
 	}
 }

@@ -1,0 +1,54 @@
+package console
+
+import (
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus/agents"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+)
+
+// The routes of the page give their operations inputs that these have, and only those that POST change
+// something, because a page that is read-only refuses these.
+func TestRoutesFitTheirOperations(t *testing.T) {
+	t.Parallel()
+	own := []*rpc.Operation{
+		&answerApproval.Operation, &showCall.Operation, &showSession.Operation, &sendMessage.Operation, &showDead.Operation,
+		&changeDead.Operation, &cancelCalls.Operation,
+	}
+	table := slices.Concat(rpc.Operations(), agents.Operations(), own)
+	names := map[string]bool{}
+	for _, op := range table {
+		if names[op.Name] || op.Summary == "" || op.In == nil || op.Out == nil {
+			t.Errorf("the operation %q is there twice, or not described", op.Name)
+		}
+		names[op.Name] = true
+	}
+	for pattern, r := range operations {
+		if !names[r.op.Name] {
+			t.Errorf("%s: no table has its operation", pattern)
+		}
+		if strings.HasPrefix(pattern, "POST ") != r.op.Changes {
+			t.Errorf("%s: changes something: %v", pattern, r.op.Changes)
+		}
+		inputs := map[string]bool{"session": strings.Contains(r.op.Subject, "SESSION")}
+		for _, field := range reflect.VisibleFields(r.op.In) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			inputs[name] = true
+		}
+		for _, name := range pathNames.FindAllStringSubmatch(pattern, -1) {
+			if !inputs[name[1]] {
+				t.Errorf("%s: %s has no %s", pattern, r.op.Name, name[1])
+			}
+		}
+		defaults, err := url.ParseQuery(r.defaults)
+		for name := range defaults {
+			if !inputs[name] || err != nil {
+				t.Errorf("%s: %s has no %s (%v)", pattern, r.op.Name, name, err)
+			}
+		}
+	}
+}
