@@ -196,7 +196,7 @@ func TestForgedTextsDoNotReachTheTerminal(t *testing.T) {
 		"artifacts grep a x", "artifacts jq a .", "artifacts get a", "artifacts rm EVIL", "cron get EVIL", "call EVIL --id c1")
 	add(false, at("failing"), "tasks ls", "tasks get c1", "artifacts ls", "artifacts get a", "artifacts lines a 1 2", "approvals yes c1")
 	add(true, at(evil), "tasks cancel EVIL", "artifacts get EVIL", "approvals no EVIL")
-	add(false, at(evil), "call EVIL", "call x --queue EVIL", "cron update EVIL --every 1h", "agent x")
+	add(false, at(evil), "call EVIL", "call x --queue EVIL", "cron update EVIL --every 1h", "agent x --wait 5s")
 	add(false, bus, "dead show EVIL", "status EVIL", "tools show x --queue EVIL --log-level EVIL")
 	add(false, []string{"--data", filepath.Join(home, "data")}, "mcp install claude-code", "mcp install claude-code --dry-run --json",
 		"mcp install claude-code EVIL", "mcp install EVIL", "mcp uninstall claude-code", "usage --by host", "usage --by host --json", "read EVIL", "run EVIL")
