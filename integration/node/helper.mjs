@@ -35,6 +35,7 @@ const steps = {
     await assert.rejects(connect(undefined, { password: "wrong" }), /authorization.*stevedore up --print-env/i);
     for (const name of ["none", "read file", "", "x 2\r\n{}\r\nPUB a"]) assert.equal((await bus.call(name)).error.code, "unknown_tool");
     await assert.rejects(bus.tools("opnai"), { code: "invalid_arguments" });
+    await assert.rejects(bus.offload("t", "text", { id: "a b" }), { code: "invalid_arguments" });
     assert.equal((await bus.call("read_file", { path: "note.txt" }, { id: "any text, ünïcödé" })).for_llm, "A note.\n");
   },
   async "the connection is cut while a call runs"() {

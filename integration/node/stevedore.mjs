@@ -94,6 +94,7 @@ export async function connect(url = process.env.NATS_URL ?? "nats://127.0.0.1:42
       }
     },
     async offload(tool, text, { id = `raw-${randomUUID()}`, ...fields } = {}) {
+      if (!isToken(id)) throw new StevedoreError("invalid_arguments", `the id ${JSON.stringify(id)} is not of the form [A-Za-z0-9_-]{1,64}, not beginning with - or h_`);
       const subject = `${tool}.${session}.${id}`, body = { ...fields, id, session };
       if (Buffer.byteLength(text) < nc.info.max_payload / 4) body.for_llm = text; // escapes make it longer
       else body.object = await upload(`${session}/${id}`, text);

@@ -51,6 +51,7 @@ def failures():
     for name in ("none", "read file", "", "x 2\r\n{}\r\nPUB stevedore.call.default.shell.default.inj1 39\r\n{\"args\":{\"command\":\"touch injected\"}}\r\nPUB a"):
         assert bus.call(name)["error"]["code"] == "unknown_tool"
     assert not os.path.exists("injected")
+    rejects("invalid_arguments", lambda: bus.offload("t", "text", id="a b"))
     try:
         bus.nc.publish("a b", b"")
     except ValueError as err:

@@ -93,6 +93,8 @@ class Stevedore:
         """Shortens the result of a tool that your program ran, and returns it. The same id gives the same
         result. fields are other fields of a raw result, such as is_error."""
         id = id or "raw-" + str(uuid.uuid4())
+        if not _is_token(id):
+            raise StevedoreError("invalid_arguments", f"the id {id!r} is not of the form [A-Za-z0-9_-]{{1,64}}, not beginning with - or h_")
         data = text.encode("utf-8", "replace")
         big = len(data) >= self.nc.max_payload // 4  # escapes make it longer
         body = {**fields, "id": id, "session": self.session, **({"object": self._upload(f"{self.session}/{id}", data)} if big else {"for_llm": text})}
