@@ -55,6 +55,13 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 	"a boolean that is missing": {"a,paid\n" + strings.Repeat("x,true\n", 50) + "y,N/A\n", "SELECT sum(paid), count(paid) FROM t1", "50|50", "1 of 51 cells are no booleans (N/A)"},
 	"text among numbers":        {"a,n\nx,9\ny,10\nz,many\n", "SELECT max(n) FROM t1", "many", "n is TEXT (such as '9')"},
 	"codes":                     {"a,zip\nx,00123\ny,99999\n", "SELECT min(zip) FROM t1", "00123", ""},
+	"codes of several lengths":  {"a,n\nx,0\ny,007\nz,10\nw,9\n", "SELECT max(n) FROM t1", "9", "n is TEXT (such as '007')"},
+	"factors":                   {"a,n\nx,1k\ny,2k\nz,300\n", "SELECT sum(n) FROM t1", "303.0", "n is TEXT (such as '1k')"},
+	"bounds":                    {"a,n\nx,<5\ny,12\nz,>100\nw,~7\n", "SELECT sum(n) FROM t1", "12.0", "n is TEXT (such as '<5')"},
+	"durations":                 {"a,n\nx,1h30m\ny,45m\nz,2h\n", "SELECT max(n) FROM t1", "45m", "n is TEXT"},
+	"times of a day":            {"a,n\nx,10:10:05\ny,1:02:03\nz,9:00:00\n", "SELECT max(n) FROM t1", "9:00:00", "n is TEXT"},
+	"lakhs":                     {"a,n\nx,\"1,00,000\"\ny,\"2,50,000\"\nz,300\n", "SELECT max(n) FROM t1", "300", "n is TEXT"},
+	"names in two cases":        {`[{"A":1,"a":2},{"a":3}]`, "SELECT sum(a) FROM t1", "1", "a is called a_2"},
 	"strings beside records": {
 		`{"checks":["a","b","c","d"],"warnings":[{"file":"x","line":1},{"file":"y","line":2}]}`,
 		"SELECT count(*), max(file) FROM t1", "2|y", "t1 is .warnings (2 rows); the document also has .checks (4 rows, 1 columns)",

@@ -54,6 +54,8 @@ type columns struct {
 	seen  []looks
 	// tooMany is true if a column was left out.
 	tooMany bool
+	// renamed says which columns have another name than in the source.
+	renamed []string
 }
 
 // group counts cells that look alike, and has up to two different ones as examples.
@@ -105,6 +107,9 @@ func (c *columns) see(row []cell) {
 	}
 }
 
+// maxRenamed is how many renamed columns an answer names.
+const maxRenamed = 3
+
 // typed returns the columns with types and unique names, and behind them one with the texts of each
 // column of numbers that has others. SQLite's names ignore the case of ASCII.
 func (c *columns) typed() []Column {
@@ -123,7 +128,11 @@ func (c *columns) typed() []Column {
 		if name == "" {
 			name = fmt.Sprintf("c%d", i+1)
 		}
-		all[i] = Column{Name: unique(tools.Excerpt(name, 100)), Type: "TEXT", source: i, reading: reading{typ: "TEXT"}}
+		name = tools.Excerpt(name, 100)
+		all[i] = Column{Name: unique(name), Type: "TEXT", source: i, reading: reading{typ: "TEXT"}}
+		if free := all[i].Name; free != name && len(c.renamed) < maxRenamed {
+			c.renamed = append(c.renamed, fmt.Sprintf("%s is called %s, because another column has its name in upper or lower case", columnName(name), columnName(free)))
+		}
 		if i < len(c.seen) {
 			c.seen[i].decide(&all[i])
 		}

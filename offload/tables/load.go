@@ -52,6 +52,7 @@ func load(ctx context.Context, t Table, contents io.Reader) error {
 		return ofTable(t, err)
 	}
 	schema := Schema{Others: l.others, Columns: l.typed(), Notes: slices.Clone(t.Form.Assumed)}
+	schema.Notes = append(schema.Notes, l.renamed...)
 	if l.more {
 		schema.Notes = append(schema.Notes, "this is the first table of the text; other lines follow it, which grep_knowledge finds")
 	}

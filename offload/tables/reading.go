@@ -1,10 +1,13 @@
 package tables
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
 )
@@ -29,6 +32,7 @@ const (
 	isString  = 's' // a number as a string of JSON, which may be a version
 	isDate    = 'd'
 	isBoolean = 'b'
+	isAmount  = 'a' // a short text with a number first, such as 1k, <5, 1/2 and 10:05:00
 	isNested  = '{'
 )
 
@@ -86,8 +90,14 @@ func lookOf(c cell) look {
 	if orders, ok := describe.ParseDate(text); ok {
 		return look{what: isDate, orders: orders}
 	}
+	if first, _ := utf8.DecodeRuneInString(strings.TrimLeft(text, "<>=~+-")); len(text) <= maxAmount && unicode.IsDigit(first) {
+		return look{what: isAmount}
+	}
 	return look{what: isOther}
 }
+
+// maxAmount is the length in bytes of the longest text that may be taken for an amount.
+const maxAmount = 20
 
 // maxLooks is how many looks of a column are told apart.
 const maxLooks = 40
@@ -96,14 +106,20 @@ const maxLooks = 40
 type looks struct {
 	groups []*group
 	last   *group
+	// shortest and longest are the lengths of the codes and integers.
+	shortest, longest int
 }
 
 func (t *looks) see(c cell) {
 	if c.kind == missing || c.kind == word && c.text == "" {
 		return
 	}
-	if l := lookOf(c); t.last == nil || l != t.last.look {
+	l := lookOf(c)
+	if t.last == nil || l != t.last.look {
 		t.last = t.group(l)
+	}
+	if l.what == isCode || l.plain && l.point == integer {
+		t.shortest, t.longest = min(cmp.Or(t.shortest, len(c.text)), len(c.text)), max(t.longest, len(c.text))
 	}
 	t.last.add(c.text)
 }
@@ -205,7 +221,7 @@ func (t looks) decide(c *Column) {
 	switch {
 	case nested && len(t.groups) == 1:
 		c.typ = "JSON"
-	case nested || code:
+	case nested || code && t.shortest == t.longest: // codes of one length sort like numbers
 	case c.typ == "TEXT":
 		t.odd(c)
 	case c.typ == "REAL" && !has(func(g *group) bool { return c.reading.fits(g.look) && c.reading.number(g.look) == real }):
@@ -251,7 +267,7 @@ func (t looks) odd(c *Column) {
 		case g.what == isNumber && g.plain:
 			plain = append(plain, g.examples...)
 			n += g.n
-		case g.what == isNumber || g.what == isDate || g.what == isString:
+		case g.what == isNumber || g.what == isDate || g.what == isString || g.what == isCode || g.what == isAmount:
 			c.Examples = append(c.Examples, g.examples...)
 			n += g.n
 		}
