@@ -44,7 +44,8 @@ func (n *Notifier) addReceived(ctx context.Context, to channel.Channel, notifica
 		return nil
 	}
 	err := n.cfg.Conversations.Received(ctx, notification, chatOf(to, notification.ChatID))
-	if err == nil || time.Since(notification.At) < receivedTimeout {
+	age := time.Since(notification.At)
+	if err == nil || age >= 0 && age < receivedTimeout { // a client may have set a time in the future
 		return err
 	}
 	n.log.Error().Err(err).Str("channel", notification.Channel).Str("notification", tools.Token(notification.ID)).

@@ -47,9 +47,9 @@ type artifacts struct {
 // Result tries for about limit.
 func (s *artifacts) Result(ctx context.Context, limit time.Duration, call tools.Call, def tools.Definition, res *tools.Result) (short *tools.Result, err error) {
 	began := time.Now()
-	err = s.retry(ctx, limit, func() (err error) {
+	err = s.retry(ctx, limit, func() (wrote bool, err error) {
 		short, err = s.store.Result(ctx, call, def, res)
-		return err
+		return err == nil && short.Artifact != nil, err
 	})
 	if err == nil {
 		recordOffload(ctx, res, short, began)
@@ -58,9 +58,9 @@ func (s *artifacts) Result(ctx context.Context, limit time.Duration, call tools.
 }
 
 func (s *artifacts) Raw(ctx context.Context, raw tools.RawEvent) (res *tools.Result, err error) {
-	err = s.retry(ctx, storeTimeout, func() (err error) {
+	err = s.retry(ctx, storeTimeout, func() (wrote bool, err error) {
 		res, err = s.store.Raw(ctx, raw)
-		return err
+		return err == nil && res.Artifact != nil, err
 	})
 	return res, err
 }
@@ -73,9 +73,9 @@ func (s *artifacts) Expand(ctx context.Context, d *task.Delivered) (call tools.C
 	if s.reader == nil || !d.Tool.AcceptsArtifacts {
 		return call, nil
 	}
-	err = s.retry(ctx, storeTimeout, func() (err error) {
+	err = s.retry(ctx, storeTimeout, func() (wrote bool, err error) {
 		call.Args, err = s.reader.Expand(ctx, d.Key.Session, d.Tool.Parameters, d.Call.Args)
-		return err
+		return false, err
 	})
 	return call, err
 }
@@ -99,17 +99,17 @@ func (s *artifacts) readArgs(ctx context.Context, d *task.Delivered) error {
 	case s.reader == nil:
 		return errors.New("the arguments of the call are in an artifact, and this worker reads none")
 	}
-	return s.retry(ctx, storeTimeout, func() error {
+	return s.retry(ctx, storeTimeout, func() (wrote bool, err error) {
 		_, content, err := s.reader.Open(ctx, d.Key.Session, d.Resumed.ArgsIn)
 		if err != nil {
-			return err
+			return false, err
 		}
 		defer func() { _ = content.Close() }()
 		if d.Call.Args, err = io.ReadAll(io.NewSectionReader(content, 0, content.Size())); err != nil {
-			return err
+			return false, err
 		}
 		d.Digest = d.Call.Digest()
-		return nil
+		return false, nil
 	})
 }
 
@@ -119,20 +119,26 @@ func isStoreFinal(err error) bool {
 	return callerError || errors.Is(err, offload.ErrQuota)
 }
 
-func (s *artifacts) retry(ctx context.Context, limit time.Duration, do func() error) error {
+// retry reports whether the store works. A result that needs no artifact, and a read that succeeds at
+// once, say nothing of it.
+func (s *artifacts) retry(ctx context.Context, limit time.Duration, do func() (wrote bool, err error)) error {
+	failed := false
 	for {
 		err := retry.Log(ctx, s.log, "the artifact store fails", limit, isStoreFinal, func() error {
-			err := do()
-			if err == nil || !isStoreFinal(err) {
+			wrote, err := do()
+			failing := err != nil && !isStoreFinal(err)
+			if failing || err == nil && (wrote || failed) {
 				trouble.Report(ctx, trouble.Store, "", err)
 			}
+			failed = failed || failing
 			return err
 		})
 		if err == nil || isStoreFinal(err) || ctx.Err() != nil || limit < storeTimeout {
 			return err
 		}
 		if _, down := bus.CheckStreams(ctx, s.bus); bus.IsClosed(down) || !bus.IsOutage(down) && !errors.Is(down, bus.ErrNoLeader) {
-			return do() // it may answer since just now
+			_, err := do() // it may answer since just now
+			return err
 		}
 	}
 }

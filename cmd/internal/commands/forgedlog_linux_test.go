@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -62,12 +63,15 @@ done
 		t.Fatal(err)
 	}
 	data := filepath.Join(dir, "stevedore")
-	cmd := exec.CommandContext(t.Context(), "stevedore", "up", "--log-level", "debug", "--log-format", format, "--workspace", dir, "--mcp", "evil="+server,
+	ctx, stop := context.WithCancel(t.Context())
+	cmd := exec.CommandContext(ctx, "stevedore", "up", "--log-level", "debug", "--log-format", format, "--workspace", dir, "--mcp", "evil="+server,
 		"--mcp", "gone=/nothing/"+evil, "--ask", "write_file", "--heartbeat-enabled=false")
 	cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME="+dir, "STEVEDORE_LISTEN=127.0.0.1:0", "STEVEDORE_NO_SYNC=true", "TERM=xterm")
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
+		defer stop()
 		var url []byte
 		bustest.WaitUntil(t, "the worker", func() (ok bool) {
 			url, _ = os.ReadFile(filepath.Join(data, "server.url"))
@@ -100,9 +104,6 @@ done
 		bustest.WaitUntil(t, "the calls to end", func() bool { return bustest.Waiting(t, b) == 0 })
 		bustest.WaitUntil(t, "the dead letters", func() bool { return bustest.Messages(t, b, bus.Dead) >= 2 })
 		bustest.WaitUntil(t, "the notifications", func() bool { return bustest.Messages(t, b, bus.Outbox) <= 1 })
-		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-			t.Error(err)
-		}
 	}()
 	defer func() { <-ended }()
 	if terminal {
