@@ -156,11 +156,12 @@ func TestProcessorTime(t *testing.T) { // not parallel: work of this process cou
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// What waits uses none.
-	err := p.Do(t.Context(), "waits", 100*time.Millisecond, func(ctx context.Context) error {
-		for range 20 {
-			small(t, p, "meanwhile")
-		}
+	// What waits uses none, here for another process that uses more than its limit.
+	err := p.Do(t.Context(), "waits", 150*time.Millisecond, func(ctx context.Context) error {
+		_ = p.Do(t.Context(), "meanwhile", 300*time.Millisecond, func(ctx context.Context) error {
+			_, err := limited.Ask[*result](ctx, answerCommand, request{"spin", 300 * time.Millisecond}, strings.NewReader(""))
+			return err
+		})
 		return ctx.Err()
 	})
 	if err != nil {
