@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // artifactContent writes all bytes of an artifact, or the part that the request wants, as a download.
-// The browser saves the file and never shows it.
+// The browser saves the file; only the page shows it, if it is a picture.
 func (c *Console) artifactContent(w http.ResponseWriter, r *http.Request) {
 	session, id := r.PathValue("session"), r.PathValue("id")
 	rec, err := rpc.ArtifactRecord.Do(r.Context(), c.bus, session, rpc.ArtifactRequest{ArtifactID: id})
@@ -31,7 +32,7 @@ func (c *Console) artifactContent(w http.ResponseWriter, r *http.Request) {
 	err = rpc.Download(r.Context(), c.bus, session, id, 0, writerFunc(func(data []byte) (int, error) {
 		if !begun {
 			w.Header().Set("Accept-Ranges", "bytes")
-			w.Header().Set("Content-Type", "application/octet-stream")
+			w.Header().Set("Content-Type", contentType(rec.MediaType))
 			w.Header().Set("Content-Disposition", fmt.Sprintf("attachment; filename=\"%s.txt\"", tools.TokenOf(id)))
 			if from > 0 || to < rec.Size {
 				w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to-1, rec.Size))
@@ -53,6 +54,15 @@ func (c *Console) artifactContent(w http.ResponseWriter, r *http.Request) {
 	case err != nil && at < to:
 		panic(http.ErrAbortHandler) // the client sees that the file is incomplete
 	}
+}
+
+// contentType is the type with which the page gets the bytes of an artifact: its own if it is a picture
+// that the page shows, and else one that no browser opens.
+func contentType(media string) string {
+	if slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, media) {
+		return media
+	}
+	return "application/octet-stream"
 }
 
 type writerFunc func([]byte) (int, error)

@@ -86,6 +86,7 @@ var operations = map[string]route{
 	"GET /api/artifacts/{session}/{artifact_id}/get":   {&rpc.GetArtifact.Operation, ""},
 	"GET /api/artifacts/{session}/{artifact_id}/grep":  {&rpc.GrepArtifact.Operation, ""},
 	"GET /api/artifacts/{session}/{artifact_id}/jq":    {&rpc.JQArtifact.Operation, ""},
+	"GET /api/artifacts/{session}/{artifact_id}/sql":   {&rpc.SQLArtifacts.Operation, ""},
 	"GET /api/sessions/{session}":                      {&showSession.Operation, ""},
 	"GET /api/sessions/{session}/trace":                {&agents.GetTrace.Operation, ""},
 	"GET /api/dead/{number}":                           {&showDead.Operation, ""},

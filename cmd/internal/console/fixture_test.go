@@ -26,6 +26,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/mem"
+	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -52,7 +53,7 @@ func startWith(t *testing.T, cfg console.Config, models string) *installation {
 	t.Helper()
 	in := &installation{t: t, bus: bustest.New(t), begun: make(chan string, 16), end: make(chan struct{}), notes: filepath.Join(t.TempDir(), "notes.txt")}
 	store := mem.New(offload.StoreConfig{})
-	reader := offload.NewReader(store, offload.ReaderConfig{})
+	reader := offload.NewReader(store, offload.ReaderConfig{SQL: sqlite.Engine{}})
 	notifier, err := notify.New(in.bus, notify.Config{Channels: map[string]channel.Channel{"log": channel.NewFile(in.notes)}, Default: "log", Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -127,6 +128,7 @@ func (in *installation) tools() []tools.Tool {
 		make("logs", func(_ context.Context, _ tools.Call, a textArgs) *tools.Result {
 			return tools.NewToolResult(logLines(a.Lines))
 		}),
+		make("photo", func(context.Context, tools.Call, textArgs) *tools.Result { return tools.NewToolResult(noise()) }),
 		make("inventory", func(_ context.Context, _ tools.Call, a textArgs) *tools.Result {
 			items := []map[string]any{}
 			for i := range a.Lines {

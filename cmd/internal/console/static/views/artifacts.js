@@ -3,6 +3,8 @@
 import { h, add, replace, time, absolute, bytes, count, plural, button, empty, path, sizeBar, sizeScale } from "../dom.js";
 import { get } from "../api.js";
 import { Scroller } from "../scroller.js";
+import { table } from "./table.js";
+import { tree } from "./tree.js";
 
 const rowHeight = 60;
 let scroller = null, keys = null;
@@ -62,13 +64,20 @@ function show(main, parts) {
 
 const lineHeight = 20, blockLines = 100, blockChars = 160, maxBlocks = 60, longest = 1200;
 
+// levelOf returns the level of a line of a log, or "". Only its start counts.
+function levelOf(text) {
+  const found = /\b(?:(fatal|panic|critical|crit|error|err)|(warn|warning)|(debug|trace))\b/i.exec(text.slice(0, 80));
+  return !found ? "" : found[1] ? "error" : found[2] ? "warn" : "debug";
+}
+
 // viewer shows one artifact. Text with very long lines is shown in rows of 160 characters.
 function viewer(main, session, id, startAt) {
   const base = "/api/artifacts/" + path(session, id);
   const abort = new AbortController();
   const box = h("div.scroll.code", { "data-viewer": true });
   const head = h("div.viewer-head"), results = h("section.hits", { "aria-label": "Search results", hidden: true });
-  add(main, h("section.viewer", {}, h("a.back", { href: "#/artifacts", "data-back": true }, "← All artifacts"), head, h("div.viewer-body", {}, box, results)));
+  const other = h("div.scroll.other", { hidden: true }); // the artifact in another form than its text
+  add(main, h("section.viewer", {}, h("a.back", { href: "#/artifacts", "data-back": true }, "← All artifacts"), head, h("div.viewer-body", {}, box, other, results)));
   let record = null, byChars = false, hits = [], hit = -1, marked = 0;
   const blocks = new Map(), pending = new Map();
 
@@ -114,6 +123,7 @@ function viewer(main, session, id, startAt) {
     const row = rows && rows[i % blockLines];
     const label = byChars ? count(i * blockChars) : String(i + 1);
     el.classList.toggle("marked", marked === i + 1);
+    el.dataset.level = row && levelOf(row.text);
     replace(el, h("span.n", { "aria-hidden": "true" }, label), row ? h("code", { class: row.error ? "bad" : "" }, row.text) : h("code.wait", {}, rows ? "" : "…"), row && row.cut ? h("span.tag", {}, "line continues") : null);
   }
 
@@ -121,6 +131,13 @@ function viewer(main, session, id, startAt) {
   async function start() {
     try { record = await get(base, {}, abort.signal); } catch (e) {
       if (e.name !== "AbortError") replace(head, h("p.problem", {}, e.message));
+      return;
+    }
+    if (/^image\/(png|jpeg|gif|webp)$/.test(record.media_type)) {
+      drawHead();
+      box.hidden = true;
+      other.hidden = false;
+      replace(other, h("img", { src: base + "/content", alt: "The picture of this artifact" }));
       return;
     }
     byChars = record.lines < 4 && record.chars > 4000 || record.chars / record.lines > 3000;
@@ -150,12 +167,20 @@ function viewer(main, session, id, startAt) {
     const fold = h("input", { type: "checkbox", id: "fold" });
     const jq = record.type === "JSON" ? h("input", { type: "search", spellcheck: "false", "aria-label": "jq query", placeholder: "jq, such as .items | length", onkeydown: e => { if (e.key === "Enter") query(e.target.value); } }) : null;
     const meta = record.metadata || {};
+    const forms = { Text: null, Table: () => table(other, base, record.artifact_id, abort.signal), Tree: record.type === "JSON" && (() => tree(other, base, abort.signal)) };
+    const choose = h("div.line", { role: "group", "aria-label": "Form" }, Object.keys(forms).filter(name => forms[name] !== false).map(name => button(name, e => {
+      for (const b of choose.children) b.setAttribute("aria-pressed", b === e.target);
+      other.hidden = name === "Text";
+      box.hidden = !other.hidden;
+      if (forms[name]) forms[name]();
+    }, ".quiet")));
+    choose.firstChild.setAttribute("aria-pressed", true);
     replace(head,
       h("div.line.title", {}, h("h1", {}, meta.tool_name || "Artifact"), h("span.id", {}, record.session + " / " + record.artifact_id), h("span.grow"),
         button("Copy link", copyLink, ".quiet"), h("a.button", { href: base + "/content", download: true }, "Save")),
       h("p.hint", {}, bytes(record.size) + ", " + plural(record.lines, "line") + ", about " + count(record.tokens) + " tokens, " + record.type + (record.truncated ? ", truncated by the worker" : "") + ". Stored ", time(record.created_at), ", expires ", time(record.expires_at), ". ",
         meta.biz_id || record.artifact_id ? h("a", { href: "#/calls/" + path(record.session, record.artifact_id) }, "Its call") : null, byChars ? ". Its lines are very long, so a row here is 160 characters." : ""),
-      h("div.filters", {}, pattern, h("label.check", { for: "fold" }, fold, "ignore case"), button("Search", () => grep(pattern.value, fold.checked)), jq, line));
+      box.hidden || record.type === "BINARY" ? null : h("div.filters", {}, choose, pattern, h("label.check", { for: "fold" }, fold, "ignore case"), button("Search", () => grep(pattern.value, fold.checked)), jq, line));
   }
 
   // The link needs no token for an hour, so that another program can fetch the bytes.
