@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -61,6 +62,35 @@ func TestTraceShowsWhatWasSlow(t *testing.T) {
 	if got := b.eval("document.querySelectorAll('.step.slow').length"); got != "3" {
 		t.Errorf("the chain has %s steps", got)
 	}
+	b.accessible()
+	// The steps can be filtered, by what they are and by words.
+	shown := func() string {
+		return b.eval("[...document.querySelectorAll('.step')].map(s => s.querySelector('b').innerText)")
+	}
+	choose := func(label, value string) {
+		b.eval(`(s => { s.value = "` + value + `"; s.dispatchEvent(new Event("change")) })(document.querySelector('select[aria-label="` + label + `"]'))`)
+	}
+	choose("Which steps", "dear")
+	if got := shown(); got != "sonnet,sonnet" {
+		t.Errorf("the steps with a cost are %s", got)
+	}
+	choose("Which steps", "")
+	b.eval("document.querySelector('[aria-label=\"Filter the steps\"]').focus()")
+	b.press("60000")
+	b.until("document.querySelectorAll('.step').length === 1")
+	if got := shown(); got != "logs" {
+		t.Errorf("the steps with the argument are %s", got)
+	}
+	b.press("0")
+	b.shows("No step matches")
+	// Another run stands beside it.
+	for _, entry := range talked {
+		in.say("harbour", strings.ReplaceAll(strings.ReplaceAll(entry, "r1", "r2"), "T04:", "T05:"))
+	}
+	b.until("document.querySelector('[aria-label=\"Compare with\"]')?.options.length === 2")
+	b.screenshot("trace")
+	choose("Compare with", "r1")
+	b.until("document.querySelectorAll('.panes > div').length === 2 && document.querySelectorAll('.axis').length === 2")
 	b.accessible()
 	b.run(chromedp.EmulateViewport(390, 844))
 	if wide := b.eval("document.documentElement.scrollWidth > innerWidth"); wide != "false" {

@@ -51,7 +51,7 @@ function show(main, parts, state) {
     main.firstChild.classList.toggle("open", parts.length >= 1);
     main.firstChild.classList.toggle("whole", parts[1] === "trace");
     detail.classList.toggle("talk", parts[1] !== "trace");
-    if (parts[1] === "trace") leave = trace(detail, open, parts[2] || "");
+    if (parts[1] === "trace") leave = trace(detail, open, parts[2] || "", parts[3]);
     else if (open === "new") {
       const name = "page-" + Array.from(crypto.getRandomValues(new Uint8Array(5)), b => b.toString(16).padStart(2, "0")).join("");
       leave = transcript(detail, name, state, true);

@@ -1,5 +1,5 @@
 // The trace of a run: its turns, calls, sub-agents and approvals on one axis of time.
-import { h, replace, chip, kindOf, load, absolute, duration, count, plural, empty, path, loading, asked } from "../dom.js";
+import { h, add, replace, chip, kindOf, load, absolute, duration, count, plural, empty, path, loading, asked } from "../dom.js";
 import { get } from "../api.js";
 import { onFrame } from "../live.js";
 import { pretty } from "./approvals.js";
@@ -35,11 +35,36 @@ function ticks(length) {
   return Array.from({ length: Math.floor(length / step) + 1 }, (_, i) => i * step);
 }
 
-// trace shows a run of a conversation, the last one if run is "", and follows it.
-export function trace(root, session, run) {
+// matches are the filters of steps.
+const matches = {
+  "": ["All steps", () => true],
+  bad: ["Failed", s => ["bad", "warn"].includes(kindOf(s.state || ""))],
+  slow: ["Slower than 1 s", s => end(s) - start(s) > 1000],
+  dear: ["With a cost", s => s.usage && s.usage.cost > 0],
+  waits: ["Waits", waits],
+};
+
+// trace shows a run of a conversation, the last one if run is "", and beside it another one, if other
+// names it.
+export function trace(root, session, run, other) {
+  const panes = h("div.panes", {});
+  replace(root, h("a.back", { href: "#/conversations/" + path(session), "data-back": true }, "← The conversation"), h("div.line.title", {}, h("h1", {}, "Trace"), h("span.id", {}, session)), panes);
+  const go = (first, second) => { location.hash = "#/conversations/" + path(session, "trace", first, ...(second ? [second] : [])); };
+  const leave = [pane(add(panes, h("div")).lastChild, session, run, id => go(id, other), other ? null : (id, second) => go(id, second))];
+  if (other) leave.push(pane(add(panes, h("div")).lastChild, session, other, id => go(run, id), null));
+  return () => leave.forEach(f => f());
+}
+
+// pane shows one run and follows it. choose opens another run, and compare, if it is not null,
+// one beside it.
+function pane(root, session, run, choose, compare) {
   const abort = new AbortController();
   const body = h("div"), opened = new Set();
-  const href = run => "#/conversations/" + path(session, "trace", run);
+  let words = "", kind = "", drawSteps = () => {};
+  const runs = h("span.line"), shownSteps = h("div");
+  const find = h("input", { type: "search", spellcheck: "false", "aria-label": "Filter the steps", placeholder: "Tool, argument or outcome", oninput: e => { words = e.target.value.trim().toLowerCase(); drawSteps(); } });
+  const which = h("select", { "aria-label": "Which steps", onchange: e => { kind = e.target.value; drawSteps(); } }, Object.entries(matches).map(([value, [text]]) => h("option", { value }, text)));
+  const wanted = s => matches[kind][1](s) && (!words || [s.name, s.args_excerpt, s.text, s.state, s.kind].join(" ").toLowerCase().includes(words));
   let shown = "", due = true, busy = false, follows = new Set([session]);
   async function reload() {
     if (busy || !due || document.hidden) return;
@@ -49,7 +74,7 @@ export function trace(root, session, run) {
       const t = await get("/api/sessions/" + path(session) + "/trace", { run }, abort.signal);
       const text = JSON.stringify(t);
       follows = new Set([session, ...all(t.run).map(s => s.conversation)]);
-      if (text !== shown || !t.run.ended_at && !body.contains(document.activeElement)) draw(t);
+      if (text !== shown || !t.run.ended_at && !root.contains(document.activeElement)) draw(t);
       shown = text;
       due = due || !t.run.ended_at;
     } catch (e) {
@@ -60,9 +85,11 @@ export function trace(root, session, run) {
   }
   function draw(t) {
     const focus = body.contains(document.activeElement) && (document.activeElement.closest("[data-key]") || {}).dataset;
-    const select = h("select", { "aria-label": "Run", onchange: e => { location.hash = href(e.target.value); } },
-      t.runs.toReversed().map(r => h("option", { value: r.id }, absolute(r.at) + "  " + (r.text || r.id).slice(0, 60))));
+    const option = r => h("option", { value: r.id }, absolute(r.at) + "  " + (r.text || r.id).slice(0, 60));
+    const select = h("select", { "aria-label": "Run", onchange: e => choose(e.target.value) }, t.runs.toReversed().map(option));
     select.value = t.run.id;
+    const beside = compare && h("select", { "aria-label": "Compare with", onchange: e => compare(t.run.id, e.target.value) }, h("option", { value: "" }, "Compare with …"),
+      t.runs.toReversed().filter(r => r.id !== t.run.id).map(option));
     const parts = all(t.run), axis = { from: start(t.run), length: Math.max(1, ...parts.map(end).map(at => at - start(t.run))) };
     const slow = chain(t.run, new Set()), leaves = parts.filter(s => !steps(s).length && s !== t.run);
     const most = f => leaves.reduce((best, s) => (f(s) > f(best || s) || !best ? s : best), null);
@@ -70,17 +97,20 @@ export function trace(root, session, run) {
     const n = kind => parts.filter(s => s.kind === kind);
     let waited = 0, until = 0; // approvals may wait at the same time
     for (const s of n("approval").sort((a, b) => start(a) - start(b))) { waited += Math.max(0, end(s) - Math.max(start(s), until)); until = Math.max(until, end(s)); }
-    replace(body, t.runs.length > 1 ? h("div.filters", {}, select) : null,
+    drawSteps = () => replace(shownSteps, list(t.run, "", 0, axis), parts.some(s => s !== t.run && wanted(s)) ? null : h("p.hint", {}, "No step matches."));
+    drawSteps();
+    replace(runs, t.runs.length > 1 ? [select, beside] : null);
+    replace(body,
       h("p.lead", {}, chip(t.run.state || "running"), " " + [took(t.run), plural(n("turn").length, "turn"), plural(n("call").length, "call"), plural(n("call").filter(s => s.conversation).length, "sub-agent"),
         waited ? plural(n("approval").length, "approval") + " waited " + duration(waited) : null, count(tokens(t.run)) + " tokens" + (t.run.usage && t.run.usage.cost ? ", cost " + t.run.usage.cost.toFixed(4) : "")].filter(Boolean).join(", ")),
       t.run.text ? h("p.words", {}, t.run.text) : null,
       h("p.hint", {}, "The chain of steps that the run waited for has a line at its left. Hatched: waiting for a worker, an approval or the provider." + (axis.dearest ? " Cost is in the currency of --price." : "")),
       h("div.axis", { "aria-hidden": "true" }, ticks(axis.length).filter(at => at < .93 * axis.length).map(at => h("span", { style: { "--at": at / axis.length } }, at ? duration(at) : "0"))),
-      list(t.run, "", 0, axis), t.cut ? h("p.problem", {}, "The run has more steps than this page shows. See its conversation for all.") : null);
+      shownSteps, t.cut ? h("p.problem", {}, "The run has more steps than this page shows. See its conversation for all.") : null);
     const again = focus && [...body.querySelectorAll("[data-key]")].find(el => el.dataset.key === focus.key);
     if (again) again.querySelector("summary").focus({ preventScroll: true });
   }
-  const list = (s, key, depth, axis) => h("ol.steps", { "aria-label": key ? "Steps of the sub-agent" : "Steps of the run" }, steps(s).map((step, i) => row(step, key + "." + i, depth, axis)));
+  const list = (s, key, depth, axis) => h("ol.steps", { "aria-label": key ? "Steps of the sub-agent" : "Steps of the run" }, steps(s).map((step, i) => all(step).some(wanted) && row(step, key + "." + i, depth, axis)));
   function row(s, key, depth, axis) {
     const bar = load((end(s) - start(s)) / axis.length, barOf(s));
     bar.style.setProperty("--from", Math.max(0, (start(s) - axis.from) / axis.length));
@@ -104,7 +134,7 @@ export function trace(root, session, run) {
       s.kind === "call" ? h("p.line.small", {}, h("a", { href: "#/calls/" + path(s.session, s.id) }, "the call"), s.artifact ? h("a", { href: "#/artifacts/" + path(s.session, s.artifact.artifact_id) }, "the whole result") : null,
         s.conversation ? h("a", { href: "#/conversations/" + path(s.conversation) }, "the conversation of the sub-agent") : null) : null);
   }
-  replace(root, h("a.back", { href: "#/conversations/" + path(session), "data-back": true }, "← The conversation"), h("div.line.title", {}, h("h1", {}, "Trace"), h("span.id", {}, session)), body);
+  replace(root, h("div.filters", {}, runs, find, which), body);
   replace(body, loading("div"));
   const stop = onFrame(frame => { if ((frame.sessions || []).some(s => follows.has(s)) || frame.approvals) due = true; }, () => { due = true; });
   const timer = setInterval(reload, 2000);
