@@ -23,7 +23,7 @@ func TestHeartbeatSurvivesAClosedPipe(t *testing.T) {
 	s := bustest.Listen(t)
 	b := bustest.Connect(t, s, bus.Config{})
 	workspace := t.TempDir()
-	cmd := exec.Command("stevedore-heartbeat", "--tool", "shell", "--prompt-arg", "command", "--workspace", workspace)
+	cmd := exec.Command("stevedore-heartbeat", "--workspace", workspace)
 	cmd.Env = append(os.Environ(), "NATS_URL="+s.URL())
 	log, err := cmd.StderrPipe()
 	if err != nil {

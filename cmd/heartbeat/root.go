@@ -15,8 +15,8 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
 )
 
-const rootHelp = `Schedule the heartbeat: regular calls of a tool with the instructions in
-HEARTBEAT.md of the workspace.
+const rootHelp = `Schedule the heartbeat: regular prompts of an agent with the
+instructions in HEARTBEAT.md of the workspace.
 
 The NATS server creates the ticks and workers run them, so ticks continue if this
 process stops, and several copies of it may run. It watches the file: a change
@@ -26,18 +26,15 @@ run continues. Each run adds a line to memory/heartbeat.log in the workspace; at
 1 MiB the log replaces heartbeat.log.1. The result is sent to the channel, unless
 it is exactly HEARTBEAT_OK.
 
-A heartbeat calls --tool with --args and, in the argument --prompt-arg, the text of
-HEARTBEAT.md. --tool has no default, because the tool runs without supervision. Without
---tool, an existing schedule is unchanged. For example
+A worker with a model answers. To call another tool regularly, see "stevedore cron". For example
 
   stevedore-heartbeat init                               write an initial HEARTBEAT.md
-  stevedore-heartbeat --tool shell --args '{"command":"./check.sh"}'
-  stevedore-heartbeat --tool subagent --prompt-arg task  prompt an agent, if a worker has one
+  stevedore-heartbeat --server nats://nats.example:4222  keep the schedule
   stevedore-heartbeat list                               list the heartbeats and their times
   stevedore-heartbeat --enabled=false                    remove the schedule
 
 "stevedore up" also schedules the heartbeat, with the flags below. This command also accepts
-short names: --enabled, --every, --allow-short, --tool, --args, --prompt-arg, --channel.`
+short names: --enabled, --every, --allow-short, --channel.`
 
 type options struct {
 	connection cli.Connection
@@ -75,7 +72,7 @@ func newRoot() *cobra.Command {
 // has the same name for both commands.
 func longNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {
-	case "enabled", "every", "allow-short", "tool", "args", "prompt-arg", "channel":
+	case "enabled", "every", "allow-short", "channel":
 		name = "heartbeat-" + name
 	}
 	return pflag.NormalizedName(name)

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -14,7 +13,6 @@ type Heartbeat struct {
 	heartbeat.Config
 	Enabled    bool
 	AllowShort bool
-	Args       string
 }
 
 // minEvery is the shortest interval without AllowShort.
@@ -25,9 +23,6 @@ type heartbeatSettings struct {
 	Enabled    bool          `flag:"heartbeat-enabled" env:"PICOCLAW_HEARTBEAT_ENABLED" default:"true" help:"schedule the heartbeat; false removes its schedule"`
 	Every      time.Duration `flag:"heartbeat-every" unit:"TIME" help:"TIME between heartbeats, at least 5m"`
 	AllowShort bool          `flag:"heartbeat-allow-short" help:"allow less than 5m between heartbeats, down to 1s"`
-	Tool       string        `flag:"heartbeat-tool" unit:"TOOL" help:"TOOL that a heartbeat calls; without a tool, an existing schedule is unchanged"`
-	Args       string        `flag:"heartbeat-args" default:"{}" unit:"JSON" help:"JSON object of its arguments"`
-	PromptArg  string        `flag:"heartbeat-prompt-arg" unit:"NAME" help:"NAME of the argument that receives the text of HEARTBEAT.md"`
 	Channel    string        `flag:"heartbeat-channel" default:"last" unit:"CHANNEL" help:"CHANNEL of the notifications; last is the one that the user last used"`
 	Timeout    time.Duration `flag:"heartbeat-timeout" unit:"TIME" help:"maximum TIME of a run"`
 }
@@ -41,7 +36,7 @@ func (h *Heartbeat) AddFlags(flags *pflag.FlagSet, topic string) {
 // Configuration returns the configuration of the flags.
 func (h *Heartbeat) Configuration() (heartbeat.Config, error) {
 	cfg := h.Config
-	cfg.Disabled, cfg.Args = !h.Enabled, json.RawMessage(h.Args)
+	cfg.Disabled = !h.Enabled
 	if cfg.Every < minEvery && !h.AllowShort && !cfg.Disabled {
 		return cfg, Exit(ExitUsage, "--heartbeat-every %s is shorter than %s; --heartbeat-allow-short allows it", cfg.Every, minEvery)
 	}

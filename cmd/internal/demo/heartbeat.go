@@ -2,7 +2,6 @@ package demo
 
 import (
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
 const instructions = "Check that all is well. If there is nothing to report, answer only HEARTBEAT_OK."
@@ -22,10 +20,7 @@ func (d *demo) heartbeat(ctx context.Context, dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, heartbeat.File), []byte(instructions), 0o600); err != nil {
 		return err
 	}
-	err := heartbeat.Once(ctx, d.bus, heartbeat.Config{
-		Workspace: dir, Every: time.Second,
-		Tool: agent.AgentTool, Queue: bus.AgentQueue, PromptArg: "prompt", Args: json.RawMessage(`{"max_turns":4}`),
-	})
+	err := heartbeat.Once(ctx, d.bus, heartbeat.Config{Workspace: dir, Every: time.Second})
 	for err == nil {
 		for s, listErr := range agents.Schedules(ctx, d.bus, bus.Heartbeat) {
 			if err = listErr; err == nil && s.LastRun != nil && s.LastRun.Outcome != "" {

@@ -2,7 +2,6 @@ package heartbeat
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -25,24 +24,16 @@ const (
 	session = bus.Heartbeat + "-" + name
 )
 
-// Config configures a heartbeat. Workspace and Tool are required.
+// Config configures a heartbeat. Workspace is required.
 type Config struct {
 	// Disabled removes the schedule.
 	Disabled bool
-	// Only says that no other process schedules this heartbeat: without a tool or instructions,
-	// an existing schedule is an old one of this process, and is removed.
-	Only bool
+	// NoAgent says that no worker runs agents, so that an existing schedule is an old one and is removed.
+	NoAgent bool
 	// Workspace is the directory of HEARTBEAT.md and memory/heartbeat.log.
 	Workspace string
 	// Every is the interval, in whole seconds. Default DefaultEvery.
 	Every time.Duration
-	// Tool is called by each tick, on Queue; Args are its arguments, an object.
-	Tool  string
-	Queue string
-	Args  json.RawMessage
-	// PromptArg is the argument that receives the text of HEARTBEAT.md. If it is
-	// empty, the file only decides whether the tool is called.
-	PromptArg string
 	// Channel receives the notifications. Default is the last channel that the user
 	// used.
 	Channel string
@@ -73,7 +64,7 @@ func (c Config) withDefaults() (Config, error) {
 		return c, errors.New("the heartbeat has no workspace")
 	}
 	j, err := c.job("")
-	if j.Tool = cmp.Or(j.Tool, "none"); err == nil { // without a tool, the job is never stored
+	if err == nil {
 		err = j.Validate()
 	}
 	if err != nil {
@@ -82,26 +73,15 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// job returns the job for a prompt.
+// agentTool is the tool of agents, agent.AgentTool. This package does not contain the agent.
+const agentTool = "agent"
+
+// job returns the job that sends a prompt to an agent. In one conversation, each tick would add to the
+// prompt of the next one.
 func (c Config) job(prompt string) (cron.Job, error) {
-	j := cron.Job{
+	args, err := bus.Encode(map[string]any{"fresh": true, "prompt": prompt})
+	return cron.Job{
 		Kind: bus.Heartbeat, Name: name, Session: session, Every: c.Every,
-		Tool: c.Tool, Args: c.Args, Queue: c.Queue, Channel: c.Channel, Timeout: c.Timeout,
-	}
-	if c.PromptArg == "" {
-		return j, nil
-	}
-	fields := map[string]json.RawMessage{}
-	if len(c.Args) > 0 {
-		if err := json.Unmarshal(c.Args, &fields); err != nil || fields == nil {
-			return j, errors.New("the arguments are not a JSON object")
-		}
-	}
-	text, err := bus.Encode(prompt)
-	if err != nil {
-		return j, err
-	}
-	fields[c.PromptArg] = text
-	j.Args, err = bus.Encode(fields)
-	return j, err
+		Tool: agentTool, Args: args, Queue: bus.AgentQueue, Channel: c.Channel, Timeout: c.Timeout,
+	}, err
 }

@@ -3,7 +3,6 @@ package heartbeat_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -21,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
 var operator = cron.Caller{Operator: true}
@@ -60,16 +60,16 @@ func TestScheduleFollowsTheFile(t *testing.T) {
 	s := bustest.Server(t)
 	b := bustest.Connect(t, s, bus.Config{})
 	workspace := t.TempDir()
-	cfg := heartbeat.Config{Workspace: workspace, Tool: "subagent", PromptArg: "task", Args: json.RawMessage(`{"label":"hb"}`)}
+	cfg := heartbeat.Config{Workspace: workspace}
 	for range 3 {
 		start(t, bustest.Connect(t, s, bus.Config{}), cfg)
 	}
 	write(t, workspace, "# Heartbeat\n- look at <inbox> & \"tell\"\n")
 	first := waitForSchedule(t, b, "first", contains("inbox"))
-	if got, want := string(first.Args), `{"label":"hb","task":"# Heartbeat\n- look at <inbox> & \"tell\""}`; got != want {
+	if got, want := string(first.Args), `{"fresh":true,"prompt":"# Heartbeat\n- look at <inbox> & \"tell\""}`; got != want {
 		t.Errorf("args %s, want %s", got, want)
 	}
-	if first.Every != 30*time.Minute || first.Tool != "subagent" || first.Session != "heartbeat-main" || first.Channel != "last" || first.Timeout != time.Hour {
+	if first.Every != 30*time.Minute || first.Tool != agent.AgentTool || first.Queue != bus.AgentQueue || first.Session != "heartbeat-main" || first.Channel != "last" || first.Timeout != time.Hour {
 		t.Errorf("heartbeat %+v", first)
 	}
 	write(t, workspace, "# Heartbeat\n- something else\n")
@@ -94,9 +94,9 @@ func TestLastStartedHeartbeatWins(t *testing.T) {
 	every := func(d time.Duration) func(cron.Entry, bool) bool {
 		return func(e cron.Entry, _ bool) bool { return e.Every == d }
 	}
-	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: time.Hour})
+	start(t, b, heartbeat.Config{Workspace: workspace, Every: time.Hour})
 	waitForSchedule(t, b, "first", every(time.Hour))
-	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: 2 * time.Hour})
+	start(t, b, heartbeat.Config{Workspace: workspace, Every: 2 * time.Hour})
 	settled := waitForSchedule(t, b, "second", every(2*time.Hour))
 	checks := 0
 	waitForSchedule(t, b, "20 checks of the file", func(e cron.Entry, _ bool) bool {
@@ -113,18 +113,19 @@ func TestTicksRunAndAreLogged(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	workspace := t.TempDir()
-	tool, err := tools.NewTool("report", "reports", func(_ context.Context, _ tools.Call, in struct {
-		Text string `json:"text"`
+	tool, err := tools.NewTool(agent.AgentTool, "reports", func(_ context.Context, _ tools.Call, in struct {
+		Prompt string `json:"prompt"`
+		Fresh  bool   `json:"fresh"`
 	}) *tools.Result {
-		return tools.UserResult("did\n" + in.Text)
+		return tools.UserResult("did\n" + in.Prompt)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true}, tool)
+	workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true, Queues: []string{bus.AgentQueue}}, tool)
 
 	write(t, workspace, "look")
-	cfg := heartbeat.Config{Workspace: workspace, Tool: "report", PromptArg: "text", Every: time.Second}
+	cfg := heartbeat.Config{Workspace: workspace, Every: time.Second}
 	for range 3 {
 		start(t, b, cfg)
 	}
@@ -137,7 +138,7 @@ func TestTicksRunAndAreLogged(t *testing.T) {
 		}
 		seen[got.ID] = true
 	}
-	line := regexp.MustCompile(`^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \[INFO\] (heartbeat-main-\S+) report completed after \S+: did\\nlook$`)
+	line := regexp.MustCompile(`^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \[INFO\] (heartbeat-main-\S+) agent completed after \S+: did\\nlook$`)
 	logged := map[string]bool{}
 	bustest.WaitUntil(t, "three log lines", func() bool {
 		data, _ := os.ReadFile(filepath.Join(workspace, heartbeat.LogFile))
@@ -173,7 +174,7 @@ func TestLogIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x"})
+	start(t, b, heartbeat.Config{Workspace: workspace})
 	publish := func(i int, action, text string) {
 		t.Helper()
 		body := fmt.Sprintf(`{"id":"r%d","tool":"agent","session":"heartbeat-main","outcome":"completed","action":%q,"for_llm":%q}`, i, action, text)
@@ -208,7 +209,7 @@ func TestLogIsBounded(t *testing.T) {
 func TestLogContainsTheError(t *testing.T) {
 	b := bustest.New(t)
 	workspace := t.TempDir()
-	start(t, b, heartbeat.Config{Workspace: workspace, Tool: "x"})
+	start(t, b, heartbeat.Config{Workspace: workspace})
 	body := `{"id":"r1","tool":"shell","session":"heartbeat-main","outcome":"failed","action":"heartbeat","is_error":true,"for_user":"(no output)","error":{"code":"tool_failed","message":"exit code 4"}}`
 	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("heartbeat-main", "r1"), Body: []byte(body)}); err != nil {
 		t.Fatal(err)
@@ -262,10 +263,10 @@ func TestNoInstructionsNoSchedule(t *testing.T) {
 	workspace := t.TempDir()
 	write(t, workspace, "do something")
 	for name, cfg := range map[string]heartbeat.Config{
-		"disabled":                           {Workspace: workspace, Tool: "x", Disabled: true},
-		"no file":                            {Workspace: t.TempDir(), Tool: "x"},
-		"no file, no tool, no other process": {Workspace: t.TempDir(), Only: true},
-		"no tool, no other process":          {Workspace: workspace, Only: true},
+		"disabled":          {Workspace: workspace, Disabled: true},
+		"no file":           {Workspace: t.TempDir()},
+		"no file, no agent": {Workspace: t.TempDir(), NoAgent: true},
+		"no agent":          {Workspace: workspace, NoAgent: true},
 	} {
 		if _, err := cron.New(b).Put(t.Context(), cron.Job{Kind: bus.Heartbeat, Name: "main", Tool: "x", Every: time.Hour}, true); err != nil {
 			t.Fatal(err)
@@ -275,24 +276,6 @@ func TestNoInstructionsNoSchedule(t *testing.T) {
 		}
 		if _, err := cron.New(b).Get(t.Context(), operator, "main"); !errors.Is(err, cron.ErrNotFound) {
 			t.Errorf("%s: the schedule still exists, %v", name, err)
-		}
-	}
-}
-
-// A heartbeat without a tool does not change the schedule of another process.
-func TestNoToolKeepsTheSchedule(t *testing.T) {
-	b := bustest.New(t)
-	full, empty := t.TempDir(), t.TempDir()
-	write(t, full, "do something")
-	if _, err := cron.New(b).Put(t.Context(), cron.Job{Kind: bus.Heartbeat, Name: "main", Tool: "x", Every: time.Hour}, true); err != nil {
-		t.Fatal(err)
-	}
-	for _, workspace := range []string{full, empty} {
-		if err := heartbeat.Once(t.Context(), b, heartbeat.Config{Workspace: workspace}); err != nil {
-			t.Error(err)
-		}
-		if _, err := cron.New(b).Get(t.Context(), operator, "main"); err != nil {
-			t.Errorf("the schedule: %v", err)
 		}
 	}
 }
@@ -313,7 +296,7 @@ func TestUnusableFiles(t *testing.T) {
 		if _, err := cron.New(b).Put(t.Context(), cron.Job{Kind: bus.Heartbeat, Name: "main", Tool: "x", Every: time.Hour}, true); err != nil {
 			t.Fatal(err)
 		}
-		if err := heartbeat.Once(t.Context(), b, heartbeat.Config{Workspace: workspace, Tool: "x"}); err == nil {
+		if err := heartbeat.Once(t.Context(), b, heartbeat.Config{Workspace: workspace}); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 		if _, err := cron.New(b).Get(t.Context(), operator, "main"); err != nil {
@@ -324,9 +307,8 @@ func TestUnusableFiles(t *testing.T) {
 
 func TestConfigIsChecked(t *testing.T) {
 	for want, cfg := range map[string]heartbeat.Config{
-		"workspace": {Tool: "x"},
-		"the tool":  {Workspace: ".", Tool: "a.b"},
-		"arguments": {Workspace: ".", Tool: "x", Args: json.RawMessage(`[]`)},
+		"workspace": {},
+		"interval":  {Workspace: ".", Every: time.Millisecond},
 	} {
 		if err := heartbeat.Once(t.Context(), nil, cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", cfg, err, want)

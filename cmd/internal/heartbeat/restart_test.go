@@ -40,7 +40,7 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 		return b
 	}
 	for range 3 {
-		start(t, connect(), heartbeat.Config{Workspace: workspace, Tool: "x", Every: time.Second})
+		start(t, connect(), heartbeat.Config{Workspace: workspace, Every: time.Second})
 	}
 	b := connect()
 	dueTimes := make(chan time.Time, 100)

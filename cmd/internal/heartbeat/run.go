@@ -100,20 +100,14 @@ func (s *scheduler) reconcile(ctx context.Context) error {
 // put stores the heartbeat, or if the file has not changed, stores it if it is missing.
 func (s *scheduler) put(ctx context.Context, instructions string, fileChanged bool) error {
 	log := s.cfg.Log
-	if instructions == "" || s.cfg.Tool == "" {
+	if instructions == "" || s.cfg.NoAgent {
 		switch {
 		case !fileChanged:
 			return nil
 		case instructions == "":
 			log.Info().Str("file", File).Msg("heartbeat is idle: its file is missing or contains no instructions")
-		case s.cfg.Only:
-			log.Warn().Str("file", File).Msg("heartbeat is idle: its file contains instructions, but no tool is set")
 		default:
-			log.Warn().Str("file", File).Msg("heartbeat is idle: its file contains instructions, but no tool is set; an existing " +
-				"schedule is unchanged (a disabled heartbeat removes it)")
-		}
-		if s.cfg.Tool == "" && !s.cfg.Only {
-			return nil // the schedule may be that of another process
+			log.Warn().Str("file", File).Msg("heartbeat is idle: its file contains instructions, but no --model is set")
 		}
 		return s.remove(ctx)
 	}
@@ -126,7 +120,7 @@ func (s *scheduler) put(ctx context.Context, instructions string, fileChanged bo
 		return fmt.Errorf("heartbeat: %w", err)
 	}
 	if fileChanged || changed {
-		log.Info().Str("schedule", name).Stringer("every", s.cfg.Every).Str("tool", s.cfg.Tool).Bool("changed", changed).Msg("heartbeat scheduled")
+		log.Info().Str("schedule", name).Stringer("every", s.cfg.Every).Bool("changed", changed).Msg("heartbeat scheduled")
 	}
 	return nil
 }

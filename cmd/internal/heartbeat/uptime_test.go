@@ -32,7 +32,7 @@ func up(t *testing.T, dir, workspace string, tick func(dueTime time.Time, ok boo
 	}
 	for range 3 {
 		run(func(ctx context.Context, b *bus.Bus) error {
-			return heartbeat.Run(ctx, b, heartbeat.Config{Workspace: workspace, Tool: "x", Every: interval, Poll: 7 * time.Minute, Log: bustest.Log(t)})
+			return heartbeat.Run(ctx, b, heartbeat.Config{Workspace: workspace, Every: interval, Poll: 7 * time.Minute, Log: bustest.Log(t)})
 		})
 	}
 	run(func(ctx context.Context, b *bus.Bus) error { cron.New(b).KeepTime(ctx, bustest.Log(t)); return nil })

@@ -39,7 +39,6 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
@@ -283,11 +282,7 @@ func (p *process) openHeartbeat() error {
 	if err != nil {
 		return err
 	}
-	cfg.Workspace, cfg.Log, cfg.Only = p.Workspace, p.log, p.OwnServer != nil
-	if cfg.Tool == "" && p.Agents.Enabled() {
-		// In one conversation, each tick would add to the prompt of the next one.
-		cfg.Tool, cfg.Queue, cfg.PromptArg, cfg.Args = agent.AgentTool, bus.AgentQueue, "prompt", json.RawMessage(`{"fresh":true}`)
-	}
+	cfg.Workspace, cfg.Log, cfg.NoAgent = p.Workspace, p.log, !p.Agents.Enabled()
 	if err := cfg.Validate(); err != nil {
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	}

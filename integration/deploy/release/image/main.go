@@ -105,12 +105,12 @@ func configOf(version, arch string, image v1.Image) *v1.ConfigFile {
 	file.OS, file.Architecture = "linux", arch
 	file.Config = v1.Config{
 		User:         user,
-		Env:          []string{"STEVEDORE_DATA=/data", "STEVEDORE_WORKSPACE=/workspace", "STEVEDORE_HEALTH=0.0.0.0:8222", "HOME=/data"},
+		Env:          []string{"STEVEDORE_DATA=/data", "STEVEDORE_WORKSPACE=/workspace", "STEVEDORE_HEALTH=0.0.0.0:8780", "HOME=/data"},
 		Entrypoint:   []string{"/usr/local/bin/stevedore"},
 		Cmd:          []string{"up", "--quiet"},
 		WorkingDir:   "/workspace",
 		Volumes:      map[string]struct{}{"/data": {}, "/workspace": {}},
-		ExposedPorts: map[string]struct{}{"8222/tcp": {}},
+		ExposedPorts: map[string]struct{}{"8780/tcp": {}},
 		Healthcheck: &v1.HealthConfig{Test: []string{"CMD", "/usr/local/bin/stevedore", "health"}, Interval: 10 * time.Second,
 			Timeout: 5 * time.Second, StartPeriod: 30 * time.Second},
 		Labels: map[string]string{"org.opencontainers.image.version": version,
