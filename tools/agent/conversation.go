@@ -41,6 +41,7 @@ type runState struct {
 	waits          []time.Time    // since the last turn, because the provider failed
 
 	// The last turn.
+	asked       time.Time // when it was logged, also by another attempt
 	calls       []Block
 	stop        StopReason
 	results     map[string]CallResult // by call
@@ -93,7 +94,7 @@ func (c *conversation) add(position uint64, e Entry) {
 
 func (s *runState) addTurn(e Entry) {
 	s.turns++
-	s.waits = nil
+	s.waits, s.asked = nil, e.At
 	s.usage.Add(e.Usage)
 	s.tokensUsed = s.totalTokens()
 	s.calls, s.stop, s.results = ToolUses(e.Message.Content), e.StopReason, map[string]CallResult{}

@@ -40,7 +40,7 @@ func (r *run) ask(ctx context.Context, req Request) (Response, error) {
 // reportCall reports that a call of the last turn starts, and returns the function
 // that reports its end.
 func (r *run) reportCall(ctx context.Context, call tools.Call) (ended func(*CallResult)) {
-	turn, started := r.conv.open.turns, time.Now()
+	turn, started := r.conv.open.turns, r.conv.open.asked // a call that was parked began in an earlier attempt
 	activity := tools.Activity{Type: tools.ActivityToolStart, Turn: turn, Call: call.ID, Tool: tools.Excerpt(call.Tool, 80), Args: tools.ArgsExcerpt(call.Args)}
 	r.reportProgress(ctx, turn, "calling "+activity.Tool, activity)
 	return func(res *CallResult) {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
@@ -50,4 +52,35 @@ func TestRunReportsActivity(t *testing.T) {
 	if !slices.Equal(got.all, want) || id == "" {
 		t.Errorf("got  %+v\nwant %+v", got.all, want)
 	}
+}
+
+// parksOnce parks each call once, as if it waited for an approval for an hour.
+type parksOnce struct {
+	agent.ToolRunner
+	parked bool
+}
+
+func (r *parksOnce) Call(ctx context.Context, call tools.Call) (tools.ResultEvent, error) {
+	if !r.parked {
+		r.parked = true
+		return tools.ResultEvent{}, &tools.Pause{Until: time.Now().Add(time.Hour), Reason: "waiting"}
+	}
+	return r.ToolRunner.Call(ctx, call)
+}
+
+// The time of a call that waited counts from the turn that asked for it, not from the last attempt.
+func TestTimeOfACallCountsFromItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, newTool(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result { return tools.NewToolResult("said") }))
+		a := agent.New(parseScript(t, asks("say", `{}`), `{"text":"done"}`), &parksOnce{ToolRunner: s.runner}, &s.log, agent.Config{Tools: s.registry.Definitions()})
+		var got activities
+		for range 2 {
+			_, _ = a.Run(tools.WithReporter(t.Context(), &got), tools.Call{ID: "r", Session: "s"}, agent.Text("go"))
+			time.Sleep(time.Hour)
+		}
+		i := slices.IndexFunc(got.all, func(a tools.Activity) bool { return a.Type == tools.ActivityToolEnd })
+		if i < 0 || got.all[i].DurationMS < time.Hour.Milliseconds() {
+			t.Errorf("the activities are %+v", got.all)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package commands
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -24,6 +25,8 @@ type agentView struct {
 	held string // of the text: the begin of a block that is not complete
 	open bool   // the last line of the output is not complete
 	err  error  // of stdout
+
+	calls []string // shown as started: each attempt of a run reports its calls again
 }
 
 // add shows a progress event.
@@ -39,7 +42,10 @@ func (v *agentView) add(event tools.ProgressEvent) {
 			v.note("… %s", a.Text)
 		case tools.ActivityToolStart:
 			v.flush(a.Turn)
-			v.note("→ %s %s", a.Tool, a.Args)
+			if !slices.Contains(v.calls, a.Call) {
+				v.calls = append(v.calls, a.Call)
+				v.note("→ %s %s", a.Tool, a.Args)
+			}
 		case tools.ActivityToolEnd:
 			switch a.Outcome {
 			case tools.Completed:
