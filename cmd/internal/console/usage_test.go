@@ -84,5 +84,12 @@ func TestTheLastDay(t *testing.T) {
 	b := browse(t, in, 390, 844)
 	b.open("usage?by=model", "20,101 calls, 202 failed")
 	b.shows("<m>")
+	b.shows("Share of the cost")
+	if got := b.eval("document.querySelector('td.fill').innerText.trim()"); got != "100 %" {
+		t.Errorf("the share of the only model is %s", got)
+	}
+	b.until("document.querySelectorAll('.axis.hours')[0].children.length === 4")
+	b.shows("The busiest hour: ")
+	b.screenshot("usage")
 	b.accessible()
 }

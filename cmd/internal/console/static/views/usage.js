@@ -1,5 +1,5 @@
 // Usage: the calls, tokens and cost of the last day, and what the agents used, in groups.
-import { h, add, replace, absolute, count, plural, empty, path, loading, table } from "../dom.js";
+import { h, add, replace, absolute, count, plural, empty, path, loading, load, fraction, percent, table } from "../dom.js";
 import { get } from "../api.js";
 import { chart } from "../chart.js";
 
@@ -20,10 +20,10 @@ function show(main, parts, state) {
     el.value = query[name];
     return el;
   };
-  const charts = ["Calls that ended", "Tokens of the agents", "Cost of the agents"].map(title => ({ title, sum: h("span"), ...chart(24) }));
+  const charts = ["Calls that ended", "Tokens of the agents", "Cost of the agents"].map(title => ({ title, sum: h("span"), top: h("span.top"), axis: h("div.axis.hours", { "aria-hidden": "true" }), ...chart(24) }));
   const body = h("div");
   add(main, [h("h1", {}, "Usage"),
-    h("section", {}, h("h2", {}, "The last 24 hours"), charts.map(c => [h("p.scale", {}, h("b", {}, c.title), c.sum), c.el])),
+    h("section", {}, h("h2", {}, "The last 24 hours"), charts.map(c => [h("p.scale", {}, h("b", {}, c.title), c.sum), h("p.hint", {}, c.top), c.el, c.axis])),
     h("section", {}, h("h2", {}, "What the agents used"), h("div.filters", {}, choice("by", "Group", groups.map(g => [g, "by " + g])), choice("last", "Time", ranges)), body)]);
 
   function drawDay(hours) {
@@ -31,7 +31,12 @@ function show(main, parts, state) {
     const at = i => absolute(hours[i].at) + ": ";
     const [calls, used, cost] = charts;
     const texts = [plural(sum(x => x.calls), "call") + ", " + count(sum(x => x.failed)) + " failed", plural(sum(x => x.tokens), "token"), money(sum(x => x.cost))];
-    charts.forEach((c, i) => { c.sum.textContent = texts[i]; });
+    const top = f => Math.max(...hours.map(f)), tops = [count(top(x => x.calls)) + " calls", count(top(x => x.tokens)) + " tokens", money(top(x => x.cost))];
+    charts.forEach((c, i) => {
+      c.sum.textContent = texts[i];
+      c.top.textContent = "The busiest hour: " + tops[i];
+      replace(c.axis, hours.map((x, i) => new Date(x.at).getHours() % 6 === 0 && h("span", { style: { "--at": i / hours.length } }, new Date(x.at).getHours() + ":00")));
+    });
     calls.draw(hours.map(x => ({ done: x.calls - x.failed, bad: x.failed })), texts[0] + " in the last 24 hours", i => at(i) + plural(hours[i].calls, "call") + ", " + count(hours[i].failed) + " failed");
     used.draw(hours.map(x => ({ done: x.tokens })), texts[1] + " in the last 24 hours", i => at(i) + plural(hours[i].tokens, "token"));
     cost.draw(hours.map(x => ({ done: x.cost })), "cost " + texts[2] + " in the last 24 hours", i => at(i) + money(hours[i].cost));
@@ -46,7 +51,8 @@ function show(main, parts, state) {
     } catch (e) { if (e.name !== "AbortError") charts[0].sum.textContent = e.message; }
   }
 
-  const row = (of, u) => h("tr", {}, h("th", { scope: "row" }, of), h("td.num", {}, u.turns == null ? "" : count(u.turns)), h("td.num", {}, money(u.cost)), h("td.num", {}, count(u.input_tokens)), h("td.num", {}, count(u.output_tokens)), h("td.num", {}, count(u.cached_input_tokens)));
+  const share = part => h("td.fill", {}, load(part, "done"), percent(part));
+  const row = (of, u, part) => h("tr", {}, h("th", { scope: "row" }, of), part == null ? h("td") : share(part), h("td.num", {}, u.turns == null ? "" : count(u.turns)), h("td.num", {}, money(u.cost)), h("td.num", {}, count(u.input_tokens)), h("td.num", {}, count(u.output_tokens)), h("td.num", {}, count(u.cached_input_tokens)));
   async function reload() {
     replace(body, loading("div"));
     try {
@@ -55,10 +61,10 @@ function show(main, parts, state) {
       used.sort((a, b) => (query.by === "day" ? a.of < b.of ? -1 : 1 : (b.cost || 0) - (a.cost || 0) || tokens(b) - tokens(a)));
       const all = { input_tokens: 0, output_tokens: 0, cached_input_tokens: 0, cost: 0, turns: query.by === "tool" ? null : 0 };
       for (const u of used) for (const k in all) if (all[k] != null) all[k] += u[k] || 0;
-      replace(body, table("What the agents used", [query.by, "Turns", "Cost", "Tokens in", "Tokens out", "Cached"],
-        [used.map(u => row(query.by === "session" ? h("a", { href: "#/conversations/" + path(u.of) }, u.of) : u.of || "unknown", u)), used.length > 1 ? row("total", all) : null]),
+      replace(body, table("What the agents used", [query.by, all.cost ? "Share of the cost" : "Share of the tokens", "Turns", "Cost", "Tokens in", "Tokens out", "Cached"],
+        [used.map(u => row(query.by === "session" ? h("a", { href: "#/conversations/" + path(u.of) }, u.of) : u.of || "unknown", u, all.cost ? fraction(u.cost, all.cost) : fraction(tokens(u), tokens(all)))), used.length > 1 ? row("total", all) : null]),
       query.by === "tool" ? h("p.hint", {}, "What a turn used belongs to the tools whose results it read, in proportion to their length; (prompt) is what the other turns used.") : null,
-      all.cost ? null : h("p.hint", {}, "No cost: start the worker with --price."));
+      h("p.hint", {}, all.cost ? "Cost is in the currency of --price." : "No cost: start the worker with --price."));
     } catch (e) { if (e.name !== "AbortError") replace(body, h("p.problem", {}, e.message)); }
   }
   reload();
