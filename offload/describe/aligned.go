@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/mattn/go-runewidth"
 )
 
 const (
@@ -16,12 +18,13 @@ const (
 type word struct{ start, end int }
 
 // aligned finds the columns of a text whose cells are below the names of their columns: a space is
-// between two columns in each of the first lines. It reports whether there are at least two.
-func (f *Form) aligned(head []byte) bool {
+// between two columns in each of the first lines. It returns how many cells are filled, or 0 if
+// there is one column.
+func (f *Form) aligned(head []byte) (filledCells int) {
 	f.Kind, f.Header = Aligned, true
 	var lines [][]rune
 	for line := range strings.Lines(string(head)) {
-		text := []rune(untab(strings.TrimRight(line, "\r\n")))
+		text := grid(strings.TrimRight(line, "\r\n"), f.Wide)
 		blank := len(strings.TrimSpace(string(text))) == 0
 		switch {
 		case blank && len(lines) == 0:
@@ -35,24 +38,28 @@ func (f *Form) aligned(head []byte) bool {
 		break
 	}
 	if f.Skip++; len(lines) < 2 {
-		return false
+		return 0
 	}
 	names, rows := lines[0], lines[1:]
 	words := wordsOf(names)
-	if gap := lastGap(lines, 0, words[0].start); gap > 0 && filled(rows, 0, gap) { // of rows with a name
+	if gap := lastGap(lines, 0, words[0].start, 0); gap > 0 && filled(rows, 0, gap) { // of rows with a name
 		f.Starts, f.Names = []int{0, gap}, []string{"", string(names[words[0].start:words[0].end])}
 	} else {
 		f.Starts, f.Names = []int{0}, []string{string(names[words[0].start:words[0].end])}
 	}
 	wide := false
 	for i, w := range words[1:] {
-		name := string(names[w.start:w.end])
+		name := inGrid(names[w.start:w.end])
 		until := 1 << 30
 		if i+2 < len(words) {
 			until = words[i+2].start
 		}
 		last := len(f.Names) - 1
-		gap := lastGap(lines, max(words[i].start, f.Starts[last]+1), w.start)
+		gap := lastGap(lines, max(words[i].start, f.Starts[last]+1), w.start, 0)
+		if gap < 0 && w.start > words[i].end+1 { // a few rows are wider than the column
+			few := min(len(rows)/3, max(len(rows)/10, 1))
+			gap = lastGap(lines, max(words[i].start, f.Starts[last]+1), w.start, few)
+		}
 		if gap < 0 || w.start == words[i].end+1 && !filled(rows, gap, until) {
 			f.Names[last] += strings.Repeat(" ", w.start-words[i].end) + name // of two words
 			continue
@@ -61,13 +68,24 @@ func (f *Form) aligned(head []byte) bool {
 		wide = wide || w.start > words[i].end+1
 	}
 	if !wide || slices.ContainsFunc(rows, f.repeats) { // a sentence, or a line like the others
-		return false
+		return 0
 	}
 	f.Width = len(f.Names)
 	if f.Certain = f.Width > 1 && f.sure(string(names), rows); !f.Certain {
 		f.Assumed = []string{"the columns were taken to begin where the words of the first line do"}
 	}
-	return f.Width > 1
+	if f.Width < 2 {
+		return 0
+	}
+	for _, row := range rows {
+		cells, fits := cut(row, f.Starts)
+		for _, cell := range cells {
+			if fits && cell != "" {
+				filledCells++
+			}
+		}
+	}
+	return filledCells
 }
 
 // repeats reports whether a row has one of the names in its column.
@@ -87,8 +105,8 @@ func (f *Form) sure(names string, rows [][]rune) bool {
 	for i := range f.Names {
 		all := true
 		for _, row := range rows {
-			cells, fits := cut(row, f.Starts)
-			if !fits {
+			cells, _ := f.alignedCells(row)
+			if len(cells) != f.Width {
 				return false
 			}
 			all = all && kindOf(cells[i]) == number
@@ -118,11 +136,19 @@ func wordsOf(line []rune) (words []word) {
 	return words
 }
 
-// lastGap returns the character behind the last space that all lines have between from and the
-// character until, or -1. In a column of numbers, cells begin before the name.
-func lastGap(lines [][]rune, from, until int) int {
+// lastGap returns the character behind the last space that all lines but a few have between from and
+// the character until, or -1. In a column of numbers, cells begin before the name.
+func lastGap(lines [][]rune, from, until, few int) int {
 	for at := until - 1; at >= from; at-- {
-		if !slices.ContainsFunc(lines, func(line []rune) bool { return at < len(line) && line[at] != ' ' }) {
+		cross := 0
+		for _, line := range lines {
+			if at < len(line) && line[at] != ' ' {
+				if cross++; cross > few {
+					break
+				}
+			}
+		}
+		if cross <= few {
 			return at + 1
 		}
 	}
@@ -156,8 +182,35 @@ func untab(line string) string {
 	return b.String()
 }
 
-// alignedRow returns the next row of an aligned table, which ends at an empty line. A row whose
-// cells cross the columns is split at its spaces; if that does not fit, it is one cell.
+// isWide reports whether a character has the width of two.
+func isWide(r rune) bool { return r >= 0x1100 && narrow.RuneWidth(r) == 2 }
+
+var narrow = runewidth.Condition{}
+
+// behind is what a grid has behind a wide character.
+const behind = '\uffff'
+
+// grid returns the characters of a line at the places where a terminal shows them.
+func grid(line string, wide bool) []rune {
+	text := []rune(untab(line))
+	if !wide || !slices.ContainsFunc(text, isWide) {
+		return text
+	}
+	var all []rune
+	for _, r := range text {
+		if all = append(all, r); isWide(r) {
+			all = append(all, behind)
+		}
+	}
+	return all
+}
+
+// inGrid returns the text of a part of a grid.
+func inGrid(part []rune) string {
+	return strings.TrimSpace(strings.ReplaceAll(string(part), string(behind), ""))
+}
+
+// alignedRow returns the next row of an aligned table, which ends at an empty line.
 func (r *Rows) alignedRow() ([]string, error) {
 	text, err := r.line()
 	if err == nil && strings.TrimSpace(text) == "" {
@@ -167,20 +220,34 @@ func (r *Rows) alignedRow() ([]string, error) {
 		return nil, err
 	}
 	r.total++
-	cells, fits := cut([]rune(untab(text)), r.Starts)
-	if !fits {
-		if cells = gap.Split(strings.TrimSpace(text), -1); len(cells) != r.Width {
-			cells = strings.Fields(text)
-		}
-		if len(cells) != r.Width {
-			r.odd++
-			cells = []string{strings.TrimSpace(text)}
-		}
+	cells, fits := r.alignedCells(grid(text, r.Wide))
+	switch {
+	case fits:
+	case len(cells) == r.Width:
+		r.Crossed++
+	default:
+		r.odd++
 	}
 	if r.odd > 2 && r.odd*5 > r.total {
 		return nil, NoTable("its lines do not have the columns of the first line")
 	}
 	return cells, nil
+}
+
+// alignedCells returns the cells of a row. fits is false if they cross the columns: then they are split
+// at spaces, or are one cell if that does not fit.
+func (f *Form) alignedCells(row []rune) (cells []string, fits bool) {
+	if cells, fits = cut(row, f.Starts); fits {
+		return cells, true
+	}
+	text := inGrid(row)
+	if cells = gap.Split(text, -1); len(cells) != f.Width {
+		cells = strings.Fields(text)
+	}
+	if len(cells) != f.Width {
+		cells = []string{text}
+	}
+	return cells, false
 }
 
 // gap matches what is between cells rather than words.
@@ -196,7 +263,7 @@ func cut(line []rune, starts []int) (cells []string, ok bool) {
 		if start > 0 && start < len(line) && line[start-1] != ' ' {
 			return nil, false
 		}
-		cells = append(cells, strings.TrimSpace(string(line[min(start, end):end])))
+		cells = append(cells, inGrid(line[min(start, end):end]))
 	}
 	return cells, true
 }

@@ -1,7 +1,6 @@
 package describe
 
 import (
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,29 +22,51 @@ func IsBoolean(text string) bool {
 
 // IsInteger reports whether a text is how a 64-bit integer is printed: "007" is text.
 func IsInteger(s string) bool {
-	digits := strings.TrimPrefix(s, "-")
-	if digits == "" || len(digits) > 19 || digits[0] == '0' && len(s) > 1 {
+	text := strings.TrimPrefix(s, "-")
+	if text == "" || len(text) > 19 || text[0] == '0' && len(s) > 1 || digits(text) < len(text) {
 		return false
 	}
-	for i := range len(digits) {
-		if digits[i] < '0' || digits[i] > '9' {
-			return false
-		}
-	}
-	if len(digits) < 19 {
+	if len(text) < 19 {
 		return true
 	}
 	_, err := strconv.ParseInt(s, 10, 64)
 	return err == nil
 }
 
-var realForm = regexp.MustCompile(`^-?(?:0|[1-9][0-9]{0,14})(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,3})?$`)
-
-// IsReal reports whether a text is how a number is printed.
+// IsReal reports whether a text is how programs print a number. They print 5e+20 and 1.5E10, but not
+// 123e4, which is rather an id.
 func IsReal(s string) bool {
-	if s == "" || len(s) > 40 || s[len(s)-1] < '0' || s[len(s)-1] > '9' || !realForm.MatchString(s) {
+	if s == "" || len(s) > 40 || s[len(s)-1] < '0' || s[len(s)-1] > '9' {
 		return false
 	}
+	text := strings.TrimPrefix(s, "-")
+	whole := digits(text)
+	if whole > 15 || whole > 1 && text[0] == '0' {
+		return false
+	}
+	rest, decimals := text[whole:], 0
+	if rest != "" && rest[0] == '.' {
+		decimals = digits(rest[1:])
+		rest = rest[1+decimals:]
+	}
+	if whole+decimals == 0 || rest == "" {
+		return whole+decimals > 0
+	}
+	exponent := strings.TrimLeft(rest[1:], "+-")
+	return rest[0]|0x20 == 'e' && whole == 1 && (decimals > 0 || len(exponent) < len(rest)-1) && len(exponent) >= len(rest)-2 &&
+		len(exponent) <= 3 && digits(exponent) == len(exponent) && IsFinite(s)
+}
+
+// digits returns how many digits a text begins with.
+func digits(text string) (n int) {
+	for n < len(text) && text[n] >= '0' && text[n] <= '9' {
+		n++
+	}
+	return n
+}
+
+// IsFinite reports whether a text is a number that a float64 can have.
+func IsFinite(s string) bool {
 	_, err := strconv.ParseFloat(s, 64)
 	return err == nil
 }

@@ -62,6 +62,54 @@ func IsISO(text string) bool {
 	return err == nil && (len(text) == 10 || strings.Trim(text[11:], "0123456789:.,+-ZUTC ") == "")
 }
 
+// Clock is the form of the time behind a date of ISO 8601. Times of one form and zone sort as text.
+type Clock struct {
+	separator byte
+	// length is that of the time before "Z", which is greater than each digit and point.
+	length int
+}
+
+// ClockOf returns the form of the time in a text for which IsISO is true, and its zone.
+func ClockOf(text string) (c Clock, zone string) {
+	if len(text) < 12 {
+		return c, ""
+	}
+	c.separator = text[10]
+	at := strings.IndexAny(text[11:], "+-ZU")
+	if at < 0 {
+		return c, ""
+	}
+	if zone = text[11+at:]; zone == "Z" {
+		c.length = at
+	}
+	return c, zone
+}
+
+// SameClock reports whether a text of a date, or of its start, sorts among times such as one.
+func SameClock(text, one string) bool {
+	if len(text) < 12 || !IsISO(text) {
+		return len(text) < 11
+	}
+	a, zone := ClockOf(text)
+	b, zoneOfOne := ClockOf(one)
+	return a.separator == b.separator && (zone == "" || zone == zoneOfOne)
+}
+
+// zoned are the layouts of times with a zone, without spaces.
+var zoned = []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07", "2006-01-02T15:04Z07:00",
+	"2006-01-02T15:04:05", "2006-01-02T15:04"}
+
+// UTC returns a time of ISO 8601 in UTC without the zone, so that times sort as text.
+func UTC(text string) string {
+	compact := text[:10] + "T" + strings.NewReplacer(" ", "", "UTC", "Z").Replace(text[11:])
+	for _, layout := range zoned {
+		if at, err := time.Parse(layout, compact); err == nil {
+			return at.UTC().Format("2006-01-02T15:04:05.999999999")
+		}
+	}
+	return text
+}
+
 // ISODate returns a date of an order in the form of ISO 8601, which sorts as text, or "".
 func ISODate(text string, order Order) string {
 	if IsISO(text) {

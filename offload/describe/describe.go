@@ -29,6 +29,8 @@ type Form struct {
 	// Trusted is true if quotes are used as CSV has them: then a cell may go on in the next line,
 	// also if each of the lines could be a row.
 	Trusted bool `json:"trusted,omitempty"`
+	// Escaped is true if a quote in a quoted cell is written as \".
+	Escaped bool `json:"escaped,omitempty"`
 	Spaced  bool `json:"spaced,omitempty"` // white space around a cell does not belong to it
 	CR      bool `json:"cr,omitempty"`     // lines end in CR alone
 	Hash    bool `json:"hash,omitempty"`   // lines that begin with "#" are no rows
@@ -40,6 +42,7 @@ type Form struct {
 	Width  int      `json:"width,omitempty"` // cells of most rows
 	// Starts are the characters at which the columns of an aligned table begin.
 	Starts []int `json:"starts,omitempty"`
+	Wide   bool  `json:"wide,omitempty"` // characters of East Asia have the width of two
 	// Certain is false if the text is a table only because a reader says so.
 	Certain bool `json:"certain,omitempty"`
 	// Assumed says what a reader may not expect.
@@ -76,7 +79,10 @@ func Table(head []byte, complete bool, known Hints) Form {
 		return f
 	}
 	f = Form{}
-	f.aligned(head)
+	filled := f.aligned(head)
+	if wide := (Form{Wide: true}); bytes.ContainsFunc(head, isWide) && wide.aligned(head) > filled {
+		return wide
+	}
 	return f
 }
 

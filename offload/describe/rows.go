@@ -18,6 +18,9 @@ var errTooLong = NoTable(fmt.Sprintf("a row has more than %d bytes", MaxRow))
 type Rows struct {
 	// Short and Long count the rows with fewer and with more cells than Form.Width.
 	Short, Long int64
+	// Crossed counts the rows of an aligned table whose cells are not below the names of the columns,
+	// and that are split at spaces.
+	Crossed int64
 	// More is true if other lines, which may be another table, follow one that is ruled or aligned.
 	More bool
 
@@ -104,6 +107,26 @@ func (r *Rows) Next() (cells []string, err error) {
 		}
 	}
 	return cells, err
+}
+
+// Notes say what a reader may not expect of the rows that were read.
+func (r *Rows) Notes() (notes []string) {
+	if r.More {
+		notes = append(notes, "this is the first table of the text; other lines follow it, which grep_knowledge finds")
+	}
+	for _, kind := range []struct {
+		rows int64
+		note string
+	}{
+		{r.Short, "have fewer cells than the others; what they lack is NULL"},
+		{r.Long, fmt.Sprintf("have more cells than the others, from column %d on", r.Width+1)},
+		{r.Crossed, "have cells that are not below their names, and were split at spaces"},
+	} {
+		if kind.rows > 0 {
+			notes = append(notes, fmt.Sprintf("%d rows %s", kind.rows, kind.note))
+		}
+	}
+	return notes
 }
 
 // line returns the next line without its end.
@@ -212,12 +235,16 @@ func (r *Rows) quoted(text, line string) (cell, rest string, more, closed bool, 
 	cell = text[1:at]
 	if strings.IndexByte(cell, '"') >= 0 {
 		r.useful = true
-		cell = strings.ReplaceAll(cell, `""`, `"`)
+		if cell = strings.ReplaceAll(cell, `""`, `"`); r.Escaped {
+			cell = escapes.Replace(cell)
+		}
 	}
 	r.useful = r.useful || strings.ContainsRune(cell, r.Comma) || strings.IndexByte(cell, '\n') >= 0
 	_, rest, more = r.cell(r.trim(text[at+1:]))
 	return cell, rest, more, true, nil
 }
+
+var escapes = strings.NewReplacer(`\"`, `"`, `\\`, `\`)
 
 // longer adds the next lines to a text with a quoted cell, up to the one that closes the cell at at.
 func (r *Rows) longer(text, line string) (long string, at, state int, err error) {
@@ -267,6 +294,8 @@ func (r *Rows) closing(text string, from int) (at, state int) {
 		at = from + i
 		after := text[at+1:]
 		switch {
+		case r.Escaped && (at-len(strings.TrimRight(text[:at], `\`)))%2 == 1:
+			from = at + 1
 		case strings.HasPrefix(after, `"`):
 			from = at + 2
 		case r.trim(after) == "", strings.HasPrefix(r.trim(after), string(r.Comma)):

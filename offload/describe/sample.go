@@ -33,6 +33,12 @@ func newSample(f Form, comma rune, head []byte, complete bool) (s sample) {
 		f.Width = width
 	}
 	rows, starts, useful, strays := f.read(head, complete)
+	if escaped := f; strays && bytes.Contains(head, []byte(`\"`)) {
+		escaped.Escaped = true
+		if more, begins, _, others := escaped.read(head, complete); !others {
+			f, rows, starts, useful, strays = escaped, more, begins, true, false
+		}
+	}
 	if f.Trusted = useful && !strays; strays && !useful {
 		f.Quoted = false
 		rows, starts, _, _ = f.read(head, complete)

@@ -39,6 +39,7 @@ type logRows struct {
 	open int
 	// failed is the size of what began like a value and was none.
 	failed int
+	others int // lines without a value
 }
 
 const (
@@ -108,20 +109,35 @@ func (r *logRows) value(data []byte, atEOF bool) (value []byte, used int) {
 			}
 			r.failed += size
 		}
+		if len(bytes.TrimSpace(line)) > 0 {
+			r.others++
+		}
 		used = min(used+len(line)+1, len(data))
 	}
 	return nil, used
 }
 
-// LogValues returns the values in a log, one after the other.
-func LogValues(src io.Reader) io.Reader { return &logValues{rows: newLogRows(src, false)} }
-
-type logValues struct {
+// LogValues are the values in a log, one after the other.
+type LogValues struct {
 	rows *logRows
 	rest []byte
 }
 
-func (v *logValues) Read(p []byte) (int, error) {
+// NewLogValues returns the values in a log.
+func NewLogValues(src io.Reader) *LogValues { return &LogValues{rows: newLogRows(src, false)} }
+
+// Note says what the values leave out, when they were read.
+func (v *LogValues) Note() string { return v.rows.note() }
+
+func (r *logRows) note() string {
+	note := "the text is not JSON as a whole: this is the JSON in its lines"
+	if r.others > 0 {
+		note += fmt.Sprintf(", without the %d lines that have none", r.others)
+	}
+	return note
+}
+
+func (v *LogValues) Read(p []byte) (int, error) {
 	if len(v.rest) == 0 {
 		row, err := v.rows.next()
 		if err != nil {

@@ -104,8 +104,13 @@ func (r *runner) run(src io.Reader) error {
 		r.res.Notes = append(r.res.Notes, r.Form.Assumed...)
 		return r.eachRow(func(src io.Reader, _ bool) rowSource { return &tableRows{form: *r.Form, src: src} }, in, head)
 	case isLog(head, int64(len(head)) < r.Size):
-		r.res.Notes = append(r.res.Notes, "the text is not JSON as a whole: the query ran on the JSON in its lines")
-		return r.eachRow(func(src io.Reader, cut bool) rowSource { return newLogRows(src, cut) }, in, head)
+		var all *logRows
+		err := r.eachRow(func(src io.Reader, cut bool) rowSource { all = newLogRows(src, cut); return all }, in, head)
+		if r.res.Limited {
+			all.others = 0 // there may be more
+		}
+		r.res.Notes = append(r.res.Notes, all.note())
+		return err
 	}
 	return r.notJSON(r.eachRow(newJSONRows, in, head)) // a document is one row
 }

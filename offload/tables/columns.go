@@ -34,8 +34,11 @@ type Column struct {
 	// Type is INTEGER, REAL, TEXT, BOOLEAN (1 and 0), DATE (text as in ISO 8601), or JSON (text for
 	// json_extract and ->>).
 	Type string `json:"type"`
-	// Read says how cells such as "1.234,50" are read, if that is not obvious.
-	Read string `json:"read,omitempty"`
+	// Read says how cells such as "1.234,50" are read, if that is not obvious. Stored is the text of a
+	// cell, and how text functions see it, if that is another text.
+	Read   string   `json:"read,omitempty"`
+	Stored []string `json:"stored,omitempty"`
+	Time   string   `json:"time,omitempty"` // an example, as it is stored
 	// Misfits counts the cells that are not of the type. They are NULL, and the column Texts has
 	// their text. Of a column of text, Misfits counts the cells that look like numbers or dates.
 	Misfits  int64    `json:"misfits,omitempty"`
@@ -44,6 +47,7 @@ type Column struct {
 
 	source int  // the number of the cell in a row
 	texts  bool // has the texts of Misfits
+	lossy  bool // the value does not tell the text, such as 3.10
 	reading
 }
 
@@ -61,12 +65,15 @@ type columns struct {
 // group counts cells that look alike, and has up to two different ones as examples.
 type group struct {
 	look
-	n        int64
-	examples []string
+	n            int64
+	examples     []string
+	quoted, bare bool // in JSON
 }
 
-func (g *group) add(text string) {
+func (g *group) add(c cell) {
+	text := c.text
 	g.n++
+	g.quoted, g.bare = g.quoted || c.kind == quoted, g.bare || c.kind == number
 	if len(g.examples) < 2 && !slices.Contains(g.examples, text) {
 		g.examples = append(g.examples, tools.Excerpt(strings.Clone(text), 40))
 	}
@@ -138,9 +145,9 @@ func (c *columns) typed() []Column {
 		}
 	}
 	for i := range c.names {
-		if col := &all[i]; col.Misfits > 0 && col.Type != "TEXT" {
+		if col := &all[i]; (col.Misfits > 0 || col.lossy) && col.Type != "TEXT" {
 			col.Texts = unique(col.Name + "_text")
-			all = append(all, Column{Name: col.Texts, Type: "TEXT", source: i, texts: true, reading: col.reading})
+			all = append(all, Column{Name: col.Texts, Type: "TEXT", source: i, texts: true, lossy: col.lossy, reading: col.reading})
 		}
 	}
 	return all

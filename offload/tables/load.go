@@ -52,13 +52,7 @@ func load(ctx context.Context, t Table, contents io.Reader) error {
 		return ofTable(t, err)
 	}
 	schema := Schema{Others: l.others, Columns: l.typed(), Notes: slices.Clone(t.Form.Assumed)}
-	schema.Notes = append(schema.Notes, l.renamed...)
-	if l.more {
-		schema.Notes = append(schema.Notes, "this is the first table of the text; other lines follow it, which grep_knowledge finds")
-	}
-	if l.short > 0 {
-		schema.Notes = append(schema.Notes, fmt.Sprintf("%d rows have fewer cells than the others; what they lack is NULL", l.short))
-	}
+	schema.Notes = append(append(schema.Notes, l.renamed...), l.notes...)
 	if (t.Format == FormatJSON || t.Format == FormatLog) && l.path != rowsPath && l.path != wholePath {
 		schema.Path = l.path
 	}

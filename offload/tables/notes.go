@@ -25,12 +25,13 @@ func (d *database) notes(query string) (notes []string) {
 		}
 	}
 	var about []string
+	parts := tokens(query)
 	for _, s := range d.schemas {
 		for _, note := range s.Notes {
 			notes = append(notes, s.Names[0]+": "+note)
 		}
 		for _, c := range s.Columns {
-			if note := c.note(s.Rows, query); note != "" && !slices.Contains(about, note) {
+			if note := c.note(s.Rows, query, parts); note != "" && !slices.Contains(about, note) {
 				about = append(about, note)
 			}
 		}
@@ -49,22 +50,28 @@ var (
 )
 
 // note says what a query may not expect of a column that it uses, or is empty.
-func (c Column) note(rows int64, query string) string {
-	named := regexp.MustCompile(`(?i)(^|[^\pL\pN_])` + regexp.QuoteMeta(c.Name) + `($|[^\pL\pN_])`).MatchString(query)
-	name := columnName(c.Name)
+func (c Column) note(rows int64, query string, parts []token) string {
+	u, name := useOf(parts, c.Name), columnName(c.Name)
 	var notes []string
-	if text := c.comparedText(query); named && text != "" {
-		notes = append(notes, fmt.Sprintf("%s is %s, and never equals the text '%s'%s", name, c.Type, tools.Excerpt(text, 40), c.instead()))
+	if i := slices.IndexFunc(u.compared, c.differs); i >= 0 {
+		notes = append(notes, fmt.Sprintf("%s is %s, and never equals the text '%s'%s", name, c.Type, tools.Excerpt(cmp.Or(u.compared[i], " "), 40), c.instead()))
 	}
-	if named && c.Read != "" {
+	all := everyColumn.MatchString(query)
+	lossy := c.Texts != "" && c.Misfits == 0 // Texts has the text of cells with a value
+	if c.Read != "" && (u.named || all && lossy) {
 		notes = append(notes, name+": "+c.Read)
 	}
+	if u.asText && c.Stored != nil {
+		notes = append(notes, fmt.Sprintf("%s is %s: LIKE, || and text functions see %s, not '%s'", name, c.Type, c.Stored[1], c.Stored[0]))
+	}
 	switch {
-	case c.Misfits == 0 || !named && !everyColumn.MatchString(query) || c.Type != "TEXT" && len(notes) > 0 && c.Read == "":
+	case lossy && (u.named || all):
+		notes = append(notes, columnName(c.Texts)+" has the text of such cells")
+	case c.Misfits == 0 || !u.named && !all || c.Type != "TEXT" && len(notes) > 0 && c.Read == "" && c.Stored == nil:
 	case c.Type != "TEXT":
 		notes = append(notes, fmt.Sprintf("%s: %d of %d cells are no %s (%s) and count as NULL; %s has their text",
 			name, c.Misfits, rows, c.plural(), strings.Join(c.Examples, ", "), columnName(c.Texts)))
-	case named && calculates.MatchString(query):
+	case u.named && calculates.MatchString(query):
 		notes = append(notes, fmt.Sprintf("%s is TEXT (such as '%s'): SUM, MIN, MAX, ORDER BY and comparisons use its characters, not numbers or dates; "+
 			"convert it with replace, substr and CAST", name, c.Examples[0]))
 	}
@@ -90,7 +97,7 @@ func (c Column) instead() string {
 	case c.Texts != "":
 		return "; the texts are in " + columnName(c.Texts)
 	case c.Type == "DATE":
-		return "; compare with dates such as 2025-01-31"
+		return "; compare with dates such as " + cmp.Or(c.Time, "2025-01-31")
 	}
 	return ""
 }
@@ -98,23 +105,15 @@ func (c Column) instead() string {
 // startOfDate matches the texts with which dates can be compared.
 var startOfDate = regexp.MustCompile(`^\d{4}(-\d\d(-\d\d([T ].*)?)?)?$`)
 
-// comparedText returns a text, other than a number or date, with which a query compares the column.
-func (c Column) comparedText(query string) string {
-	if c.Type == "TEXT" || c.Type == "JSON" {
-		return ""
+// differs reports whether a text is no number or date of the column, which is compared with it.
+func (c Column) differs(text string) bool {
+	switch c.Type {
+	case "TEXT", "JSON":
+		return false
+	case "DATE":
+		return !startOfDate.MatchString(text) || c.Time != "" && !describe.SameClock(text, c.Time)
 	}
-	compared := regexp.MustCompile(`(?i)(?:^|[^\pL\pN_])` + regexp.QuoteMeta(c.Name) +
-		`["\x60\]]?\s*(?:=|==|!=|<>|<|>|<=|>=|is|is\s+not|(?:not\s+)?between|(?:not\s+)?in\s*\()\s*'([^']*)'`)
-	for _, m := range compared.FindAllStringSubmatch(query, -1) {
-		fits := describe.IsInteger(m[1]) || describe.IsReal(m[1])
-		if c.Type == "DATE" {
-			fits = startOfDate.MatchString(m[1])
-		}
-		if !fits {
-			return cmp.Or(m[1], " ")
-		}
-	}
-	return ""
+	return !describe.IsInteger(text) && !describe.IsReal(text)
 }
 
 // wrong returns the error of a query, with the columns that it can use.

@@ -3,6 +3,7 @@ package tables
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,13 +15,15 @@ import (
 
 // look is what a cell looks like. Cells that look alike are read alike.
 type look struct {
-	what  byte
-	unit  string
-	zero  bool
-	plain bool // as programs print a number
+	what   byte
+	unit   string // of a number, or the zone of a time
+	zero   bool
+	plain  bool // as programs print a number
+	padded bool // with a zero behind the decimals
 	// point and comma say what a number is if a point, or a comma, precedes its decimals.
 	point, comma value
 	orders       describe.Order // of a date
+	clock        describe.Clock // of a date of ISO
 }
 
 // What a cell may look like.
@@ -29,7 +32,7 @@ const (
 	isMissing = 'm' // such as N/A
 	isNumber  = 'n'
 	isCode    = 'c' // has only digits and is no number, such as 007
-	isString  = 's' // a number as a string of JSON, which may be a version
+	isString  = 's' // a number or a boolean as a string of JSON; the number may be a version
 	isDate    = 'd'
 	isBoolean = 'b'
 	isAmount  = 'a' // a short text with a number first, such as 1k, <5, 1/2 and 10:05:00
@@ -67,12 +70,12 @@ func lookOf(c cell) look {
 	case describe.IsInteger(text):
 		return look{what: isNumber, plain: true, point: integer, comma: integer, zero: text == "0"}
 	case describe.IsISO(text):
-		return look{what: isDate, orders: describe.ISO}
-	case describe.IsReal(text):
-		if c.kind == quoted {
-			return look{what: isString}
-		}
-		l := look{what: isNumber, plain: true, point: real, zero: strings.Trim(text, "0.") == ""}
+		clock, zone := describe.ClockOf(text)
+		return look{what: isDate, orders: describe.ISO, clock: clock, unit: zone}
+	case c.kind == quoted && (describe.IsReal(text) || describe.IsBoolean(text)):
+		return look{what: isString}
+	case describe.IsReal(text), c.kind == number && strings.ContainsAny(text, ".eE") && describe.IsFinite(text):
+		l := look{what: isNumber, plain: true, point: real, zero: strings.Trim(text, "0.") == "", padded: c.kind == word && decimalsOf(text) > 0 && text[len(text)-1] == '0'}
 		if whole, decimals, _ := strings.Cut(text, "."); len(decimals) == 3 && len(whole) < 4 && whole != "0" {
 			l.comma = integer // 1.234
 		}
@@ -96,6 +99,14 @@ func lookOf(c cell) look {
 	return look{what: isOther}
 }
 
+// decimalsOf returns how many digits follow the point of a number.
+func decimalsOf(text string) int {
+	if at := strings.IndexByte(text, '.'); at >= 0 {
+		return len(text) - at - 1
+	}
+	return 0
+}
+
 // maxAmount is the length in bytes of the longest text that may be taken for an amount.
 const maxAmount = 20
 
@@ -108,6 +119,8 @@ type looks struct {
 	last   *group
 	// shortest and longest are the lengths of the codes and integers.
 	shortest, longest int
+	fewest, most      int // decimals of numbers
+	nul               bool
 }
 
 func (t *looks) see(c cell) {
@@ -118,10 +131,14 @@ func (t *looks) see(c cell) {
 	if t.last == nil || l != t.last.look {
 		t.last = t.group(l)
 	}
-	if l.what == isCode || l.plain && l.point == integer {
+	switch n := decimalsOf(c.text); {
+	case l.what == isCode || l.plain && l.point == integer:
 		t.shortest, t.longest = min(cmp.Or(t.shortest, len(c.text)), len(c.text)), max(t.longest, len(c.text))
+	case l.plain && n > 0:
+		t.fewest, t.most = min(cmp.Or(t.fewest, n), n), max(t.most, n)
 	}
-	t.last.add(c.text)
+	t.nul = t.nul || l.what == isOther && strings.IndexByte(c.text, 0) >= 0
+	t.last.add(c)
 }
 
 func (t *looks) group(l look) *group {
@@ -144,6 +161,7 @@ type reading struct {
 	unit  string
 	comma bool // a comma precedes decimals
 	order describe.Order
+	utc   bool // the times have several zones or lengths, which do not sort as text
 }
 
 // fits reports whether a cell that looks like l has a value.
@@ -228,10 +246,77 @@ func (t looks) decide(c *Column) {
 		c.typ = "INTEGER"
 	}
 	c.Type = c.typ
+	lossy := c.typ == "REAL" && (t.longest > maxExact || t.fewest < t.most && has(func(g *group) bool { return g.padded }))
+	if lossy && isVersion.MatchString(c.Name) {
+		c.typ, c.Type, c.Misfits, c.Examples, lossy = "TEXT", "TEXT", 0, nil, false
+		t.odd(c)
+	}
+	if c.typ == "DATE" {
+		t.zones(c)
+	}
 	for _, g := range t.groups {
-		if (c.Read == "" || g.what == isDate && g.orders == c.order) && c.reading.fits(g.look) && c.reading.surprises(g.look) {
-			c.Read = fmt.Sprintf("'%s' is read as %v", g.examples[0], c.reading.value(cell{word, g.examples[0]}))
+		if c.typ != "TEXT" && c.reading.fits(g.look) {
+			t.differs(c, g, lossy)
 		}
+	}
+	if strings := has(func(g *group) bool { return g.what == isString }); has(func(g *group) bool {
+		return g.what == isNumber && g.quoted && g.bare || strings && (g.what == isNumber || g.what == isBoolean)
+	}) {
+		c.Read = "strings of JSON equal numbers and booleans with the same text"
+	}
+	if t.nul {
+		c.Read = "the character NUL, which ends texts in SQLite, is stored as \u2400"
+	}
+}
+
+// maxExact is how many digits of an integer a number of the type REAL has.
+const maxExact = 15
+
+// isVersion matches the names of columns in which 3.10 is no number.
+var isVersion = regexp.MustCompile(`(?i:(?:^|[^a-z])(?:v|ver|versions?|release|tag)(?:$|[^a-z]))|[a-z]Version$`)
+
+// differs notes how the cells of a group are stored, if their text is another one.
+func (t looks) differs(c *Column, g *group, lossy bool) {
+	for _, text := range g.examples {
+		stored := fmt.Sprint(show([]any{c.reading.value(cell{word, text})})[0])
+		if stored == text {
+			continue
+		}
+		if c.Stored == nil {
+			c.Stored = []string{text, stored}
+		}
+		loses := lossy && (g.padded || len(text) > maxExact)
+		if loses || c.utc || c.Read == "" && c.reading.surprises(g.look) || g.what == isDate && g.orders == c.order && c.reading.surprises(g.look) {
+			c.lossy = c.lossy || loses
+			if read := fmt.Sprintf("'%s' is read as %s", text, strings.TrimSuffix(stored, ".0")); !c.utc {
+				c.Read = read
+			} else if c.Read == "" || g.unit != "Z" {
+				c.Read = read + " (UTC)"
+			}
+			return
+		}
+	}
+}
+
+// zones decides how the times of a column sort: as text, if all of them have the same form.
+func (t looks) zones(c *Column) {
+	forms, zoned, local := []look{}, false, false
+	for _, g := range t.groups {
+		if l := (look{unit: g.unit, clock: g.clock}); g.clock != (describe.Clock{}) {
+			zoned, local = zoned || g.unit != "", local || g.unit == ""
+			if !slices.Contains(forms, l) {
+				forms = append(forms, l)
+			}
+		}
+	}
+	switch {
+	case zoned && local:
+		c.Read = "some times have a zone and others have none, and they are compared as text"
+	default:
+		c.utc = len(forms) > 1
+	}
+	if i := slices.IndexFunc(t.groups, func(g *group) bool { return g.clock != (describe.Clock{}) }); i >= 0 {
+		c.Time, _ = c.reading.value(cell{word, t.groups[i].examples[0]}).(string)
 	}
 }
 
@@ -286,7 +371,7 @@ func (r reading) value(c cell) any {
 		return nil
 	}
 	if r.typ == "TEXT" || r.typ == "JSON" {
-		return c.text
+		return strings.ReplaceAll(c.text, "\x00", "\u2400")
 	}
 	l := lookOf(c)
 	if !r.fits(l) {
@@ -298,6 +383,8 @@ func (r reading) value(c cell) any {
 		return int64(1)
 	case r.typ == "BOOLEAN":
 		return int64(0)
+	case r.typ == "DATE" && r.utc && l.clock != (describe.Clock{}):
+		return describe.UTC(text)
 	case r.typ == "DATE":
 		return describe.ISODate(text, r.order)
 	case !l.plain:
@@ -322,7 +409,7 @@ func (c Column) value(in cell) any {
 	switch {
 	case !c.texts:
 		return value
-	case in.kind == missing || in.text == "" || value != nil:
+	case in.kind == missing || in.text == "" || value != nil && (!c.lossy || fmt.Sprint(show([]any{value})[0]) == in.text):
 		return nil
 	}
 	return in.text

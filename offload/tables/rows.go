@@ -18,8 +18,7 @@ type layout struct {
 	columns
 	path   string           // of the array that is the table
 	others []describe.Place // that are not the table
-	more   bool             // lines follow the table
-	short  int64            // rows with fewer cells than the table has columns
+	notes  []string         // about the rows
 }
 
 // rows calls yield with the cells of each row of a content. It adds the columns to l, whose path
@@ -29,7 +28,10 @@ func (l *layout) rows(t Table, src io.Reader, yield func([]cell) error) error {
 	case FormatTable:
 		return l.table(t.Form, src, yield)
 	case FormatLog:
-		return l.json(jq.LogValues(src), yield)
+		values := jq.NewLogValues(src)
+		err := l.json(values, yield)
+		l.notes = []string{values.Note()}
+		return err
 	}
 	return l.json(src, yield)
 }
@@ -38,7 +40,7 @@ func (l *layout) rows(t Table, src io.Reader, yield func([]cell) error) error {
 func (l *layout) find(t Table, src io.Reader) error {
 	l.path = cleanPath(t.Path)
 	if t.Format == FormatLog { // lines of text may be around one document
-		return l.findJSON(jq.LogValues(src), true)
+		return l.findJSON(jq.NewLogValues(src), true)
 	}
 	return l.findJSON(src, false)
 }
@@ -84,7 +86,7 @@ func (l *layout) table(form describe.Form, src io.Reader, yield func([]cell) err
 	for {
 		record, err := rows.Next()
 		if err == io.EOF {
-			l.short, l.more = rows.Short, rows.More
+			l.notes = rows.Notes()
 			return nil
 		}
 		if err != nil {
