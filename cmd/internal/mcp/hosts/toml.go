@@ -9,8 +9,15 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
+// maxTOML is the maximum size of a file: the library's check for duplicate keys takes 0.5 s for 5,000
+// tables in 160 kB, and 17 s for 30,000.
+const maxTOML = 256 << 10
+
 // parseTOML reads TOML. The members of a table may be in several places of the file.
 func parseTOML(data []byte) (*node, error) {
+	if len(data) > maxTOML {
+		return nil, fmt.Errorf("it has %d bytes, and at most %d are read", len(data), maxTOML)
+	}
 	var valid map[string]any // the parser below does not see duplicate keys
 	if err := toml.Unmarshal(data, &valid); err != nil {
 		if at, ok := errors.AsType[*toml.DecodeError](err); ok {
