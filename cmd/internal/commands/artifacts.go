@@ -127,6 +127,14 @@ func newArtifactsSQL(o *client.Options) *cobra.Command {
 			in.SQL, in.Artifacts = args[0], args[1:]
 			return in, nil
 		})
+	cmd.Flags().StringVar(&in.Path, "path", "", "`PATH` of the table in one JSON artifact, such as .runs[0].results")
+	cmd.Flags().BoolFunc("header", "the first row of a text has the names of the columns, or not (--header=false), if the answer assumes it wrongly",
+		func(text string) error {
+			header, err := strconv.ParseBool(text)
+			in.Header = &header
+			return err
+		})
+	cmd.Flags().StringVar(&in.Delimiter, "delimiter", "", "`CHARACTER` between the cells of a text, if the answer assumes another one")
 	addCursorFlag(cmd, &in)
 	return cmd
 }
