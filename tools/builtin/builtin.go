@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
@@ -28,9 +29,13 @@ type Config struct {
 	Shell ShellConfig
 	// Web configures web_fetch.
 	Web WebConfig
-	// SearchTimeout is the longest time of a grep, a glob or a recursive listing,
-	// which then returns what it has found. Default 1 minute.
-	SearchTimeout time.Duration
+	// Pool is where the sessions take turns with what may take long: searches, and the conversion
+	// of pages, which its processes do in bounded memory. By default, the tools have a Pool of
+	// their own that does all of it in this process.
+	Pool *limited.Pool
+	// SearchTime is how much processor time a grep, a glob or a listing may take,
+	// which then returns what it has found. Default 10 s.
+	SearchTime time.Duration
 	// MaxEdit is the size, in bytes, of the largest file that edit_file reads into
 	// memory. Default 16 MiB.
 	MaxEdit int64
@@ -39,8 +44,11 @@ type Config struct {
 // Tools opens the workspace and returns the tools, and a function that closes the
 // workspace after the last call.
 func Tools(cfg Config) ([]tools.Tool, func() error, error) {
-	cfg.SearchTimeout = cmp.Or(cfg.SearchTimeout, time.Minute)
+	cfg.SearchTime = cmp.Or(cfg.SearchTime, limited.Grep.Most)
 	cfg.MaxEdit = cmp.Or(cfg.MaxEdit, 16<<20)
+	if cfg.Pool == nil {
+		cfg.Pool = limited.NewPool()
+	}
 	ws, err := openWorkspace(cfg)
 	if err != nil {
 		return nil, nil, err

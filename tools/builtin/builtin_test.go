@@ -47,7 +47,8 @@ type fixture struct {
 	dir string
 	reg *tools.Registry
 	// memory is the size of the largest output that is kept in memory.
-	memory int64
+	memory  int64
+	session string
 }
 
 func newFixture(t testing.TB, cfg builtin.Config) *fixture {
@@ -92,7 +93,7 @@ func (b *fixture) run(ctx context.Context, tool string, a args) *tools.Result {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	res := b.reg.Run(ctx, tools.Call{ID: "1", Tool: tool, Args: raw}, nil)
+	res := b.reg.Run(ctx, tools.Call{ID: "1", Session: b.session, Tool: tool, Args: raw}, nil)
 	b.t.Cleanup(func() { res.Close() })
 	if out := res.Output; out != nil && out.Written() < out.Size() {
 		if text, ok, err := out.Text(b.memory); err != nil {

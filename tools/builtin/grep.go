@@ -34,20 +34,24 @@ func newGrep(ws *workspace) *tools.FuncTool {
 			"symbolic links and .git.", ws.grep).WithEffect(tools.Idempotent)
 }
 
-func (ws *workspace) grep(ctx context.Context, _ tools.Call, args grepArgs) *tools.Result {
+func (ws *workspace) grep(ctx context.Context, call tools.Call, args grepArgs) *tools.Result {
 	if args.Context < 0 || args.Context > grep.MaxContext || args.MaxResults < 0 {
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "context must be 0 to %d, and max_results must not be negative", grep.MaxContext))
 	}
-	if args.Glob != "" && !doublestar.ValidatePattern(args.Glob) {
-		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "glob %q is not a valid pattern", args.Glob))
+	if args.Glob != "" {
+		if err := checkGlob(args.Glob); err != nil {
+			return tools.Failure(err)
+		}
 	}
 	pattern, err := grep.Compile(args.Pattern, args.IgnoreCase)
 	if err != nil {
 		return tools.Failure(err)
 	}
-	out := tools.NewOutput(ws.cfg.Output)
-	g := &grepCall{ws: ws, args: args, lines: lineSearch{pattern: pattern, context: args.Context, max: cmp.Or(args.MaxResults, defaultMaxResults), out: out}}
-	if err := g.run(ctx, out); err != nil {
+	out, err := ws.inTurn(ctx, call, func(ctx context.Context, out *tools.Output) error {
+		lines := lineSearch{pattern: pattern, context: args.Context, max: cmp.Or(args.MaxResults, defaultMaxResults), out: out}
+		return (&grepCall{ws: ws, args: args, lines: lines}).run(ctx, out)
+	})
+	if err != nil {
 		return ws.failed(out, "search", args.Path, err)
 	}
 	return ws.setOutput(&tools.Result{Silent: true}, out)
@@ -78,7 +82,7 @@ func (g *grepCall) run(ctx context.Context, out *tools.Output) error {
 			return err
 		}
 		defer f.Close()
-		err = g.ws.limit(ctx, out, func(ctx context.Context) error { return g.search(ctx, f, shown) })
+		err = g.search(ctx, f, shown)
 		g.summarize(out)
 		return err
 	}
@@ -93,7 +97,7 @@ func (g *grepCall) run(ctx context.Context, out *tools.Output) error {
 		}
 		return g.file(ctx, f.dir, f.name, path.Join(shown, f.path))
 	}}
-	err = g.ws.limit(ctx, out, func(ctx context.Context) error { return w.walk(ctx, dir) })
+	err = w.walk(ctx, dir)
 	g.summarize(out)
 	w.note(out)
 	return err

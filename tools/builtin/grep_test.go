@@ -8,11 +8,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 func TestGrep(t *testing.T) {
@@ -99,12 +102,74 @@ func TestGrepEndsWithItsContext(t *testing.T) {
 
 func TestGrepKeepsWhatItFoundInTime(t *testing.T) {
 	t.Parallel()
-	b := newFixture(t, builtin.Config{SearchTimeout: 200 * time.Millisecond})
+	b := newFixture(t, builtin.Config{SearchTime: 200 * time.Millisecond})
 	b.file("1", "aaab\n")
 	b.file("2", strings.Repeat("a", 4<<20))
 	got := b.ok("grep", args{"pattern": "(a?){400}[b-d]"})
 	if !strings.HasPrefix(got, "1:1: aaab\n") || !strings.Contains(got, "not complete") {
 		t.Errorf("got %q", got)
+	}
+}
+
+// A slow search of a session waits for the slots that other reads of the session hold, and begins
+// again when it gets one. Searches of other sessions do not wait.
+func TestGrepTakesTurns(t *testing.T) {
+	t.Parallel()
+	pool := limited.NewPool()
+	b := newFixture(t, builtin.Config{Pool: pool})
+	b.file("1", "aaab\n"+strings.Repeat("a", 30_000))
+	b.file("2", "b\n")
+	other := *b
+	b.session, other.session = "s", "other"
+	full, release := make(chan struct{}), make(chan struct{})
+	var started atomic.Int32
+	var holders sync.WaitGroup
+	for range 3 { // the third one begins when one of the others has taken the slow slot
+		holders.Go(func() {
+			_ = pool.Do(t.Context(), "s", time.Hour, func(context.Context) error {
+				if started.Add(1) == 3 {
+					close(full)
+				}
+				for started.Load() < 3 {
+				}
+				<-release
+				return nil
+			})
+		})
+	}
+	<-full
+	slow := make(chan *tools.Result)
+	go func() { slow <- b.run(t.Context(), "grep", args{"path": "1", "pattern": "(a?){400}[b-d]"}) }()
+	for range 50 {
+		other.ok("grep", args{"path": "2", "pattern": "b"})
+	}
+	select {
+	case res := <-slow:
+		t.Errorf("a search did not wait for its turn: %+v", res)
+		close(release)
+	default:
+		close(release)
+		if res := <-slow; res.IsError || strings.Count(res.ForLLM, "aaab") != 1 {
+			t.Errorf("the search that waited: %+v", res)
+		}
+	}
+	holders.Wait()
+}
+
+// A pattern whose braces stand for many patterns would take minutes for each name, and cannot be interrupted.
+func TestHostileGlobs(t *testing.T) {
+	t.Parallel()
+	b := newFixture(t, builtin.Config{})
+	b.file(strings.Repeat("a", 60), "x\n")
+	for _, glob := range []string{strings.Repeat("{a,a}", 30) + "b", strings.Repeat("{,a}", 30) + "b", strings.Repeat("{a,", 12) + "{a,a}{a,a}" + strings.Repeat("}", 12)} {
+		for tool, a := range map[string]args{"glob": {"pattern": glob}, "grep": {"pattern": "x", "glob": glob}} {
+			if res := b.run(t.Context(), tool, a); tools.CodeOf(res.Err) != tools.CodeInvalidArguments || !strings.Contains(res.ForLLM, "use fewer") {
+				t.Errorf("%s %s: %.200q", tool, glob, res.ForLLM)
+			}
+		}
+	}
+	if got := b.ok("glob", args{"pattern": strings.Repeat("{a,b}", 9) + `*\{`}); !strings.Contains(got, "No files match") {
+		t.Errorf("a pattern with 512 alternatives: %q", got)
 	}
 }
 

@@ -20,26 +20,28 @@ func newListDir(ws *workspace) *tools.FuncTool {
 			"links their target.", ws.listDir).WithEffect(tools.Idempotent)
 }
 
-func (ws *workspace) listDir(ctx context.Context, _ tools.Call, args listDirArgs) *tools.Result {
+func (ws *workspace) listDir(ctx context.Context, call tools.Call, args listDirArgs) *tools.Result {
 	dir, done, err := ws.openDir(args.Path)
 	if err != nil {
 		return tools.Failure(err)
 	}
 	defer done()
 
-	out := tools.NewOutput(ws.cfg.Output)
-	w := &walker{skip: ws.hidden, flat: !args.Recursive, visit: func(_ context.Context, f found) error {
-		_, err := fmt.Fprintln(out, describe(f))
+	out, err := ws.inTurn(ctx, call, func(ctx context.Context, out *tools.Output) error {
+		w := &walker{skip: ws.hidden, flat: !args.Recursive, visit: func(_ context.Context, f found) error {
+			_, err := fmt.Fprintln(out, describe(f))
+			return err
+		}}
+		err := w.walk(ctx, dir)
+		if out.Size() == 0 && err == nil {
+			out.Note("(the directory is empty)")
+		}
+		w.note(out)
 		return err
-	}}
-	err = ws.limit(ctx, out, func(ctx context.Context) error { return w.walk(ctx, dir) })
+	})
 	if err != nil {
 		return ws.failed(out, "read directory", args.Path, err)
 	}
-	if out.Size() == 0 {
-		out.Note("(the directory is empty)")
-	}
-	w.note(out)
 	return ws.setOutput(&tools.Result{Silent: true}, out)
 }
 

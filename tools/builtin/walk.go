@@ -13,6 +13,7 @@ import (
 	"syscall"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 const (
@@ -127,22 +128,29 @@ func (w *walker) note(out *tools.Output) {
 	}
 }
 
-// limit runs a search for at most the configured time. If it takes longer, out keeps
-// the results so far and a note.
-func (ws *workspace) limit(ctx context.Context, out *tools.Output, search func(context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, ws.cfg.SearchTimeout)
-	defer cancel()
-	err := search(limited)
+// inTurn runs a search, or a listing, when it is the turn of the session; limited.Pool may start it
+// twice. At a limit of time, the output has the results so far and a note. The output is to be
+// closed, also after an error.
+func (ws *workspace) inTurn(ctx context.Context, call tools.Call, search func(context.Context, *tools.Output) error) (out *tools.Output, err error) {
+	out = tools.NewOutput(ws.cfg.Output)
+	err = ws.cfg.Pool.Do(ctx, call.SessionToken(), ws.cfg.SearchTime, func(ctx context.Context) error {
+		_ = out.Close()
+		out = tools.NewOutput(ws.cfg.Output)
+		err := search(ctx, out)
+		if reached, ok := limited.TimeUp(ctx); ok && err != nil {
+			out.Note(fmt.Sprintf("[stopped: %s, and the result is not complete; choose a smaller directory or a simpler pattern]", reached))
+			return nil
+		}
+		return err
+	})
 	switch {
 	case ctx.Err() != nil:
-		return ended(ctx)
-	case limited.Err() != nil:
-		out.Note(fmt.Sprintf("[stopped after %v: the result is not complete; choose a smaller directory]", ws.cfg.SearchTimeout))
+		return out, ended(ctx)
 	case err != nil && !errors.Is(err, errStop):
-		return err
+		return out, err
 	}
 	if out.Truncated() {
 		out.Note("[truncated: the result is larger than the worker keeps]")
 	}
-	return nil
+	return out, nil
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // WebConfig configures web_fetch. The zero value works.
@@ -33,9 +32,6 @@ type WebConfig struct {
 	MaxRedirects int
 	// Resolver resolves host names. Default the system's.
 	Resolver *net.Resolver
-	// Pool is where the sessions take turns to have pages converted, in processes with bounded
-	// memory. By default, web_fetch has a Pool of its own that converts them in this process.
-	Pool *limited.Pool
 }
 
 type webFetchArgs struct {
@@ -56,9 +52,6 @@ func newWebFetch(ws *workspace) *tools.FuncTool {
 	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, 10*time.Second)
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 8<<20)
 	cfg.MaxRedirects = max(cmp.Or(cfg.MaxRedirects, 5), 0)
-	if cfg.Pool == nil {
-		cfg.Pool = limited.NewPool()
-	}
 	w := &web{ws: ws, cfg: cfg, client: newClient(cfg)}
 	return tools.MustTool("web_fetch",
 		"Fetch a page or a text file from the web and return it as Markdown or text, after a summary with title, final URL, status, media "+

@@ -53,8 +53,7 @@ func webFixture(t *testing.T, cfg builtin.WebConfig) *fixture {
 	if cfg.Allow == nil {
 		cfg.Allow = loopback
 	}
-	cfg.Pool = limited.NewPool(os.Args[0])
-	return newFixture(t, builtin.Config{Web: cfg})
+	return newFixture(t, builtin.Config{Web: cfg, Pool: limited.NewPool(os.Args[0])})
 }
 
 // Pages of one megabyte for which an HTML parser or a converter needs gigabytes or hours. Here

@@ -37,13 +37,13 @@ func (w *web) convert(ctx context.Context, session string, dst *tools.Output, p 
 	req := markdownRequest{p.url.String(), limited.HTML.CPU(min(p.body.Size(), maxHTML))}
 	var markdown string
 	rest := 0
-	err := w.cfg.Pool.Do(ctx, session, req.CPU, func(ctx context.Context) error {
+	err := w.ws.cfg.Pool.Do(ctx, session, req.CPU, func(ctx context.Context) error {
 		text, _, err := p.text()
 		if err != nil {
 			return err
 		}
 		input := io.LimitReader(text, maxHTML)
-		if command := w.cfg.Pool.Command(limited.HTML); len(command) > 0 {
+		if command := w.ws.cfg.Pool.Command(limited.HTML); len(command) > 0 {
 			markdown, err = limited.Ask[string](ctx, command, req, input)
 		} else {
 			markdown, err = convertPage(req, input)
@@ -69,7 +69,7 @@ func (w *web) convert(ctx context.Context, session string, dst *tools.Output, p 
 }
 
 // ServeMarkdown converts one page for web_fetch, which started this process with the command line
-// of WebConfig.Pool. It bounds the process, so it is for a main that does nothing else.
+// of Config.Pool. It bounds the process, so it is for a main that does nothing else.
 func ServeMarkdown(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
 	if err := limited.Serve(limited.HTML); err != nil {
 		return fmt.Errorf("serve Markdown: %w", err)

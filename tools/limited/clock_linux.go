@@ -21,8 +21,11 @@ func processTime(pid int) func() time.Duration {
 	}
 }
 
-// apart makes a command a process group of its own, so that lower finds all of its threads.
-func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+// apart makes a command a process group of its own, so that lower finds all of its threads. The
+// system kills the command with this program.
+func apart(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+}
 
 // lower gives a process a tenth of the processor time that this one gets, if both want it.
 func lower(pid int) {

@@ -14,10 +14,11 @@ import (
 	"regexp"
 	"runtime/debug"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// ErrMemory means that the process needed more memory than it may have, or that somebody else
-// killed it.
+// ErrMemory means that the process needed more memory than it may have.
 var ErrMemory = errors.New("the process needed too much memory")
 
 // Serve bounds the memory of this process to that of a kind, so it is for a main that does nothing
@@ -53,8 +54,13 @@ func Run(ctx context.Context, command []string, stdin io.Reader, stdout io.Write
 		return context.Cause(ctx)
 	case exited && !exit.Exited() && exit.UserTime()+exit.SystemTime() >= limitOf(ctx):
 		return Reached{CPU: limitOf(ctx)}
-	case exited && (!exit.Exited() || runtimeDied.Match(stderr.Bytes())):
+	case exited && noThread.Match(stderr.Bytes()):
+		return tools.Errorf(tools.CodeToolFailed, "its process got no further thread: the system runs as many processes as it may; try again later")
+	case exited && runtimeDied.Match(stderr.Bytes()):
 		return ErrMemory
+	case exited && !exit.Exited():
+		return tools.Errorf(tools.CodeToolFailed, "its process was killed from outside (%s), perhaps because the machine has no memory left; "+
+			"try again, or ask for less", exit)
 	case err != nil:
 		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(stderr.Bytes()))
 	}
@@ -64,6 +70,10 @@ func Run(ctx context.Context, command []string, stdin io.Reader, stdout io.Write
 // runtimeDied matches the output of a Go runtime that gets no more memory. It mostly
 // says so, but its garbage collector may also find a nil pointer.
 var runtimeDied = regexp.MustCompile(`(?m)^(fatal error|SIGSEGV): `)
+
+// noThread matches the output of a Go runtime that may start no thread: the first line without cgo,
+// the second one with it.
+var noThread = regexp.MustCompile(`(?m)^(runtime: failed to create new OS thread .*errno=11|runtime/cgo: pthread_create failed: )`)
 
 // capped keeps the first 4 KiB that are written to it.
 type capped struct{ bytes.Buffer }

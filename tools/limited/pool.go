@@ -135,24 +135,20 @@ type turn struct {
 	cpu     time.Duration
 	stopped bool // its first slice ended, and no slow slot was free
 
-	mu     sync.Mutex
-	slot   *fair.Share
-	used   func() time.Duration // of the processor, by this process or by another one
-	helped bool                 // another process does the work, or did it
-	pid    int                  // of that process, or 0
-	timer  *time.Timer
-	end    context.CancelCauseFunc
-	ended  bool
+	mu    sync.Mutex
+	slot  *fair.Share
+	used  func() time.Duration // of the processor, by this process or by another one
+	pid   int                  // of the other process that does the work now, or 0
+	timer *time.Timer
+	end   context.CancelCauseFunc
+	ended bool
 }
 
 type turnKey struct{}
 
 func (t *turn) run(ctx context.Context, work func(context.Context) error) (err error) {
 	ctx, t.end = context.WithCancelCause(context.WithValue(ctx, turnKey{}, t))
-	began, clock := time.Now(), processTime(0)
-	before := clock()
-	// Other work of this process counts too, but not that of the rest of the machine.
-	t.used = func() time.Duration { return min(clock()-before, time.Since(began)) }
+	t.used = here()
 	t.timer = time.AfterFunc(time.Hour, t.check)
 	t.timer.Reset(min(slice, t.cpu))
 	wall := maxWall(t.cpu)
@@ -170,6 +166,14 @@ func (t *turn) run(ctx context.Context, work func(context.Context) error) (err e
 	return work(ctx)
 }
 
+// here returns a function that says how much processor time this process has used since. Other work
+// of this process counts too, but not that of the rest of the machine.
+func here() func() time.Duration {
+	began, clock := time.Now(), processTime(0)
+	before := clock()
+	return func() time.Duration { return min(clock()-before, time.Since(began)) }
+}
+
 // check ends the work at its limit, and its first slice.
 func (t *turn) check() {
 	t.mu.Lock()
@@ -179,7 +183,7 @@ func (t *turn) check() {
 	}
 	used := t.used()
 	left := t.cpu - used
-	if t.helped { // it limits its time itself
+	if t.pid != 0 { // it limits its time itself
 		left = slice
 	}
 	if left <= 0 {
@@ -202,7 +206,8 @@ func (t *turn) check() {
 	t.timer.Reset(max(left, tick))
 }
 
-// running notes the process that does the work of a context; 0 means that it has ended.
+// running notes the process that does the work of a context. 0 means that it has ended, and that this
+// process goes on with the work, in the time of the limit.
 func running(ctx context.Context, pid int) {
 	t, ok := ctx.Value(turnKey{}).(*turn)
 	if !ok {
@@ -210,9 +215,11 @@ func running(ctx context.Context, pid int) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.pid = pid; pid != 0 {
-		t.helped, t.used = true, processTime(pid)
+	if t.pid = pid; pid == 0 {
+		t.used = here()
+		return
 	}
+	t.used = processTime(pid)
 	t.lowerLocked()
 }
 

@@ -142,6 +142,14 @@ func TestProcessorTime(t *testing.T) { // not parallel: work of this process cou
 			}
 			return context.Cause(ctx)
 		},
+		"here after another one": func(ctx context.Context) error {
+			if _, err := limited.Ask[*result](ctx, answerCommand, request{Do: "read"}, strings.NewReader("x")); err != nil {
+				return err
+			}
+			for ctx.Err() == nil {
+			}
+			return context.Cause(ctx)
+		},
 		"within": func(ctx context.Context) error {
 			_, err := limited.Ask[*result](ctx, answerCommand, request{"spin", 300 * time.Millisecond}, strings.NewReader(""))
 			return err

@@ -280,8 +280,8 @@ func pages(dir string) func([]byte) {
 		_, _ = w.Write(page)
 	}))
 	registry := tools.NewRegistry(zerolog.Nop())
-	all, _, err := builtin.Tools(builtin.Config{Workspace: dir, Web: builtin.WebConfig{
-		Pool: hostilePool(), Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
+	all, _, err := builtin.Tools(builtin.Config{Workspace: dir, Pool: hostilePool(), Web: builtin.WebConfig{
+		Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}})
 	if err == nil {
 		err = registry.Register(all...)
 	}

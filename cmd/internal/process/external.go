@@ -18,7 +18,6 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
-	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // externalOptions configure the tools that use more than the workspace.
@@ -53,8 +52,7 @@ func (o *externalOptions) search() ([]tools.Tool, error) {
 }
 
 // web returns the configuration of web_fetch.
-func (o *externalOptions) web(pool *limited.Pool) (builtin.WebConfig, error) {
-	cfg := builtin.WebConfig{Pool: pool}
+func (o *externalOptions) web() (cfg builtin.WebConfig, err error) {
 	for _, given := range o.WebAllow {
 		prefix, err := netip.ParsePrefix(given)
 		if err != nil {

@@ -190,13 +190,13 @@ func (p *process) openStore(ctx context.Context) (a artifactStore, err error) {
 func (p *process) openTools(
 	ctx context.Context, artifacts artifactStore, notifier *notify.Notifier, shell confinedShell, noteOwner func(string) string, extra []tools.Tool,
 ) (*tools.Registry, error) {
-	web, err := p.External.web(artifacts.pool)
+	web, err := p.External.web()
 	if err != nil {
 		return nil, err
 	}
 	shell.Artifacts = artifacts.open
 	toolset, closeTools, err := builtin.Tools(builtin.Config{
-		Workspace: p.Workspace, Web: web, Shell: shell.ShellConfig, Unguarded: shell.unguarded, Hide: p.secretDirs(),
+		Workspace: p.Workspace, Pool: artifacts.pool, Web: web, Shell: shell.ShellConfig, Unguarded: shell.unguarded, Hide: p.secretDirs(),
 		Advise: func(r sandbox.Refusal) string { return shellAdvice[r] },
 	})
 	if err != nil {
