@@ -34,7 +34,7 @@ func IsInteger(s string) bool {
 }
 
 // IsReal reports whether a text is how programs print a number. They print 5e+20 and 1.5E10, but not
-// 123e4, which is rather an id.
+// 123e4, which is rather an id: one digit is before the point or the exponent.
 func IsReal(s string) bool {
 	if s == "" || len(s) > 40 || s[len(s)-1] < '0' || s[len(s)-1] > '9' {
 		return false
@@ -53,8 +53,13 @@ func IsReal(s string) bool {
 		return whole+decimals > 0
 	}
 	exponent := strings.TrimLeft(rest[1:], "+-")
-	return rest[0]|0x20 == 'e' && whole == 1 && (decimals > 0 || len(exponent) < len(rest)-1) && len(exponent) >= len(rest)-2 &&
-		len(exponent) <= 3 && digits(exponent) == len(exponent) && IsFinite(s)
+	return rest[0]|0x20 == 'e' && whole == 1 && len(exponent) >= len(rest)-2 && len(exponent) <= 3 && digits(exponent) == len(exponent) && IsFinite(s)
+}
+
+// IsPadded reports whether a number, for which IsReal is true, may be a version or an id: 3.10, 1e5.
+func IsPadded(s string) bool {
+	e := strings.IndexAny(s, "eE")
+	return e < 0 && s[len(s)-1] == '0' && strings.IndexByte(s, '.') >= 0 || e > 0 && s[e+1] >= '0'
 }
 
 // digits returns how many digits a text begins with.

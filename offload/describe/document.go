@@ -279,7 +279,9 @@ func (d *Document) Places() (all []Place) {
 		switch {
 		case p.objects && !strings.Contains(p.Path, "[]"):
 			return 0
-		case !strings.Contains(p.Path, "[]"):
+		case strings.Contains(p.Path, "[]"):
+			return 3
+		case p.Columns > 1: // arrays
 			return 1
 		}
 		return 2

@@ -19,6 +19,9 @@ type Number struct {
 var units = strings.Fields("% ns us \u00b5s ms s sec min h hrs d B kB KB MB GB TB KiB MiB GiB TiB Hz kHz MHz GHz px mm cm km kg g mg l ml " +
 	"V W kW kWh mAh \u00b0C \u00b0F x")
 
+// maxPlus is how many characters of a number may follow a plus.
+const maxPlus = 7
+
 // ParseNumber parses a cell that is not how programs print a number.
 func ParseNumber(text string) (n Number, ok bool) {
 	if len(text) > 40 || !strings.ContainsAny(text, "0123456789") {
@@ -39,6 +42,7 @@ func ParseNumber(text string) (n Number, ok bool) {
 		text = text[size:]
 		return true
 	}
+	plus := strings.HasPrefix(text, "+")
 	signed := cutSign()
 	digit := strings.IndexAny(text, "0123456789")
 	before := strings.TrimSpace(text[:digit])
@@ -51,6 +55,8 @@ func ParseNumber(text string) (n Number, ok bool) {
 	after := strings.TrimSpace(text[end:])
 	switch n.Unit = before + after; {
 	case len(sign) > 1, before != "" && (after != "" || !IsCurrency(before)):
+		return n, false
+	case plus && len(text) > maxPlus: // of a phone
 		return n, false
 	case after != "" && !IsCurrency(after) && !slices.Contains(units, after):
 		return n, false

@@ -21,6 +21,8 @@ type Rows struct {
 	// Crossed counts the rows of an aligned table whose cells are not below the names of the columns,
 	// and that are split at spaces.
 	Crossed int64
+	// Blank counts the empty lines between rows of cells.
+	Blank int64
 	// More is true if other lines, which may be another table, follow one that is ruled or aligned.
 	More bool
 
@@ -120,6 +122,7 @@ func (r *Rows) Notes() (notes []string) {
 	}{
 		{r.Short, "have fewer cells than the others; what they lack is NULL"},
 		{r.Long, fmt.Sprintf("have more cells than the others, from column %d on", r.Width+1)},
+		{r.Blank, "follow an empty line, and may be those of another table"},
 		{r.Crossed, "have cells that are not below their names, and were split at spaces"},
 	} {
 		if kind.rows > 0 {
@@ -167,8 +170,13 @@ func (r *Rows) last(mark string) error {
 // record returns the next row of cells with commas between them.
 func (r *Rows) record() ([]string, error) {
 	line, err := r.line()
-	for err == nil && (line == "" && r.Width != 1 || r.Hash && strings.HasPrefix(line, "#")) {
-		line, err = r.line()
+	for blank := int64(0); err == nil && (line == "" && r.Width != 1 || r.Hash && strings.HasPrefix(line, "#")); {
+		if line == "" && len(r.cells) > 0 {
+			blank = 1
+		}
+		if line, err = r.line(); err == nil && line != "" {
+			r.Blank += blank
+		}
 	}
 	if err != nil {
 		return nil, err

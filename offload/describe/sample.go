@@ -169,7 +169,7 @@ func isPlainName(cell string) bool {
 // others in a column, as in DuckDB.
 func (s *sample) header() {
 	names, rows := s.rows[0], s.rows[1:min(len(s.rows), headerRows, max(headerCells/s.Width, minHeader))]
-	like, unlike, repeated, unnamed, plain, values := 0, 0, false, 0, true, false
+	like, unlike, years, repeated, unnamed, plain, values := 0, 0, 0, false, 0, true, false
 	for i, name := range names {
 		counts, odd, filled := [kinds]int{}, 0, 0
 		for _, row := range rows {
@@ -190,6 +190,7 @@ func (s *sample) header() {
 			switch {
 			case k == number && isYear(name) && !slices.ContainsFunc(rows, func(row []string) bool { return i < len(row) && isYear(row[i]) }):
 				unlike++ // years as names
+				years++
 			case counts[k] == 0 || counts[k]*10 < (len(rows)-counts[nothing])*9 || kind == nothing:
 			case kind == k:
 				like++
@@ -208,7 +209,7 @@ func (s *sample) header() {
 	switch {
 	case !s.Header:
 		s.Assumed = append(s.Assumed, "no row has the names of the columns, so they are c1, c2, ...; header=true takes them from the first row")
-	case unlike == 0 && !(plain && values):
+	case unlike == years && !(plain && values):
 		s.Assumed = append(s.Assumed, "the first row was taken for the names of the columns; header=false makes it a row")
 	}
 }

@@ -36,6 +36,9 @@ func (d *database) notes(query string) (notes []string) {
 			}
 		}
 	}
+	if note := d.joined(parts); note != "" {
+		about = append([]string{note}, about...)
+	}
 	if more := len(about) - maxNotes; more > 0 {
 		about = append(about[:maxNotes], fmt.Sprintf("%d more columns have cells that do not fit; ask without sql to see them", more))
 	}
@@ -64,18 +67,77 @@ func (c Column) note(rows int64, query string, parts []token) string {
 	if u.asText && c.Stored != nil {
 		notes = append(notes, fmt.Sprintf("%s is %s: LIKE, || and text functions see %s, not '%s'", name, c.Type, c.Stored[1], c.Stored[0]))
 	}
+	text := c.Type == "TEXT" || c.Type == "JSON"
+	convert := "convert it with replace, substr and CAST"
+	if c.Type == "JSON" {
+		convert = "take a value with ->>"
+	}
 	switch {
 	case lossy && (u.named || all):
 		notes = append(notes, columnName(c.Texts)+" has the text of such cells")
-	case c.Misfits == 0 || !u.named && !all || c.Type != "TEXT" && len(notes) > 0 && c.Read == "" && c.Stored == nil:
-	case c.Type != "TEXT":
+	case text && len(c.Examples) > 0 && (u.asNumber || u.ordered && c.Type == "JSON" || c.Misfits > 0 && u.named && calculates.MatchString(query)):
+		notes = append(notes, fmt.Sprintf("%s is %s (such as '%s'): SUM, MIN, MAX, ORDER BY and comparisons use its characters, not numbers or dates; %s",
+			name, c.Type, c.Examples[0], convert))
+	case text || c.Misfits == 0 || !u.named && !all || len(notes) > 0 && c.Read == "" && c.Stored == nil:
+	default:
 		notes = append(notes, fmt.Sprintf("%s: %d of %d cells are no %s (%s) and count as NULL; %s has their text",
 			name, c.Misfits, rows, c.plural(), strings.Join(c.Examples, ", "), columnName(c.Texts)))
-	case u.named && calculates.MatchString(query):
-		notes = append(notes, fmt.Sprintf("%s is TEXT (such as '%s'): SUM, MIN, MAX, ORDER BY and comparisons use its characters, not numbers or dates; "+
-			"convert it with replace, substr and CAST", name, c.Examples[0]))
 	}
 	return strings.Join(notes, "; ")
+}
+
+// joined says that a query compares columns of several types, or returns "".
+func (d *database) joined(query []token) string {
+	at := func(i int) (t token) {
+		if i >= 0 && i < len(query) {
+			t = query[i]
+		}
+		return t
+	}
+	of := func(i int) string { // the table of a column
+		if at(i-1).text != "." {
+			return ""
+		}
+		alias := at(i - 2).name
+		for n, t := range query {
+			if t.name == alias && (at(n-1).text == "as" || at(n-1).name != "") && at(n-1).name != "join" && at(n-1).name != "from" {
+				if at(n-1).text == "as" {
+					n--
+				}
+				return at(n - 1).name
+			}
+		}
+		return alias
+	}
+	types := func(i int) (all []string) {
+		table := of(i)
+		for _, s := range d.schemas {
+			for _, c := range s.Columns {
+				if strings.EqualFold(c.Name, at(i).name) && (table == "" || slices.ContainsFunc(s.Names, func(name string) bool { return strings.EqualFold(name, table) })) {
+					all = append(all, cmp.Or(map[string]string{"REAL": "number", "INTEGER": "number", "JSON": "TEXT"}[c.Type], c.Type))
+				}
+			}
+		}
+		return all
+	}
+	for i, t := range query {
+		right := i
+		if !slices.Contains(t.within, "using") {
+			if right = i + 2; at(i+3).text == "." {
+				right = i + 4
+			}
+			if !slices.Contains(comparisons, at(i+1).text) {
+				continue
+			}
+		}
+		if a, b := types(i), types(right); t.name != "" && len(a) > 0 && len(b) > 0 {
+			if all := slices.Compact(slices.Sorted(slices.Values(append(a, b...)))); len(all) > 1 {
+				return fmt.Sprintf("%s and %s are compared, and are of several types (%s), which may never be equal",
+					columnName(t.name), columnName(at(right).name), strings.Join(all, ", "))
+			}
+		}
+	}
+	return ""
 }
 
 // plural returns what the cells of the column are.

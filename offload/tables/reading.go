@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // look is what a cell looks like. Cells that look alike are read alike.
@@ -19,7 +20,7 @@ type look struct {
 	unit   string // of a number, or the zone of a time
 	zero   bool
 	plain  bool // as programs print a number
-	padded bool // with a zero behind the decimals
+	padded bool // with a zero behind the decimals, or an exponent without a sign
 	// point and comma say what a number is if a point, or a comma, precedes its decimals.
 	point, comma value
 	orders       describe.Order // of a date
@@ -75,7 +76,7 @@ func lookOf(c cell) look {
 	case c.kind == quoted && (describe.IsReal(text) || describe.IsBoolean(text)):
 		return look{what: isString}
 	case describe.IsReal(text), c.kind == number && strings.ContainsAny(text, ".eE") && describe.IsFinite(text):
-		l := look{what: isNumber, plain: true, point: real, zero: strings.Trim(text, "0.") == "", padded: c.kind == word && decimalsOf(text) > 0 && text[len(text)-1] == '0'}
+		l := look{what: isNumber, plain: true, point: real, zero: strings.Trim(text, "0.") == "", padded: c.kind == word && describe.IsPadded(text)}
 		if whole, decimals, _ := strings.Cut(text, "."); len(decimals) == 3 && len(whole) < 4 && whole != "0" {
 			l.comma = integer // 1.234
 		}
@@ -101,7 +102,7 @@ func lookOf(c cell) look {
 
 // decimalsOf returns how many digits follow the point of a number.
 func decimalsOf(text string) int {
-	if at := strings.IndexByte(text, '.'); at >= 0 {
+	if at := strings.IndexByte(text, '.'); at >= 0 && strings.IndexAny(text, "eE") < 0 {
 		return len(text) - at - 1
 	}
 	return 0
@@ -121,6 +122,8 @@ type looks struct {
 	shortest, longest int
 	fewest, most      int // decimals of numbers
 	nul               bool
+	spaced            string // a text that begins or ends with a space
+	total             string // a text such as Total
 }
 
 func (t *looks) see(c cell) {
@@ -134,10 +137,20 @@ func (t *looks) see(c cell) {
 	switch n := decimalsOf(c.text); {
 	case l.what == isCode || l.plain && l.point == integer:
 		t.shortest, t.longest = min(cmp.Or(t.shortest, len(c.text)), len(c.text)), max(t.longest, len(c.text))
+	case l.padded && n == 0:
+		t.most = maxExact // with an exponent
 	case l.plain && n > 0:
 		t.fewest, t.most = min(cmp.Or(t.fewest, n), n), max(t.most, n)
 	}
-	t.nul = t.nul || l.what == isOther && strings.IndexByte(c.text, 0) >= 0
+	if l.what == isOther {
+		t.nul = t.nul || strings.IndexByte(c.text, 0) >= 0
+		if n := len(c.text); t.spaced == "" && n > 0 && (c.text[0] == ' ' || c.text[n-1] == ' ') {
+			t.spaced = strings.Clone(c.text)
+		}
+		if len(c.text) < 12 && isTotal.MatchString(c.text) {
+			t.total = strings.Clone(c.text)
+		}
+	}
 	t.last.add(c)
 }
 
@@ -239,18 +252,18 @@ func (t looks) decide(c *Column) {
 	switch {
 	case nested && len(t.groups) == 1:
 		c.typ = "JSON"
-	case nested || code && t.shortest == t.longest: // codes of one length sort like numbers
-	case c.typ == "TEXT":
-		t.odd(c)
 	case c.typ == "REAL" && !has(func(g *group) bool { return c.reading.fits(g.look) && c.reading.number(g.look) == real }):
 		c.typ = "INTEGER"
+	case c.typ == "REAL" && isVersion.MatchString(c.Name) && !has(func(g *group) bool { return g.bare }):
+		c.typ, c.Misfits, c.Examples = "TEXT", 0, nil
 	}
-	c.Type = c.typ
-	lossy := c.typ == "REAL" && (t.longest > maxExact || t.fewest < t.most && has(func(g *group) bool { return g.padded }))
-	if lossy && isVersion.MatchString(c.Name) {
-		c.typ, c.Type, c.Misfits, c.Examples, lossy = "TEXT", "TEXT", 0, nil, false
+	if c.Type = c.typ; c.typ == "TEXT" || c.typ == "JSON" {
 		t.odd(c)
 	}
+	if nested || code && t.shortest == t.longest { // codes of one length sort like numbers
+		c.Misfits = 0
+	}
+	lossy := c.typ == "REAL" && (t.longest > maxExact || t.fewest < t.most && has(func(g *group) bool { return g.padded }))
 	if c.typ == "DATE" {
 		t.zones(c)
 	}
@@ -264,16 +277,22 @@ func (t looks) decide(c *Column) {
 	}) {
 		c.Read = "strings of JSON equal numbers and booleans with the same text"
 	}
+	if t.spaced != "" {
+		c.Read = fmt.Sprintf("some cells begin or end with a space, such as '%s'", tools.Excerpt(t.spaced, 40))
+	}
 	if t.nul {
 		c.Read = "the character NUL, which ends texts in SQLite, is stored as \u2400"
 	}
 }
 
+// isTotal matches what names a row with the sums of others.
+var isTotal = regexp.MustCompile(`^(?i:(?:grand |sub)?totals?:?)$`)
+
 // maxExact is how many digits of an integer a number of the type REAL has.
 const maxExact = 15
 
 // isVersion matches the names of columns in which 3.10 is no number.
-var isVersion = regexp.MustCompile(`(?i:(?:^|[^a-z])(?:v|ver|versions?|release|tag)(?:$|[^a-z]))|[a-z]Version$`)
+var isVersion = regexp.MustCompile(`(?i:(?:^|[^a-z])(?:ver|versions?|release|tag)(?:$|[^a-z]))|[a-z]Version$`)
 
 // differs notes how the cells of a group are stored, if their text is another one.
 func (t looks) differs(c *Column, g *group, lossy bool) {
@@ -361,7 +380,9 @@ func (t looks) odd(c *Column) {
 	if c.Misfits = n; n*2 <= all {
 		c.Misfits = 0
 	}
-	c.Examples = append(c.Examples, plain...)
+	if c.Examples = append(c.Examples, plain...); len(c.Examples) == 0 && len(t.groups) > 0 {
+		c.Examples = t.groups[0].examples
+	}
 	c.Examples = c.Examples[:min(len(c.Examples), 2)]
 }
 

@@ -44,18 +44,28 @@ func tokens(query string) (all []token) {
 	return all
 }
 
-// ofText are the functions and operators that see the text of a value.
+func (t token) isNumber() bool {
+	return !t.isText && t.text != "" && strings.Trim(t.text[:1], "0123456789.") == ""
+}
+
+// These are the functions, operators and words around a column that see it as a text, a number, or as
+// true or false.
 var (
 	textFunctions = strings.Fields("char_length concat concat_ws format glob group_concat hex instr length like lower ltrim octet_length printf quote " +
 		"replace rtrim string_agg substr substring trim unicode unistr_quote upper")
 	textOperators = strings.Fields("like glob regexp match ||")
 	comparisons   = strings.Fields("= == != <> < > <= >= is in between")
+	ofNumbers     = strings.Fields("sum total avg abs round")
+	arithmetic    = strings.Fields("+ - * / %")
+	beforeTruth   = strings.Fields("where and or not on when having")
+	behindTruth   = append(strings.Fields("and or ) then group order limit having union"), "")
 )
 
 // use is what a query does with a column.
 type use struct {
-	named, asText bool
-	compared      []string // texts
+	named, asText, asNumber bool
+	ordered                 bool     // as the argument of min or max
+	compared                []string // texts
 }
 
 // useOf returns what a query does with a column.
@@ -88,17 +98,27 @@ func useOf(query []token, column string) (u use) {
 		u.asText = u.asText || slices.Contains(textOperators, operator) || at(before).text == "||" ||
 			slices.ContainsFunc(t.within, func(f string) bool { return slices.Contains(textFunctions, f) }) ||
 			slices.Contains(t.within, "cast") && operator == "as" && slices.Contains([]string{"text", "char", "varchar"}, at(next+1).text)
+		function := ""
+		if at(before).text == "(" && at(next).text == ")" && len(t.within) > 0 {
+			function = t.within[len(t.within)-1]
+		}
+		u.ordered = u.ordered || function == "min" || function == "max"
+		if at(before).text == "not" || slices.Contains(beforeTruth, at(before).text) && slices.Contains(behindTruth, operator) || slices.Contains(ofNumbers, function) ||
+			slices.Contains(arithmetic, operator) || slices.Contains(arithmetic, at(before).text) {
+			u.asNumber = true
+		}
 		if slices.Contains(comparisons, at(before).text) && at(before-1).isText {
 			u.compared = append(u.compared, at(before-1).text)
 		}
 		if !slices.Contains(comparisons, operator) {
 			continue
 		}
-		for n := next + 1; at(n).isText || slices.Contains([]string{"(", ",", "not", "and"}, at(n).text); n++ {
+		for n := next + 1; at(n).isText || at(n).isNumber() || slices.Contains([]string{"(", ",", "not", "and"}, at(n).text); n++ {
 			if at(n).isText {
 				u.compared = append(u.compared, at(n).text)
 			}
-			if (at(n).text == "and" || at(n).text == ",") && !at(n+1).isText {
+			u.asNumber = u.asNumber || at(n).isNumber()
+			if (at(n).text == "and" || at(n).text == ",") && !at(n+1).isText && !at(n+1).isNumber() {
 				break
 			}
 		}
