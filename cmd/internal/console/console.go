@@ -77,6 +77,7 @@ var operations = map[string]route{
 	"GET /api/sessions":                                {&agents.ListSessions.Operation, "limit=60"},
 	"GET /api/dead":                                    {&rpc.ListDead.Operation, "back=true&limit=100"},
 	"GET /api/usage":                                   {&agents.GetUsage.Operation, ""},
+	"GET /api/approvals":                               {&rpc.ListAllApprovals.Operation, ""},
 	"POST /api/approvals/{session}/{id}":               {&answerApproval.Operation, ""},
 	"GET /api/calls/{session}/{id}":                    {&showCall.Operation, ""},
 	"GET /api/artifacts":                               {&rpc.ListAllArtifacts.Operation, "limit=100"},
@@ -109,8 +110,6 @@ func (c *Console) routes() http.Handler {
 		"GET /api/running": c.running,
 		"GET /api/waiting": c.waiting,
 		"GET /api/day":     c.day.read,
-
-		"GET /api/approvals": c.approvals,
 
 		"GET /api/artifacts/{session}/{id}/link": c.artifactLink,
 		"GET /api/schedules":                     c.schedules,

@@ -130,7 +130,7 @@ onFrame(frame => {
 
 async function refreshApprovals() {
   try {
-    const n = (await get("/api/approvals")).count;
+    const { approvals, omitted = 0 } = await get("/api/approvals"), n = approvals.length + omitted;
     if (state.approvals !== undefined && n > state.approvals) toast(plural(n, "call") + (n === 1 ? " waits" : " wait") + " for your approval.");
     state.approvals = n;
     setCount("approvals", n);

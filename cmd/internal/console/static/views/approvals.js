@@ -17,11 +17,12 @@ export function card(a, state, done) {
     await act(approve ? "Approved: the call runs." : "Denied: the call does not run.", () => post("/api/approvals/" + path(a.session, a.id), { approve, reason: reason.value }));
     done();
   };
+  const whole = typeof a.args !== "string"; // the list cuts arguments that are too long
   const total = new Date(a.deadline) - new Date(a.asked_at);
   return h("li.call", { "data-row": true, tabindex: "-1", "data-key": a.session + "." + a.id },
     h("div.line", {}, h("b", {}, a.tool), h("span.id", {}, a.session + " / " + a.id), h("span.grow"), h("span.num", {}, "asked ", time(a.asked_at))),
-    h("pre.result", { tabindex: "0", "aria-label": "Arguments of the call" }, pretty(a.args) || "no arguments"),
-    a.cut ? h("p.problem", {}, "These are not all arguments: they are too long to be shown.") : null,
+    h("pre.result", { tabindex: "0", "aria-label": "Arguments of the call" }, (whole ? JSON.stringify(a.args, null, 2) : a.args) || "no arguments"),
+    !whole ? h("p.problem", {}, "These are not all arguments: they are too long to be shown.") : null,
     load(1 - (Date.now() - new Date(a.asked_at)) / total, "warn"),
     h("p.hint", {}, "Without an answer, the answer is no: ", time(a.deadline), "."),
     state.readOnly ? h("p.hint", {}, "This page is read-only.") : h("div.approve", {}, reason, button("Deny", answer(false), ".danger"), button("Approve", answer(true), ".yes")));
