@@ -24,28 +24,31 @@ const (
 	maxUnserved = 100
 )
 
-// Unserved returns the queues whose calls wait although no worker ever served them, so that
-// they have no consumer, with the number of these calls. served reports whether a queue
-// has a consumer. If a stream has more than maxSubjects subjects, Unserved looks only at
-// its oldest and newest messages, and the numbers are lower bounds.
-func Unserved(ctx context.Context, b *bus.Bus, served func(queue string) bool) (map[string]uint64, error) {
+// Queues returns the consumers of the queues that workers serve or have served. A queue whose calls wait
+// although no worker ever served it has no consumer: its info has only NumPending. If the stream
+// has more than maxSubjects subjects, only its oldest and newest messages are looked at for these queues,
+// and the numbers are lower bounds. After an error, the queues that could be read are returned too.
+func Queues(ctx context.Context, b *bus.Bus) (map[string]*jetstream.ConsumerInfo, error) {
+	queues, err := Consumers(ctx, b, b.WorkerConsumer(""))
+	if err != nil {
+		return nil, err
+	}
 	waiting := map[string]uint64{}
-	count := func(subject string, n uint64) {
-		tokens := b.Split(subject)
-		if len(tokens) >= 2 && tools.IsToken(tokens[1]) && !served(tokens[1]) {
+	err = countSubjects(ctx, b, bus.Calls, func(subject string, n uint64) {
+		if tokens := b.Split(subject); len(tokens) >= 2 && tools.IsToken(tokens[1]) && queues[tokens[1]] == nil {
 			waiting[tokens[1]] += n
 		}
-	}
-	if err := countSubjects(ctx, b, bus.Calls, count); err != nil {
-		return nil, fmt.Errorf("queues of %s: %w", b.StreamName(bus.Calls), err)
+	})
+	if err != nil {
+		return queues, fmt.Errorf("queues of %s: %w", b.StreamName(bus.Calls), err)
 	}
 	names := slices.SortedFunc(maps.Keys(waiting), func(x, y string) int {
 		return cmp.Or(cmp.Compare(waiting[y], waiting[x]), cmp.Compare(x, y))
 	})
-	for _, name := range names[min(len(names), maxUnserved):] {
-		delete(waiting, name)
+	for _, name := range names[:min(len(names), maxUnserved)] {
+		queues[name] = &jetstream.ConsumerInfo{NumPending: waiting[name]}
 	}
-	return waiting, nil
+	return queues, nil
 }
 
 // countSubjects calls count with the subjects of a stream and their numbers of messages.
@@ -87,14 +90,13 @@ func countSubjects(ctx context.Context, b *bus.Bus, stream string, count func(su
 }
 
 // Consumers returns the consumers of a stream whose names begin with the name of like,
-// by the rest of their names: those of the queues that workers serve or have served are like
-// b.WorkerConsumer(""), those of the channels like b.ChannelConsumer("").
+// by the rest of their names: those of the channels are like b.ChannelConsumer("").
 func Consumers(ctx context.Context, b *bus.Bus, like bus.Consumer) (map[string]*jetstream.ConsumerInfo, error) {
 	s, err := b.UsedStream(ctx, like.Stream)
-	if s == nil {
-		return nil, err
-	}
 	found := map[string]*jetstream.ConsumerInfo{}
+	if s == nil {
+		return found, err
+	}
 	list := s.ListConsumers(ctx)
 	for info := range list.Info() {
 		if name, ok := strings.CutPrefix(info.Name, like.Name); ok {

@@ -35,20 +35,11 @@ type Backlog struct {
 
 // readQueues reads the queues with a consumer, and those whose calls wait without one.
 func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue) error {
-	consumers, err := Consumers(ctx, b, b.WorkerConsumer(""))
-	for name, info := range consumers {
+	found, err := Queues(ctx, b)
+	for name, info := range found {
 		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting}
-	}
-	if err != nil {
-		return err
-	}
-	unserved, err := Unserved(ctx, b, func(queue string) bool { return queues[queue] != nil })
-	for name, waiting := range unserved {
-		queues[name] = &Queue{Name: name, Waiting: waiting}
-	}
-	for name, q := range queues {
-		if q.Waiting > 0 {
-			q.First = firstWaiting(ctx, b, name)
+		if info.NumPending > 0 {
+			queues[name].First = firstWaiting(ctx, b, name)
 		}
 	}
 	return err

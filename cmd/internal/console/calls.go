@@ -26,23 +26,15 @@ const maxWaiting = 25
 
 // waiting returns the first calls that wait in each queue.
 func (c *Console) waiting(r *http.Request) (any, error) {
-	queues, err := status.Consumers(r.Context(), c.bus, c.bus.WorkerConsumer(""))
+	queues, err := status.Queues(r.Context(), c.bus)
 	if err != nil {
 		return nil, err
 	}
 	calls := []task.WaitingCall{}
-	unserved, err := status.Unserved(r.Context(), c.bus, func(queue string) bool { return queues[queue] != nil })
-	if err != nil {
-		return nil, err
-	}
-	names := slices.Collect(maps.Keys(unserved))
-	for name, info := range queues {
-		if info.NumPending > 0 {
-			names = append(names, name)
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		if queues[name].NumPending == 0 {
+			continue
 		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
 		waiting, err := task.ListWaiting(r.Context(), c.bus, name, maxWaiting)
 		if err != nil {
 			return nil, err

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -82,28 +80,21 @@ func (h *health) readStreams(ctx context.Context, g *metrics.Gauges) {
 // readQueues reads all queues and channels, also those that this process does not serve:
 // otherwise nobody would report a queue without a worker.
 func (h *health) readQueues(ctx context.Context, g *metrics.Gauges) {
-	if queues, err := status.Consumers(ctx, h.bus, h.bus.WorkerConsumer("")); err == nil {
-		// What cannot be read is missing, as everything here.
-		unserved, _ := status.Unserved(ctx, h.bus, func(queue string) bool { return queues[queue] != nil })
-		for name, waiting := range unserved {
-			queues[name] = &jetstream.ConsumerInfo{NumPending: waiting}
-		}
-		for _, name := range slices.Sorted(maps.Keys(queues)) {
-			info := queues[name]
-			g.Set("stevedore_queue_waiting", "Calls of a queue, on the bus, that were delivered to no worker.", float64(info.NumPending), "queue", name)
-			g.Set("stevedore_queue_taken", "Calls of a queue, on the bus, that a worker has and that are not settled.",
-				float64(max(info.NumAckPending, 0)), "queue", name)
-			g.Set("stevedore_queue_pulls", "Requests of workers for calls of a queue. 0 means that no worker has a free slot for it.",
-				float64(info.NumWaiting), "queue", name)
-		}
+	queues, _ := status.Queues(ctx, h.bus) // what cannot be read is missing, as everything here
+	for _, name := range slices.Sorted(maps.Keys(queues)) {
+		info := queues[name]
+		g.Set("stevedore_queue_waiting", "Calls of a queue, on the bus, that were delivered to no worker.", float64(info.NumPending), "queue", name)
+		g.Set("stevedore_queue_taken", "Calls of a queue, on the bus, that a worker has and that are not settled.",
+			float64(max(info.NumAckPending, 0)), "queue", name)
+		g.Set("stevedore_queue_pulls", "Requests of workers for calls of a queue. 0 means that no worker has a free slot for it.",
+			float64(info.NumWaiting), "queue", name)
 	}
-	if channels, err := status.Consumers(ctx, h.bus, h.bus.ChannelConsumer("")); err == nil {
-		for _, name := range slices.Sorted(maps.Keys(channels)) {
-			info := channels[name]
-			g.Set("stevedore_notifications_waiting", "Notifications of a channel, on the bus, that were delivered to no notifier.",
-				float64(info.NumPending), "channel", name)
-			g.Set("stevedore_notifications_sending", "Notifications of a channel that a notifier sends or will send again.",
-				float64(max(info.NumAckPending, 0)), "channel", name)
-		}
+	channels, _ := status.Consumers(ctx, h.bus, h.bus.ChannelConsumer(""))
+	for _, name := range slices.Sorted(maps.Keys(channels)) {
+		info := channels[name]
+		g.Set("stevedore_notifications_waiting", "Notifications of a channel, on the bus, that were delivered to no notifier.",
+			float64(info.NumPending), "channel", name)
+		g.Set("stevedore_notifications_sending", "Notifications of a channel that a notifier sends or will send again.",
+			float64(max(info.NumAckPending, 0)), "channel", name)
 	}
 }
