@@ -30,12 +30,9 @@ func fit(rows [][]string, columns int) (fitted [][]string, hidden []string) {
 	}
 	for len(rows[0]) > 1 {
 		over := -columnGap - columns
-		widths := make([]int, len(rows[0]))
-		for i := range widths {
-			for _, row := range rows {
-				widths[i] = max(widths[i], text.StringWidth(row[i]))
-			}
-			over += widths[i] + columnGap
+		widths := widthsOf(rows)
+		for _, width := range widths {
+			over += width + columnGap
 		}
 		if over <= 0 {
 			break
@@ -68,6 +65,17 @@ func fit(rows [][]string, columns int) (fitted [][]string, hidden []string) {
 		}
 	}
 	return rows, hidden
+}
+
+// widthsOf returns the width of each column.
+func widthsOf(rows [][]string) []int {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], text.StringWidth(cell))
+		}
+	}
+	return widths
 }
 
 // cutColumn cuts the cells of a column between words, and reports whether each one fits.

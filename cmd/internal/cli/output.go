@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -26,14 +26,6 @@ func NewTable(columns ...string) *Table {
 	}
 	return t
 }
-
-// plain has no borders, so that scripts can parse the output.
-var plain = func() table.Style {
-	s := table.StyleDefault
-	s.Options = table.OptionsNoBordersAndSeparators
-	s.Box.PaddingLeft, s.Box.PaddingRight = "", "  "
-	return s
-}()
 
 const noBreak = "\u00a0"
 
@@ -59,18 +51,14 @@ func (t *Table) Print(out io.Writer, empty string) error {
 	if width := widthOf(out); width > 0 {
 		rows, hidden = fit(rows, width)
 	}
-	w := table.NewWriter()
-	w.SetStyle(plain)
+	var lines []string
+	widths := widthsOf(rows)
 	for _, row := range rows {
-		cells := make(table.Row, len(row))
+		line := ""
 		for i, c := range row {
-			cells[i] = strings.ReplaceAll(c, noBreak, " ")
+			line += text.Pad(strings.ReplaceAll(c, noBreak, " "), widths[i]+columnGap, ' ')
 		}
-		w.AppendRow(cells)
-	}
-	lines := strings.Split(w.Render(), "\n")
-	for i := range lines {
-		lines[i] = strings.TrimRight(lines[i], " ")
+		lines = append(lines, strings.TrimRight(line, " "))
 	}
 	if len(hidden) > 0 {
 		lines = append(lines, hiddenNote(hidden))

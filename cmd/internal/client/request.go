@@ -82,9 +82,9 @@ func RequestCommand[In, Out any](o *Options, use, short string, op *rpc.Op[In, O
 	}}
 }
 
-// PrintList prints items: with --json one per line, otherwise as a table, or as empty if there are none.
-func PrintList[T any](o *Options, out io.Writer, items []T, empty string, columns []string, row func(T) []any) error {
-	if o.JSON {
+// PrintList prints items: as JSON one per line, otherwise as a table, or as empty if there are none.
+func PrintList[T any](asJSON bool, out io.Writer, items []T, empty string, columns []string, row func(T) []any) error {
+	if asJSON {
 		return cli.JSONLines(out, items)
 	}
 	return PrintTable(out, items, empty, columns, row)

@@ -53,7 +53,7 @@ func copyCommand(use, short, long, doing string, do func(ctx context.Context, b 
 		if err != nil {
 			return err
 		}
-		return client.PrintList(o, cmd.OutOrStdout(), streams, "", []string{"stream", "messages", "bytes"},
+		return client.PrintList(o.JSON, cmd.OutOrStdout(), streams, "", []string{"stream", "messages", "bytes"},
 			func(s admin.SavedStream) []any { return []any{s.Stream, s.Messages, s.Bytes} })
 	})
 	cmd.Long = long

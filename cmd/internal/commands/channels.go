@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
@@ -79,6 +80,7 @@ func listChannels(o *process.ChannelOptions, out io.Writer, json bool) error {
 	if err != nil {
 		return err
 	}
+	var all []listedChannel
 	var broken []string
 	for _, name := range slices.Sorted(maps.Keys(specs)) {
 		kind, _, _ := strings.Cut(specs[name], ":")
@@ -87,22 +89,12 @@ func listChannels(o *process.ChannelOptions, out io.Writer, json bool) error {
 			c.Error = err.Error()
 			broken = append(broken, name)
 		}
-		if json {
-			if err := cli.JSON(out, c); err != nil {
-				return err
-			}
-			continue
-		}
-		line := fmt.Sprintf("%s  %s", c.Name, c.Kind)
-		if c.Default {
-			line += "  (default)"
-		}
-		if c.Error != "" {
-			line += "  cannot be opened: " + c.Error
-		}
-		if err := cli.Line(out, "%s", line); err != nil {
-			return err
-		}
+		all = append(all, c)
+	}
+	err = client.PrintList(json, out, all, "No channels.", []string{"channel", "kind", "default", "error"},
+		func(c listedChannel) []any { return []any{c.Name, c.Kind, c.Default, dash(c.Error)} })
+	if err != nil {
+		return err
 	}
 	if _, ok := specs[o.Default]; !ok {
 		return cli.Exit(cli.ExitFailed, "the default channel %q is not in this list; another process must deliver its notifications", o.Default)

@@ -5,10 +5,12 @@ import (
 	"io"
 	"io/fs"
 	"os/exec"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/hosts"
 )
 
@@ -98,23 +100,16 @@ func stateOf(s hosts.Server) (state, reason string) {
 }
 
 func printHostServers(out io.Writer, servers []hostServer, asJSON bool) error {
-	table, broken := cli.NewTable("host", "scope", "server", "state", "file"), 0
+	broken := 0
 	for _, s := range servers {
-		state := s.State
-		if s.Reason != "" {
-			state += ": " + s.Reason
-		}
 		if s.State == "broken" {
 			broken++
 		}
-		table.Row(s.Host, s.Scope, serverTitle(s.Server, s.Project), state, s.File)
 	}
-	var err error
-	if asJSON {
-		err = cli.JSONLines(out, servers)
-	} else {
-		err = table.Print(out, "No MCP servers of a known host were found.")
-	}
+	err := client.PrintList(asJSON, out, servers, "No MCP servers of a known host were found.", []string{"host", "scope", "server", "state", "file"},
+		func(s hostServer) []any {
+			return []any{s.Host, s.Scope, serverTitle(s.Server, s.Project), strings.TrimSuffix(s.State+": "+s.Reason, ": "), s.File}
+		})
 	if err == nil && broken > 0 {
 		return cli.Exit(cli.ExitFailed, "wrapped servers whose program does not exist: %d", broken)
 	}

@@ -3,7 +3,6 @@ package commands
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/nats-io/nuid"
 	"github.com/spf13/cobra"
@@ -40,7 +39,9 @@ func newMemoryCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printNotes(o, cmd.OutOrStdout(), notes)
+		return client.PrintList(o.JSON, cmd.OutOrStdout(), notes, "There are no notes.", []string{"id", "owner", "session", "time", "text"}, func(n memory.Note) []any {
+			return []any{n.ID, n.Owner, n.Session, n.At, tools.Excerpt(tools.OneLine(n.Text), 100)}
+		})
 	})
 	list.Flags().StringVar(&owner, "of", allOwners, "`OWNER` of the notes; default all")
 	var to string
@@ -78,10 +79,4 @@ func newMemoryCommand() *cobra.Command {
 			return memory.New(b).Remove(ctx, allOwners, args[0])
 		}))
 	return cmd
-}
-
-func printNotes(o *client.Options, out io.Writer, notes []memory.Note) error {
-	return client.PrintList(o, out, notes, "There are no notes.", []string{"id", "owner", "session", "time", "text"}, func(n memory.Note) []any {
-		return []any{n.ID, n.Owner, n.Session, n.At, tools.Excerpt(tools.OneLine(n.Text), 100)}
-	})
 }

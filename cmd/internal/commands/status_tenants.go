@@ -76,23 +76,16 @@ func printTenants(cmd *cobra.Command, dir string, asJSON bool) (failing int, err
 	if err != nil {
 		return 0, err
 	}
-	table := cli.NewTable("tenant", "waiting", "running", "workers", "dead letters", "fill", "needs attention")
 	for _, s := range all {
-		row, problem := s.row()
-		if problem != "" {
+		if _, problem := s.row(); problem != "" {
 			failing++
 		}
-		table.Row(append(row, dash(tools.Excerpt(tools.OneLine(problem), 200)))...)
-		if asJSON {
-			if err := cli.JSON(cmd.OutOrStdout(), s); err != nil {
-				return failing, err
-			}
-		}
 	}
-	if asJSON {
-		return failing, nil
-	}
-	return failing, table.Print(cmd.OutOrStdout(), "No tenants.")
+	return failing, client.PrintList(asJSON, cmd.OutOrStdout(), all, "No tenants.",
+		[]string{"tenant", "waiting", "running", "workers", "dead letters", "fill", "needs attention"}, func(s *tenantStatus) []any {
+			row, problem := s.row()
+			return append(row, dash(tools.Excerpt(tools.OneLine(problem), 200)))
+		})
 }
 
 // row returns the cells of the tenant, and its first problem.
