@@ -45,7 +45,10 @@ func (r *Registry) Register(tools ...Tool) error {
 		if err != nil {
 			return err
 		}
-		if err := r.add(e); err != nil {
+		r.mu.Lock()
+		err = r.addLocked(e)
+		r.mu.Unlock()
+		if err != nil {
 			return err
 		}
 	}
@@ -70,12 +73,6 @@ func newEntry(tool Tool) (entry, error) {
 	return e, nil
 }
 
-func (r *Registry) add(e entry) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.addLocked(e)
-}
-
 func (r *Registry) addLocked(e entry) error {
 	if _, ok := r.tools[e.def.Name]; ok {
 		return fmt.Errorf("register tool %q: the name is registered already", e.def.Name)
@@ -84,9 +81,6 @@ func (r *Registry) addLocked(e entry) error {
 	return nil
 }
 
-// names returns the names of the tools, for an error.
-func (r *Registry) names() string { return strings.Join(slices.Sorted(maps.Keys(r.tools)), ", ") }
-
 // Keep removes all tools but the named ones. If one of these is unknown, Keep fails
 // and removes nothing.
 func (r *Registry) Keep(names ...string) error {
@@ -94,7 +88,7 @@ func (r *Registry) Keep(names ...string) error {
 	defer r.mu.Unlock()
 	for _, name := range names {
 		if _, ok := r.tools[name]; !ok {
-			return fmt.Errorf("there is no tool %q; known are %s", name, r.names())
+			return fmt.Errorf("there is no tool %q; known are %s", name, strings.Join(slices.Sorted(maps.Keys(r.tools)), ", "))
 		}
 	}
 	maps.DeleteFunc(r.tools, func(name string, _ entry) bool { return !slices.Contains(names, name) })

@@ -3,10 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
@@ -40,7 +40,6 @@ type options struct {
 	connection cli.Connection
 	logging    cli.Logging
 	heartbeat  cli.Heartbeat
-	once       bool
 }
 
 func newRoot() *cobra.Command {
@@ -61,7 +60,7 @@ func newRoot() *cobra.Command {
 	cli.AddSettingsOf(root.PersistentFlags(), &o.heartbeat, struct {
 		Workspace string `flag:"workspace" default:"." unit:"DIR" help:"DIR of HEARTBEAT.md and memory/heartbeat.log"`
 	}{}, "")
-	root.Flags().BoolVar(&o.once, "once", false, "update the schedule and exit")
+	root.Flags().BoolVar(&o.heartbeat.Once, "once", false, "update the schedule and exit")
 	cli.AddConfigFlag(root)
 	root.AddCommand(newListCommand(&o), newInitCommand(&o), cli.NewVersionCommand("stevedore-heartbeat"))
 	cli.AddHelp(root)
@@ -96,28 +95,25 @@ func serve(ctx context.Context, cmd *cobra.Command, o options) error {
 	if err != nil {
 		return err
 	}
-	var watcher sync.WaitGroup
-	defer watcher.Wait()
 	defer b.Close()
 	if _, err := admin.Provision(ctx, b, admin.Nothing); err != nil {
 		return err
 	}
-	if o.once {
-		return heartbeat.Once(ctx, b, cfg)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	watcher.Go(func() {
-		<-b.Closed()
-		cancel(b.ClosedErr())
+	group, ctx := errgroup.WithContext(ctx)
+	ctx, stop := context.WithCancel(ctx)
+	group.Go(func() error {
+		defer stop()
+		return heartbeat.Run(ctx, b, cfg)
 	})
-	if err := heartbeat.Run(ctx, b, cfg); err != nil {
-		return err
-	}
-	if cause := context.Cause(ctx); cause != nil && cause != ctx.Err() {
-		return cause
-	}
-	return nil
+	group.Go(func() error {
+		select {
+		case <-b.Closed():
+			return b.ClosedErr()
+		case <-ctx.Done():
+			return nil
+		}
+	})
+	return group.Wait()
 }
 
 func newListCommand(o *options) *cobra.Command {
@@ -135,26 +131,22 @@ func newListCommand(o *options) *cobra.Command {
 				return err
 			}
 			defer b.Close()
-			return list(cmd, b, asJSON)
+			answer, err := cron.New(b).Do(cmd.Context(), cron.Caller{Operator: true}, "", cron.Request{Action: cron.ActionList, Kind: bus.Heartbeat})
+			switch {
+			case err != nil:
+				return err
+			case asJSON:
+				return cli.JSONLines(cmd.OutOrStdout(), answer.Jobs)
+			case len(answer.Jobs) == 0:
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), "Nothing is scheduled.")
+			default:
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), answer.Text())
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per line")
 	return cmd
-}
-
-func list(cmd *cobra.Command, b *bus.Bus, asJSON bool) error {
-	answer, err := cron.New(b).Do(cmd.Context(), cron.Caller{Operator: true}, "", cron.Request{Action: cron.ActionList, Kind: bus.Heartbeat})
-	switch {
-	case err != nil:
-		return err
-	case asJSON:
-		return cli.JSONLines(cmd.OutOrStdout(), answer.Jobs)
-	case len(answer.Jobs) == 0:
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), "Nothing is scheduled.")
-	default:
-		_, err = fmt.Fprintln(cmd.OutOrStdout(), answer.Text())
-	}
-	return err
 }
 
 func newInitCommand(o *options) *cobra.Command {

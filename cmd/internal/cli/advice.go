@@ -16,7 +16,7 @@ import (
 // commands and flags; they are only here.
 func Advice(err error) string {
 	if full, ok := errors.AsType[*bus.FullError](err); ok {
-		return streamAdvice(full.Stream)
+		return StreamReason(full.Stream) + ": stevedore provision --update --max-bytes " + strings.ToLower(full.Stream) + "=BYTES."
 	}
 	if _, ok := errors.AsType[*bus.MissingError](err); ok {
 		return missingAdvice
@@ -73,12 +73,7 @@ const missingAdvice = "\"stevedore provision\" creates it; its contents are lost
 // LeaderAdvice says what to do about a cluster, or a stream of it, without a leader.
 const LeaderAdvice = "Start the servers that are down. Clients repeat their publishes, and workers wait and then go on."
 
-// streamAdvice says what makes room in a stream.
-func streamAdvice(stream string) string {
-	return StreamReason(stream) + ": stevedore provision --update --max-bytes " + strings.ToLower(stream) + "=BYTES."
-}
-
-// StreamReason is StreamAdvice up to the command that enlarges the stream.
+// StreamReason says what makes room in a stream, up to the command that enlarges it.
 func StreamReason(stream string) string {
 	switch stream {
 	case bus.Results:

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -95,11 +94,6 @@ func cutColumn(rows [][]string, column, limit int) bool {
 		rows[i][column] = cut[i]
 	}
 	return true
-}
-
-// hiddenNote says which columns are missing.
-func hiddenNote(hidden []string) string {
-	return fmt.Sprintf("(%s: --wide shows all columns)", strings.ToLower(strings.Join(hidden, ", ")))
 }
 
 // Wide returns a writer to w whose lists are not cut to the width of a terminal.

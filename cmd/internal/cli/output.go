@@ -61,7 +61,7 @@ func (t *Table) Print(out io.Writer, empty string) error {
 		lines = append(lines, strings.TrimRight(line, " "))
 	}
 	if len(hidden) > 0 {
-		lines = append(lines, hiddenNote(hidden))
+		lines = append(lines, fmt.Sprintf("(%s: --wide shows all columns)", strings.ToLower(strings.Join(hidden, ", "))))
 	}
 	_, err := fmt.Fprintln(out, strings.Join(lines, "\n"))
 	return err

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -195,7 +194,3 @@ func tokenIn(file string) (string, error) {
 	}
 	return token, nil
 }
-
-// consoleTokenFile is the file of the page's token in a data directory. A browser stays
-// signed in when the worker restarts.
-func consoleTokenFile(data string) string { return filepath.Join(data, "console.token") }

@@ -88,13 +88,7 @@ func (o *mcpHTTP) serve(ctx context.Context, h http.Handler, health func() error
 	}
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h)
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		if err := health(); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
-			return
-		}
-		_, _ = io.WriteString(w, "ok\n")
-	})
+	mux.HandleFunc("GET /healthz", process.AnswerProbe(health))
 	failed := make(chan error, 1)
 	stop := httpauth.Serve(l, mux, func(err error) { failed <- err })
 	fmt.Fprintf(stderr, "MCP is served at http://%s/mcp\n", l.Addr())

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -80,7 +81,7 @@ func newServeCommand() *cobra.Command {
 			o.NoNotify = o.NoNotify || noChannel
 			stdout := process.Console(cmd.OutOrStdout(), log)
 			return o.Run(cmd.Context(), b, log, stdout, func() (func() error, error) {
-				_, err := fmt.Fprintf(stdout, "Worker is consuming queue %s at %s\n", o.QueueNames(), b.Conn().ConnectedUrlRedacted())
+				_, err := fmt.Fprintf(stdout, "Worker is consuming queue %s at %s\n", strings.Join(o.Worker.Queues, ", "), b.Conn().ConnectedUrlRedacted())
 				return func() error { return nil }, err
 			})
 		},

@@ -168,7 +168,7 @@ func (o *upOptions) page(ctx context.Context, b *bus.Bus, server string, log zer
 		return "", func() {}, nil
 	}
 	if o.console.TokenFile == "" {
-		o.console.TokenFile = consoleTokenFile(o.Connection.Data)
+		o.console.TokenFile = filepath.Join(o.Connection.Data, "console.token") // a browser stays signed in when the worker restarts
 	}
 	if u, err := url.Parse(server); err == nil {
 		u.User = nil // the credential

@@ -20,7 +20,7 @@ func (d *demo) heartbeat(ctx context.Context, dir string) error {
 	if err := os.WriteFile(filepath.Join(dir, heartbeat.File), []byte(instructions), 0o600); err != nil {
 		return err
 	}
-	err := heartbeat.Once(ctx, d.bus, heartbeat.Config{Workspace: dir, Every: time.Second})
+	err := heartbeat.Run(ctx, d.bus, heartbeat.Config{Workspace: dir, Every: time.Second, Once: true})
 	for err == nil {
 		for s, listErr := range agents.Schedules(ctx, d.bus, bus.Heartbeat) {
 			if err = listErr; err == nil && s.LastRun != nil && s.LastRun.Outcome != "" {

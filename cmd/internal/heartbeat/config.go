@@ -26,8 +26,8 @@ const (
 
 // Config configures a heartbeat. Workspace is required.
 type Config struct {
-	// Disabled removes the schedule.
-	Disabled bool
+	// Disabled removes the schedule. Once updates it once.
+	Disabled, Once bool
 	// NoAgent says that no worker runs agents, so that an existing schedule is an old one and is removed.
 	NoAgent bool
 	// Workspace is the directory of HEARTBEAT.md and memory/heartbeat.log.

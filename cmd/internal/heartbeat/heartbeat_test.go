@@ -271,7 +271,8 @@ func TestNoInstructionsNoSchedule(t *testing.T) {
 		if _, err := cron.New(b).Put(t.Context(), cron.Job{Kind: bus.Heartbeat, Name: "main", Tool: "x", Every: time.Hour}, true); err != nil {
 			t.Fatal(err)
 		}
-		if err := heartbeat.Once(t.Context(), b, cfg); err != nil {
+		cfg.Once = true
+		if err := heartbeat.Run(t.Context(), b, cfg); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := cron.New(b).Get(t.Context(), operator, "main"); !errors.Is(err, cron.ErrNotFound) {
@@ -296,7 +297,7 @@ func TestUnusableFiles(t *testing.T) {
 		if _, err := cron.New(b).Put(t.Context(), cron.Job{Kind: bus.Heartbeat, Name: "main", Tool: "x", Every: time.Hour}, true); err != nil {
 			t.Fatal(err)
 		}
-		if err := heartbeat.Once(t.Context(), b, heartbeat.Config{Workspace: workspace}); err == nil {
+		if err := heartbeat.Run(t.Context(), b, heartbeat.Config{Workspace: workspace, Once: true}); err == nil {
 			t.Errorf("%s: accepted", name)
 		}
 		if _, err := cron.New(b).Get(t.Context(), operator, "main"); err != nil {
@@ -310,7 +311,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"workspace": {},
 		"interval":  {Workspace: ".", Every: time.Millisecond},
 	} {
-		if err := heartbeat.Once(t.Context(), nil, cfg); err == nil || !strings.Contains(err.Error(), want) {
+		if err := heartbeat.Run(t.Context(), nil, cfg); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", cfg, err, want)
 		}
 	}

@@ -17,15 +17,6 @@ import (
 // Run updates the schedule and writes the log until ctx is done. If the heartbeat
 // is disabled, Run removes its schedule and returns. Run logs failures and retries.
 func Run(ctx context.Context, b *bus.Bus, cfg Config) error {
-	return run(ctx, b, cfg, false)
-}
-
-// Once updates the schedule once.
-func Once(ctx context.Context, b *bus.Bus, cfg Config) error {
-	return run(ctx, b, cfg, true)
-}
-
-func run(ctx context.Context, b *bus.Bus, cfg Config, once bool) error {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return err
@@ -39,7 +30,7 @@ func run(ctx context.Context, b *bus.Bus, cfg Config, once bool) error {
 		return fmt.Errorf("the workspace of the heartbeat: %w", err)
 	}
 	defer func() { _ = s.workspace.Close() }() // nothing was written to it
-	if once {
+	if cfg.Once {
 		return s.reconcile(ctx)
 	}
 	if err := s.appendLog(""); err != nil { // the heartbeat works without its log

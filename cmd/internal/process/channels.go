@@ -86,7 +86,7 @@ func (p *process) openNotifier(a artifactStore, channels map[string]channel.Chan
 	})
 	notifier, err := notify.New(p.bus, notify.Config{
 		Channels: channels, Default: p.Channels.Default, OpenFile: files, LastChannels: agents.LastChannels{Facts: facts},
-		Conversations: agents.NewConversations(p.bus, facts, p.Receive.channels), Grace: p.Worker.Grace, Log: p.log,
+		Conversations: agents.NewConversations(p.bus, facts, p.Receive.Channels), Grace: p.Worker.Grace, Log: p.log,
 	})
 	if err != nil || p.NoNotify {
 		return notifier, err
@@ -105,7 +105,7 @@ func (p *process) openNotifier(a artifactStore, channels map[string]channel.Chan
 // defaultChats returns the default chats of the channels that receive messages, by channel.
 func (o *receiveOptions) defaultChats(channels map[string]channel.Channel) map[string]string {
 	chats := map[string]string{}
-	for _, name := range o.channels {
+	for _, name := range o.Channels {
 		chats[name] = ""
 		if channel, ok := channels[name].(interface{ DefaultChat() string }); ok {
 			chats[name] = channel.DefaultChat()

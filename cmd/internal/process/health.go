@@ -47,8 +47,8 @@ func listenHealth(address, worker string, log zerolog.Logger, alive, ready func(
 	}
 	log.Info().Str("address", l.Addr().String()).Msg("health server is listening")
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", answerProbe(alive))
-	mux.HandleFunc("GET /readyz", answerProbe(ready))
+	mux.HandleFunc("GET /healthz", AnswerProbe(alive))
+	mux.HandleFunc("GET /readyz", AnswerProbe(ready))
 	mux.HandleFunc("GET /metrics", metrics)
 	server := "stevedore/" + cli.ReadVersion().Version
 	named := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +59,8 @@ func listenHealth(address, worker string, log zerolog.Logger, alive, ready func(
 	return httpauth.Serve(l, httpauth.Public(named), func(err error) { log.Error().Err(err).Msg("health server failed") }), nil
 }
 
-func answerProbe(probe func() error) http.HandlerFunc {
+// AnswerProbe returns a handler that answers ok, or the error of probe.
+func AnswerProbe(probe func() error) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if err := probe(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)

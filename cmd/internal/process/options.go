@@ -36,7 +36,7 @@ type Options struct {
 	Approvals approvalOptions `topic:""`
 	Store     StoreOptions    `topic:"offloading"`
 	Channels  ChannelOptions  `topic:""`
-	Receive   receiveOptions
+	Receive   receiveOptions  `topic:""`
 
 	Workspace   string        `flag:"workspace" default:"." unit:"DIR" help:"DIR that the tools can read and write, and nothing outside it"`
 	Tools       []string      `flag:"tools" split:"," unit:"TOOL" help:"TOOLs to offer, and no others; give such a worker its own --queue"`
@@ -85,7 +85,6 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 		Disabled bool     `flag:"no-offload" help:"keep every result in the prompt"`
 		Always   []string `flag:"offload-tools" split:"," unit:"TOOL" help:"TOOLs, or TOOL:ACTION, whose results are always offloaded"`
 	}{}, cli.TopicOffloading)
-	cli.Settings(flags, o.Receive.AddFlags)
 	cli.MaxBytesFlag(flags, &o.Connection.Config, ", or less if the disk is small")
 	AddResultsTTLFlag(flags, &o.Connection)
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -178,9 +177,6 @@ func (o *Options) minAge() time.Duration {
 	}
 	return age
 }
-
-// QueueNames returns the queues as one text.
-func (o *Options) QueueNames() string { return strings.Join(o.Worker.Queues, ", ") }
 
 // BusConfig returns the configuration of the connection, without an address.
 func (o *Options) BusConfig(log zerolog.Logger) bus.Config {

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/rs/zerolog"
-	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/notify"
@@ -18,37 +17,25 @@ import (
 
 // receiveOptions say which channels take messages of users.
 type receiveOptions struct {
-	channels   []string
-	listen     string
-	transcribe string
-	key        string
-}
-
-// AddFlags adds the flags of received messages.
-func (o *receiveOptions) AddFlags(flags *pflag.FlagSet) {
-	flags.StringSliceVar(&o.channels, "receive", nil, "`NAME`s of channels whose users may write to the agent: telegram, bridge "+
-		"(requests of a program on the bus, such as a bot of Slack or Discord), email (requests of a program that reads the mailbox), "+
-		"webhook (signed requests to --receive-listen), or nats-agent (prompts on the bus). Only the chats in the channel's settings "+
-		"chat and allow are accepted, or the addresses in to")
-	flags.StringVar(&o.listen, "receive-listen", "127.0.0.1:8788", "`HOST:PORT` of the HTTP endpoint /messages/NAME for the messages of webhook channels")
-	flags.StringVar(&o.transcribe, "transcribe", "", "`URL[,model=NAME]` of a server of OpenAI's audio/transcriptions, such as "+
-		"https://api.openai.com/v1, which makes texts of voice messages; default model whisper-1")
-	flags.StringVar(&o.key, "transcribe-key", "", "`KEY` for --transcribe, as env:VARIABLE or file:PATH")
+	Channels []string `flag:"receive" split:"," unit:"NAME" help:"NAMEs of channels (telegram, bridge, email, webhook, nats-agent) that take messages for the agent"`
+	Listen   string   `flag:"receive-listen" default:"127.0.0.1:8788" unit:"HOST:PORT" help:"HOST:PORT of the endpoint /messages/NAME for webhook channels"`
+	URL      string   `flag:"transcribe" unit:"URL[,model=NAME]" help:"of a server of OpenAI's audio/transcriptions, for voice messages"`
+	Key      string   `flag:"transcribe-key" unit:"KEY" help:"KEY for --transcribe, as env:VARIABLE or file:PATH"`
 }
 
 // transcriber returns what makes texts of voice messages, or nil.
 func (o *receiveOptions) transcriber() (*channel.Transcriber, error) {
-	if o.transcribe == "" {
+	if o.URL == "" {
 		return nil, nil
 	}
 	key := ""
-	if o.key != "" {
+	if o.Key != "" {
 		var err error
-		if key, err = ReadSecret(o.key); err != nil {
+		if key, err = ReadSecret(o.Key); err != nil {
 			return nil, cli.Exit(cli.ExitUsage, "--transcribe-key: %w", err)
 		}
 	}
-	address, model, _ := strings.Cut(o.transcribe, ",model=")
+	address, model, _ := strings.Cut(o.URL, ",model=")
 	t, err := channel.NewTranscriber(address, key, model)
 	if err != nil {
 		return nil, cli.Exit(cli.ExitUsage, "--transcribe: %w", err)
@@ -68,7 +55,7 @@ type endpoint interface {
 
 // openReceivers opens the channels that receive messages. They start in run.
 func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, notifier *notify.Notifier, channels map[string]channel.Channel) error {
-	if len(p.Receive.channels) == 0 {
+	if len(p.Receive.Channels) == 0 {
 		return nil
 	}
 	if len(p.Agents.Models) == 0 {
@@ -79,9 +66,9 @@ func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, no
 		return err
 	}
 	mux, endpoints := http.NewServeMux(), false
-	for i, name := range p.Receive.channels {
+	for i, name := range p.Receive.Channels {
 		to := channels[name]
-		if to == nil || slices.Contains(p.Receive.channels[:i], name) {
+		if to == nil || slices.Contains(p.Receive.Channels[:i], name) {
 			return cli.Exit(cli.ExitUsage, "--receive %s: name a --channel of this process, once", name)
 		}
 		log := p.log.With().Str("channel", name).Logger()
@@ -118,7 +105,7 @@ func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, no
 	if !endpoints {
 		return nil
 	}
-	l, err := httpauth.Listen(ctx, p.Receive.listen)
+	l, err := httpauth.Listen(ctx, p.Receive.Listen)
 	if err != nil {
 		return cli.Exit(cli.ExitUsage, "--receive-listen: %w", err)
 	}
