@@ -57,7 +57,7 @@ var allowedImports = map[string][]string{
 	"bus/internal/pull":          {"bus/jsapi"},
 	"bus/internal/nkey":          {},
 	"cmd/internal/httpauth":      {},
-	"cmd/internal/console":       {"bus", "bus/agents", "bus/approvals", "bus/dead", "bus/cron", "cmd/internal/httpauth", "bus/notify/channel", "bus/notify/markup", "bus/rpc", "bus/status", "bus/task", "offload", "tools", "tools/agent", "tools/tracing"},
+	"cmd/internal/console":       {"bus", "bus/agents", "bus/dead", "bus/cron", "cmd/internal/httpauth", "bus/notify/channel", "bus/notify/markup", "bus/rpc", "bus/status", "bus/task", "offload", "tools", "tools/agent", "tools/tracing"},
 	"bus/status":                 {"bus", "bus/jsapi", "bus/rpc", "bus/task", "bus/worker", "tools", "tools/trouble"},
 
 	// For tests only.
