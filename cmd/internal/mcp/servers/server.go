@@ -179,18 +179,21 @@ func (s *Server) list(ctx context.Context, session *mcp.ClientSession) ([]tools.
 		return nil, nil // it has none, and would refuse the request
 	}
 	var list []tools.Tool
-	names := map[string]bool{}
+	names, repeated := map[string]bool{}, 0 // a hostile server repeats its tools without end
 	for t, err := range session.Tools(ctx, nil) {
 		if err != nil {
 			return nil, err
 		}
-		if len(list) == maxTools {
+		if len(list)+repeated == maxTools {
 			s.cfg.Log.Warn().Str("server", s.cfg.Name).Int("limit", maxTools).Msg("the MCP server has too many tools; the others are left out")
 			break
 		}
 		tool := s.newTool(t)
 		if names[tool.def.Name] {
-			s.cfg.Log.Warn().Str("server", s.cfg.Name).Str("tool", tool.def.Name).Msg("the MCP server has two tools of this name; the second one is left out")
+			if repeated++; repeated > 1 {
+				continue
+			}
+			s.cfg.Log.Warn().Str("server", s.cfg.Name).Str("tool", tool.def.Name).Msg("the MCP server has two tools of this name; the second one is left out, and so is each other one that repeats a name")
 			continue
 		}
 		names[tool.def.Name] = true

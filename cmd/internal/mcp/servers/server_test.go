@@ -32,6 +32,19 @@ func TestMain(m *testing.M) {
 			for i := range 2100 {
 				s.AddTool(&sdk.Tool{Name: fmt.Sprint("tool", i), InputSchema: &jsonschema.Schema{Type: "object"}}, nil)
 			}
+		case "endless": // each page of its tools is the first one
+			s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+				return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
+					if page, ok := r.(*sdk.ListToolsRequest); ok && page.Params != nil {
+						page.Params.Cursor = ""
+					}
+					res, err := next(ctx, method, r)
+					if list, ok := res.(*sdk.ListToolsResult); ok {
+						list.NextCursor = "again"
+					}
+					return res, err
+				}
+			})
 		case "restless": // has another tool in each list, and is slow to notice who subscribes to changes
 			lists := 0
 			s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
@@ -293,14 +306,29 @@ func TestToolsOverHTTP(t *testing.T) {
 	}
 }
 
-// A server with too many tools offers the first ones.
+// A server with too many tools offers the first ones, and one that lists its tools without end each
+// of them once, with one warning about all that repeat a name.
 func TestTooManyTools(t *testing.T) {
 	t.Parallel()
-	cfg := program(t)
-	cfg.Env[0] = roleEnv + "=many"
-	_, lists := run(t, cfg)
-	if list := <-lists; len(list) != 2000 {
-		t.Errorf("%d tools", len(list))
+	_, lists := run(t, program(t))
+	all := len(<-lists)
+	for role, want := range map[string]int{"many": 2000, "endless": all} {
+		cfg := program(t)
+		cfg.Env[0] = roleEnv + "=" + role
+		log, in, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.Log = zerolog.New(in)
+		_, lists := run(t, cfg)
+		if list := <-lists; len(list) != want {
+			t.Errorf("%s: %d tools, want %d", role, len(list), want)
+		}
+		text := make([]byte, 64<<10)
+		n, err := log.Read(text)
+		if repeats := strings.Count(string(text[:n]), "repeats a name"); err != nil || role == "endless" && repeats != 1 {
+			t.Errorf("%s: %d warnings, %v", role, repeats, err)
+		}
 	}
 }
 
