@@ -1,6 +1,9 @@
 package markup
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Run is a part of a text in which the style does not change.
 type Run struct {
@@ -22,14 +25,24 @@ func (s Styled) Runs() (runs []Run) {
 	}
 	slices.Sort(borders)
 	borders = slices.Compact(borders)
+	next := slices.Clone(s.Spans)
+	slices.SortStableFunc(next, func(a, b Span) int { return cmp.Compare(a.From, b.From) })
+	var open []Span // those of the run
 	for i, from := range borders[:len(borders)-1] {
+		for ; len(next) > 0 && next[0].From <= from; next = next[1:] {
+			open = append(open, next[0])
+		}
+		open = slices.DeleteFunc(open, func(sp Span) bool { return sp.To <= from })
 		run := Run{Text: s.Text[from:borders[i+1]]}
-		for _, sp := range s.Spans {
-			if sp.Style != QuoteMark && sp.From <= from && from < sp.To {
-				run.Styles = append(run.Styles, styleNames[sp.Style])
-				if sp.Style == Link {
-					run.URL = sp.URL
-				}
+		for _, sp := range open {
+			if sp.Style == QuoteMark {
+				continue
+			}
+			if name := styleNames[sp.Style]; !slices.Contains(run.Styles, name) {
+				run.Styles = append(run.Styles, name)
+			}
+			if sp.Style == Link {
+				run.URL = sp.URL
 			}
 		}
 		runs = append(runs, run)

@@ -1,6 +1,7 @@
 package markup
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -16,5 +17,19 @@ func TestRuns(t *testing.T) {
 	}
 	if got := (Styled{}).Runs(); got != nil {
 		t.Errorf("no text has the runs %v", got)
+	}
+}
+
+// A text of one megabyte has 200,000 spans. The page and the terminal show their runs.
+func TestRunsOfManySpans(t *testing.T) {
+	const n = 200_000
+	italic := 0
+	for _, r := range Parse(strings.Repeat("*a*\n\n", n)).Runs() {
+		if r.Text == "a" && slices.Equal(r.Styles, []string{"italic"}) {
+			italic++
+		}
+	}
+	if italic != n {
+		t.Errorf("%d runs in italics, want %d", italic, n)
 	}
 }
