@@ -75,9 +75,10 @@ bench:
 bench-peers:
 	go test -C integration/peers -count=1 -timeout 60m -v . $(PEERS)
 
-# Every fuzz target for 30 s.
+# Every fuzz target for 30 s, and all hostile inputs of each parser, with their time and memory.
 FUZZTIME ?= 30s
 fuzz:
+	STEVEDORE_HOSTILE=1 go test -run TestNoInputTakesLong -count=1 -v ./cmd/internal/commands/
 	@set -e; for dir in $$(go list -f '{{.Dir}}' ./...); do \
 	  for target in $$(grep -hEo '^func Fuzz[A-Za-z0-9_]+' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
 	    echo "== $$target"; (cd $$dir && go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) .); \
