@@ -37,6 +37,21 @@ func init() {
 			<-started
 		}
 	}
+	works["use memory and 24 threads"] = func() {
+		kept := make([]byte, 2*limited.JQ.Memory) // which a kind may have
+		for range 24 {
+			started := make(chan int)
+			go func() {
+				runtime.LockOSThread()
+				close(started)
+				select {}
+			}()
+			<-started
+		}
+		kept[0]++
+		fmt.Print(`{"result":{"Text":"done"}}`)
+		os.Exit(0)
+	}
 	works["ask and wait"] = func() {
 		stdin := strings.NewReader(`{"Do":"say and spin"}` + "\n")
 		_ = limited.Run(context.Background(), answerCommand, stdin, os.Stdout) // the other process has this output too
@@ -82,5 +97,14 @@ func TestProcessEndsWithItsWorker(t *testing.T) {
 	_ = out.SetReadDeadline(time.Now().Add(time.Minute))
 	if rest, err := io.ReadAll(out); err != nil || !bytes.Equal(rest, nil) {
 		t.Errorf("a process goes on after its worker was killed: %q, %v", rest, err)
+	}
+}
+
+// A process that starts threads, as the runtime does on a busy machine, has memory for them: with cgo,
+// each needs 8 MiB of its limit.
+func TestThreadsAreNoMemory(t *testing.T) {
+	t.Parallel()
+	if res, err := ask(t, "use memory and 24 threads", ""); err != nil || res.Text != "done" {
+		t.Errorf("%v, %v", res, err)
 	}
 }

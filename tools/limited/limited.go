@@ -23,11 +23,11 @@ var ErrMemory = errors.New("the process needed too much memory")
 
 // Serve bounds the memory of this process to that of a kind, so it is for a main that does nothing
 // else. If the system can do that, the process ends when it has twice as much, for the garbage
-// collector, and 128 MiB for the program.
+// collector, 128 MiB for the program, and the stacks of its threads.
 func Serve(k Kind) error {
 	heap := k.Memory
 	debug.SetMemoryLimit(heap + heap/2)
-	if err := limitMemory(uint64(2*heap + 128<<20)); err != nil {
+	if err := limitMemory(uint64(2*heap + 128<<20 + stacks)); err != nil {
 		return fmt.Errorf("bound the memory: %w", err)
 	}
 	return nil
@@ -55,7 +55,8 @@ func Run(ctx context.Context, command []string, stdin io.Reader, stdout io.Write
 	case exited && !exit.Exited() && exit.UserTime()+exit.SystemTime() >= limitOf(ctx):
 		return Reached{CPU: limitOf(ctx)}
 	case exited && noThread.Match(stderr.Bytes()):
-		return tools.Errorf(tools.CodeToolFailed, "its process got no further thread: the system runs as many processes as it may; try again later")
+		return tools.Errorf(tools.CodeToolFailed, "its process got no further thread: the system runs as many processes as it may, or has no memory left; "+
+			"try again later, or ask for less")
 	case exited && runtimeDied.Match(stderr.Bytes()):
 		return ErrMemory
 	case exited && !exit.Exited():

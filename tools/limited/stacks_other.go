@@ -1,0 +1,5 @@
+//go:build !cgo
+
+package limited
+
+const stacks = 0
