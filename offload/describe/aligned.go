@@ -31,6 +31,8 @@ func (f *Form) aligned(head []byte) (filledCells int) {
 			f.Skip++
 			continue
 		case blank || len(lines) > alignedRows:
+		case len(lines) == 0 && !strings.Contains(strings.TrimSpace(string(text)), "  "): // a sentence
+			return 0
 		default:
 			lines = append(lines, text)
 			continue

@@ -12,7 +12,7 @@ var markers = strings.Fields("n/a na #n/a null nil none nan - -- \u2013 \u2014 ?
 // IsMarker reports whether a cell says that its value is missing.
 func IsMarker(text string) bool {
 	text = strings.TrimSpace(text)
-	return text == "" || len(text) < 10 && slices.Contains(markers, strings.ToLower(text))
+	return text == "" || len(text) < 10 && (len(text) < 5 || text[0] == '<' || text[0] == '(') && slices.Contains(markers, strings.ToLower(text))
 }
 
 // IsBoolean reports whether a cell is true or false.
@@ -56,10 +56,16 @@ func IsReal(s string) bool {
 	return rest[0]|0x20 == 'e' && whole == 1 && len(exponent) >= len(rest)-2 && len(exponent) <= 3 && digits(exponent) == len(exponent) && IsFinite(s)
 }
 
-// IsPadded reports whether a number, for which IsReal is true, may be a version or an id: 3.10, 1e5.
-func IsPadded(s string) bool {
-	e := strings.IndexAny(s, "eE")
-	return e < 0 && s[len(s)-1] == '0' && strings.IndexByte(s, '.') >= 0 || e > 0 && s[e+1] >= '0'
+// Decimals returns how many digits follow the point of a number for which IsReal is true, and whether
+// it may be a version or an id: 3.10, 1e5.
+func Decimals(s string) (n int, padded bool) {
+	for n < len(s) && s[len(s)-1-n] >= '0' && s[len(s)-1-n] <= '9' {
+		n++
+	}
+	if n == len(s) || s[len(s)-1-n] != '.' {
+		return 0, n < len(s) && s[len(s)-1-n]|0x20 == 'e'
+	}
+	return n, s[len(s)-1] == '0'
 }
 
 // digits returns how many digits a text begins with.

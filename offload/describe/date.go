@@ -1,6 +1,7 @@
 package describe
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -45,21 +46,27 @@ func ParseDate(text string) (orders Order, ok bool) {
 	if orders != 0 {
 		return orders, true
 	}
-	for _, layout := range []string{"1/2/06", "2/1/06", "2.1.06"} {
-		if _, err := time.Parse(layout, text); err == nil {
-			return 0, true
-		}
+	if n := digits(text); n == 0 || n > 2 || len(text) > 8 {
+		return 0, false
 	}
-	return 0, false
+	return 0, slices.ContainsFunc([]string{"1/2/06", "2/1/06", "2.1.06"}, func(layout string) bool {
+		_, err := time.Parse(layout, text)
+		return err == nil
+	})
 }
 
 // IsISO reports whether a text begins with a date as ISO 8601 has it.
 func IsISO(text string) bool {
-	if len(text) < 10 || text[4] != '-' || text[7] != '-' || len(text) > 10 && text[10] != 'T' && text[10] != ' ' {
+	if len(text) < 10 || text[4] != '-' || text[7] != '-' || len(text) > 10 && text[10] != 'T' && text[10] != ' ' ||
+		digits(text) != 4 || digits(text[5:]) != 2 || digits(text[8:]) != 2 {
 		return false
 	}
-	_, err := time.Parse(time.DateOnly, text[:10])
-	return err == nil && (len(text) == 10 || strings.Trim(text[11:], "0123456789:.,+-ZUTC ") == "")
+	if month, day := text[5:7], text[8:10]; month < "01" || month > "12" || day < "01" || day > "28" {
+		if _, err := time.Parse(time.DateOnly, text[:10]); err != nil {
+			return false
+		}
+	}
+	return len(text) == 10 || strings.Trim(text[11:], "0123456789:.,+-ZUTC ") == ""
 }
 
 // Clock is the form of the time behind a date of ISO 8601. Times of one form and zone sort as text.
@@ -146,7 +153,7 @@ func iso(text string, order Order) string {
 
 // mayBe reports whether a text begins like a date of an order. It saves the time of parsing texts.
 func mayBe(text string, order Order) bool {
-	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
+	digits := digits(text)
 	if order != Named {
 		return digits > 0 && digits < 5 && (digits == 4) == (order == YearFirst) && digits < len(text) && strings.IndexByte("/.-", text[digits]) >= 0
 	}

@@ -80,7 +80,7 @@ func Table(head []byte, complete bool, known Hints) Form {
 	}
 	f = Form{}
 	filled := f.aligned(head)
-	if wide := (Form{Wide: true}); bytes.ContainsFunc(head, isWide) && wide.aligned(head) > filled {
+	if wide := (Form{Wide: true}); bytes.ContainsFunc(head[:min(len(head), 8<<10)], isWide) && wide.aligned(head) > filled {
 		return wide
 	}
 	return f

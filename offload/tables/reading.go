@@ -76,7 +76,9 @@ func lookOf(c cell) look {
 	case c.kind == quoted && (describe.IsReal(text) || describe.IsBoolean(text)):
 		return look{what: isString}
 	case describe.IsReal(text), c.kind == number && strings.ContainsAny(text, ".eE") && describe.IsFinite(text):
-		l := look{what: isNumber, plain: true, point: real, zero: strings.Trim(text, "0.") == "", padded: c.kind == word && describe.IsPadded(text)}
+		l := look{what: isNumber, plain: true, point: real, zero: text[0] == '0' && strings.Trim(text, "0.") == ""}
+		_, padded := describe.Decimals(text)
+		l.padded = padded && c.kind == word
 		if whole, decimals, _ := strings.Cut(text, "."); len(decimals) == 3 && len(whole) < 4 && whole != "0" {
 			l.comma = integer // 1.234
 		}
@@ -98,14 +100,6 @@ func lookOf(c cell) look {
 		return look{what: isAmount}
 	}
 	return look{what: isOther}
-}
-
-// decimalsOf returns how many digits follow the point of a number.
-func decimalsOf(text string) int {
-	if at := strings.IndexByte(text, '.'); at >= 0 && strings.IndexAny(text, "eE") < 0 {
-		return len(text) - at - 1
-	}
-	return 0
 }
 
 // maxAmount is the length in bytes of the longest text that may be taken for an amount.
@@ -134,13 +128,14 @@ func (t *looks) see(c cell) {
 	if t.last == nil || l != t.last.look {
 		t.last = t.group(l)
 	}
-	switch n := decimalsOf(c.text); {
+	switch {
 	case l.what == isCode || l.plain && l.point == integer:
 		t.shortest, t.longest = min(cmp.Or(t.shortest, len(c.text)), len(c.text)), max(t.longest, len(c.text))
-	case l.padded && n == 0:
-		t.most = maxExact // with an exponent
-	case l.plain && n > 0:
-		t.fewest, t.most = min(cmp.Or(t.fewest, n), n), max(t.most, n)
+	case l.plain:
+		n, _ := describe.Decimals(c.text)
+		if t.fewest, t.most = min(cmp.Or(t.fewest, n), n), max(t.most, n); n == 0 && l.padded { // with an exponent
+			t.most = maxExact
+		}
 	}
 	if l.what == isOther {
 		t.nul = t.nul || strings.IndexByte(c.text, 0) >= 0
@@ -394,11 +389,21 @@ func (r reading) value(c cell) any {
 	if r.typ == "TEXT" || r.typ == "JSON" {
 		return strings.ReplaceAll(c.text, "\x00", "\u2400")
 	}
+	text, plain := c.text, !r.comma && r.unit == "" && c.kind != nested
+	switch { // the most frequent ones, because lookOf takes long
+	case plain && r.typ == "INTEGER" && describe.IsInteger(text):
+		n, _ := strconv.ParseInt(text, 10, 64)
+		return n
+	case plain && r.typ == "REAL" && c.kind != quoted && describe.IsReal(text):
+		f, _ := strconv.ParseFloat(text, 64)
+		return f
+	case r.typ == "DATE" && !r.utc && describe.IsISO(text):
+		return text
+	}
 	l := lookOf(c)
 	if !r.fits(l) {
 		return nil
 	}
-	text := c.text
 	switch {
 	case r.typ == "BOOLEAN" && strings.EqualFold(text, "true"):
 		return int64(1)
