@@ -24,7 +24,8 @@ const (
 		def _paths($p): select($p != []) | $p;
 		def paths: def r($p): _paths($p), (select(_nested) | _names[] as $k | .[$k] | r($p + [$k])); r([]);
 		def paths(f): . as $v | paths | select(. as $p | $v | getpath($p) | f);
-		def leaf_paths: paths(type != "object" and type != "array");
+		def leaf_paths: paths(scalars);
+		def flatten: (if type == "object" then [_values] else . end) | flatten(1e9);
 		def tostream: def r($p): if _nested and length > 0 then
 				_names as $keys | ($keys[] as $k | .[$k] | r($p + [$k])), [$p + [$keys[-1]]] else [$p, .] end; r([]);
 		def debug: .; def debug(f): .; def stderr: .; def input_filename: null; def get_search_list: [];
@@ -149,6 +150,13 @@ func inOrder(query reflect.Value) {
 		case *gojq.Term:
 			if node.Type == gojq.TermTypeFormat && node.Format == "@json" && node.Str == nil {
 				node.Type, node.Func = gojq.TermTypeFunc, &gojq.Func{Name: jsonFunc}
+			}
+			if node.Type == gojq.TermTypeFormat && node.Str == nil && slices.Contains([]string{"@text", "@html", "@uri", "@base64"}, node.Format) {
+				text, format := &gojq.Term{Type: gojq.TermTypeFunc, Func: &gojq.Func{Name: "tostring"}}, *node
+				*node = gojq.Term{Type: gojq.TermTypeQuery, SuffixList: node.SuffixList, Query: &gojq.Query{
+					Left: &gojq.Query{Term: text}, Op: gojq.OpPipe, Right: &gojq.Query{Term: &format}}}
+				format.SuffixList = nil
+				return false
 			}
 			if node.Type == gojq.TermTypeRecurse || node.Type == gojq.TermTypeFunc && node.Func.Name == "recurse" && len(node.Func.Args) == 0 {
 				node.Type, node.Func = gojq.TermTypeFunc, &gojq.Func{Name: "_recurse"}
