@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,34 +38,56 @@ type browser struct {
 	ctx context.Context
 }
 
-// needBrowser returns the path of Chromium, or skips the test if there is none. A test calls it
-// before it stores what the page shows.
-func needBrowser(t *testing.T) string {
+// needBrowser skips the test if there is no Chromium. A test calls it before it stores what the page
+// shows.
+func needBrowser(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("short: leaves out the browser")
 	}
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
+		if _, err := exec.LookPath(name); err == nil {
+			return
 		}
 	}
 	t.Skip("chromium is not installed")
-	panic("unreachable")
+}
+
+// chromium starts the browser of all tests; each test has a profile and a window of its own in it.
+var chromium = sync.OnceValues(func() (browser context.Context, stop func()) {
+	options := append(chromedp.DefaultExecAllocatorOptions[:],
+		chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-dev-shm-usage", true))
+	allocator, stopAllocator := chromedp.NewExecAllocator(context.Background(), options...)
+	browser, stopBrowser := chromedp.NewContext(allocator)
+	if err := chromedp.Do(browser); err != nil {
+		panic(err)
+	}
+	started.Store(true)
+	return browser, func() { stopBrowser(); stopAllocator() }
+})
+
+// started says that there is a browser to stop.
+var started atomic.Bool
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if started.Load() {
+		_, stop := chromium()
+		stop()
+	}
+	os.Exit(code)
 }
 
 // browse opens the page in Chromium.
 func browse(t *testing.T, in *installation, width, height int64) *browser {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(needBrowser(t)), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
-		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-background-networking", true),
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.WindowSize(int(width), int(height)))
-	ctx, cancelTimeout := context.WithTimeout(t.Context(), 3*bustest.Timeout)
+	needBrowser(t)
+	parent, _ := chromium()
+	ctx, cancel := chromedp.NewContext(parent, chromedp.WithNewBrowserContext())
+	ctx, cancelTimeout := context.WithTimeout(ctx, 3*bustest.Timeout)
 	t.Cleanup(cancelTimeout)
-	ctx, cancelAllocator := chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancelAllocator)
-	ctx, cancel := chromedp.NewContext(ctx)
 	b := &browser{t: t, ctx: ctx}
 	messages := chromedp.Console(ctx)
 	var reading sync.WaitGroup
@@ -82,6 +105,9 @@ func browse(t *testing.T, in *installation, width, height int64) *browser {
 		}
 	})
 	t.Cleanup(func() { cancel(); reading.Wait() })
+	if _, err := chromedp.Call(ctx, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true}); err != nil {
+		t.Fatal(err)
+	}
 	b.run(chromedp.EmulateViewport(width, height), chromedp.Navigate(in.url+"/?token="+token))
 	b.until("!!document.querySelector('nav a[aria-current]')")
 	return b
