@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/nats-io/nats-server/v2/server"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )

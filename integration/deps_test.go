@@ -63,14 +63,15 @@ var allowedImports = map[string][]string{
 	// For tests only.
 	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools", "tools/tracing"},
 
-	"offload":                    {"tools/jsonform", "tools/limited", "tools/metrics", "tools", "offload/describe", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/textscan", "offload/jq", "offload/tables"},
+	"offload":                    {"tools/jsonform", "tools/limited", "tools/metrics", "tools", "offload/describe", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/markup", "offload/internal/textscan", "offload/jq", "offload/tables"},
 	"offload/grep":               {"tools", "tools/limited", "offload/index", "offload/internal/cursor"},
 	"offload/describe":           {"tools", "offload/internal/jsonread"},
-	"offload/jq":                 {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread"},
-	"offload/tables":             {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread", "offload/jq", "state/durable"},
+	"offload/jq":                 {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/markup"},
+	"offload/tables":             {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/markup", "offload/jq", "state/durable"},
 	"offload/tables/sqlite":      {"offload/tables"},
 	"offload/internal/cursor":    {"tools"},
 	"offload/internal/jsonread":  {},
+	"offload/internal/markup":    {"tools", "offload/describe"},
 	"offload/chat":               {"tools", "state/durable"},
 	"offload/disk":               {"offload", "offload/index", "offload/record", "tools", "state/durable"},
 	"offload/object":             {"offload", "offload/index", "offload/internal/blocks", "offload/record", "tools", "bus/jsapi"},

@@ -20,7 +20,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v3"
 )
 
 // release runs the script of a release in a clone of a small repository.
@@ -544,7 +544,9 @@ func testRegistries(t *testing.T, out string) {
 	}
 	data, err = os.ReadFile("deploy/container/server.yaml")
 	if err == nil {
-		err = yaml.UnmarshalWithOptions(data, &catalog, yaml.Strict())
+		dec := yaml.NewDecoder(bytes.NewReader(data))
+		dec.KnownFields(true)
+		err = dec.Decode(&catalog)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -14,6 +15,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
+	"github.com/stevedore-bus/stevedore/offload/internal/markup"
 	"github.com/stevedore-bus/stevedore/offload/jq"
 	"github.com/stevedore-bus/stevedore/offload/tables"
 )
@@ -33,6 +35,8 @@ const (
 	mediaTSV    = "text/tab-separated-values; charset=utf-8"
 	mediaNDJSON = "application/x-ndjson"
 	mediaLog    = "text/x-log; charset=utf-8" // a text with JSON in its lines
+	mediaYAML   = "application/yaml; charset=utf-8"
+	mediaXML    = "text/xml; charset=utf-8"
 )
 
 const (
@@ -60,9 +64,24 @@ func kind(src io.ReaderAt, size int64) (typ, mediaType string, form describe.For
 	if head, err = readRange(src, 0, min(size, few)); err != nil {
 		return "", "", form, err
 	}
-	mediaType, form = rowsKind(head, int64(len(head)) == size)
+	if mediaType, form = rowsKind(head, int64(len(head)) == size); mediaType == mediaText && !form.Certain {
+		head = withoutBOM(head[:min(len(head), sniffBytes)])
+		switch {
+		case beginsXML.Match(head) && !m.Is("text/html") && !m.Is("image/svg+xml"):
+			mediaType = mediaXML
+		case beginsYAML.Match(head) && nestedYAML.Match(head):
+			mediaType = mediaYAML
+		}
+	}
 	return TypeText, mediaType, form, nil
 }
+
+// beginsXML, beginsYAML and nestedYAML match texts that may be XML, or YAML with a value of several lines.
+var (
+	beginsXML  = regexp.MustCompile(`^\s*<(?:[?]xml|!--|!DOCTYPE|[A-Za-z])`)
+	beginsYAML = regexp.MustCompile(`^(?:\s*(?:[#%].*)?\n)*(?:---|["']?[A-Za-z_][^:\n]{0,100}:(?:\s|$)|- ["']?[A-Za-z_][^:\n]{0,100}:.*\n +["'A-Za-z_])`)
+	nestedYAML = regexp.MustCompile(`(?m)^ *(?:- | \S)`)
+)
 
 // rowBytes is how much of a text decides whether it has rows.
 const rowBytes = describe.SampleBytes
@@ -238,6 +257,16 @@ func (rec *Record) summarizeContent(c Content, form describe.Form) (err error) {
 	if rec.Type == TypeBinary {
 		return nil
 	}
+	if rec.markup() != "" {
+		text, err := markupShape(c, rec.markup(), 2*previewRunes)
+		switch {
+		case err != nil: // it only looks like that
+			rec.MediaType = mediaText
+		case c.Size() > 2*previewRunes:
+			rec.Summary = text
+			return nil
+		}
+	}
 	if form.Certain && c.Size() > 2*previewRunes {
 		head, err := readRange(c, 0, min(c.Size(), sniffBytes))
 		if err != nil {
@@ -256,10 +285,21 @@ func (rec *Record) summarizeContent(c Content, form describe.Form) (err error) {
 	return err
 }
 
+// markup returns the format of a document that package markup reads, or "".
+func (rec Record) markup() string {
+	switch {
+	case isMedia(rec.MediaType, mediaYAML):
+		return markup.YAML
+	case isMedia(rec.MediaType, mediaXML):
+		return markup.XML
+	}
+	return ""
+}
+
 // tableForm returns the form of a table. It is not certain for other texts, and that of no table for
 // what is JSON.
 func (rec Record) tableForm(c io.ReaderAt, size int64, known describe.Hints) (form describe.Form, err error) {
-	if rec.Type == TypeJSON || isMedia(rec.MediaType, mediaNDJSON, mediaLog) {
+	if rec.Type == TypeJSON || isMedia(rec.MediaType, mediaNDJSON, mediaLog, mediaYAML, mediaXML) {
 		return form, nil
 	}
 	head, err := readRange(c, 0, min(size, describe.SampleBytes))

@@ -221,7 +221,7 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 			table = &form
 		}
 		src := jq.Source{
-			ArtifactID: rec.ID, Content: c, Size: c.Size(), Form: table,
+			ArtifactID: rec.ID, Content: c, Size: c.Size(), Form: table, Markup: rec.markup(),
 			Chars: r.cfg.MaxChars - noteReserve, CPU: cmp.Or(r.cfg.JQTime, limited.JQ.CPU(c.Size())), Command: r.cfg.Pool.Command(limited.JQ),
 		}
 		return r.turn(ctx, session, src.CPU, func(ctx context.Context) error {

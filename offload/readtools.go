@@ -39,14 +39,14 @@ func (r *Reader) Tools() []tools.Tool {
 			func(ctx context.Context, session string, in grepArgs) (textResult, error) {
 				return r.Grep(ctx, session, in.ArtifactID, in.GrepQuery)
 			}),
-		readTool(ToolJQ, "Run a jq query on an artifact that is JSON, NDJSON (the query runs on each row) or a table (CSV, TSV: an array "+
+		readTool(ToolJQ, "Run a jq query on an artifact that is JSON, YAML, XML, NDJSON (the query runs on each row) or a table (CSV, TSV: an array "+
 			"of objects whose values are strings). "+
 			"Start with 'keys', 'length' or '.[0]' if you do not know its structure. Returns one JSON value per line.",
 			func(ctx context.Context, session string, in jqArgs) (textResult, error) {
 				return r.JQ(ctx, session, in.ArtifactID, in.JQQuery)
 			}),
-		readTool(ToolSQL, "Run a SELECT (SQLite) on one or several artifacts that are tables: CSV, TSV, JSON arrays, NDJSON, JSON logs, "+
-			"Markdown, tables of kubectl, psql, docker. "+
+		readTool(ToolSQL, "Run a SELECT (SQLite) on one or several artifacts that are tables: CSV, TSV, arrays of JSON, YAML or XML, NDJSON, "+
+			"JSON logs, Markdown, tables of kubectl, psql, docker. "+
 			"Join, group, sort and count there instead of reading rows. Cells that do not fit a column of numbers are NULL; the column NAME_text has them. "+
 			"A wrong query answers with the columns.",
 			func(ctx context.Context, session string, in SQLQuery) (textResult, error) {

@@ -80,14 +80,14 @@ func notice(rec Record) string {
 	switch {
 	case isMedia(rec.MediaType, mediaCSV, mediaTSV), strings.HasPrefix(rec.Summary, tables.PreviewStart):
 		use = slices.Insert(use, 0, sql)
-	case isMedia(rec.MediaType, mediaNDJSON, mediaLog), rec.Type == TypeJSON && strings.Contains(rec.Summary, elementsOfObjects):
+	case isMedia(rec.MediaType, mediaNDJSON, mediaLog), (rec.Type == TypeJSON || rec.markup() != "") && strings.Contains(rec.Summary, elementsOfObjects):
 		use = slices.Insert(use, 1, sql)
 	}
 	return fmt.Sprintf("The result was stored as the artifact '%s' and %s; read what you need of it with %s or %s.\n",
 		rec.ID, where, strings.Join(use[:len(use)-1], ", "), use[len(use)-1])
 }
 
-// elementsOfObjects is in the previews of JSON documents with arrays or maps of objects.
+// elementsOfObjects is in the previews of documents with arrays or maps of objects.
 const elementsOfObjects = ", each: {"
 
 // binary returns the media type of content that is not text, otherwise "".
@@ -100,7 +100,7 @@ func (rec Record) binary() string {
 
 // queryable reports whether jq can read the content.
 func (rec Record) queryable() bool {
-	return rec.Type == TypeJSON || isMedia(rec.MediaType, mediaJSON, mediaNDJSON, mediaCSV, mediaTSV, mediaLog)
+	return rec.Type == TypeJSON || rec.markup() != "" || isMedia(rec.MediaType, mediaJSON, mediaNDJSON, mediaCSV, mediaTSV, mediaLog)
 }
 
 // samePreview is the length of the preview of a content that the model has seen before.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
+	"github.com/stevedore-bus/stevedore/offload/internal/markup"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -32,6 +33,41 @@ func shape(src io.ReaderAt, size int64, rows bool, budget int) (string, error) {
 	if d.Values > 1 && !rows {
 		return "", fmt.Errorf("%w: there is text after the value", jsonread.ErrNotJSON)
 	}
+	return shapeOf(d, src, size, rows, budget)
+}
+
+// markupBytes is how much of a text of YAML or XML is described.
+const markupBytes = 512 << 10
+
+// markupShape is shape for a text of YAML or XML.
+func markupShape(c Content, format string, budget int) (string, error) {
+	text, err := readRange(c, 0, min(c.Size(), markupBytes))
+	if err != nil {
+		return "", err
+	}
+	cut := c.Size() > markupBytes
+	if cut {
+		text = text[:bytes.LastIndexByte(text, '\n')+1]
+	}
+	data, err := markup.JSON(text, format, cut)
+	if err != nil {
+		return "", err
+	}
+	d, err := describe.JSON(bytes.NewReader(data), shapeTime)
+	if err != nil {
+		return "", err
+	}
+	how := format + ", which jq and SQL read as "
+	if format == markup.XML && bytes.Contains(data, []byte(`"@`)) {
+		how = `XML, which jq and SQL read with ."@name" for attributes and ."#text" for text beside them, as `
+	}
+	d.Partial = d.Partial || cut
+	described, err := shapeOf(d, bytes.NewReader(data), int64(len(data)), false, budget-len(how))
+	return how + described, err
+}
+
+// shapeOf is shape for a document.
+func shapeOf(d *describe.Document, src io.ReaderAt, size int64, rows bool, budget int) (string, error) {
 	head, first := "JSON of the shape ", describe.Place{Offset: -1}
 	tables := ""
 	if places := d.Places(); rows {

@@ -172,6 +172,8 @@ func (r *Reader) withTables(ctx context.Context, session string, refs []tableRef
 		switch {
 		case isMedia(rec.MediaType, mediaLog):
 			t.Format = tables.FormatLog
+		case rec.markup() != "":
+			t.Format = rec.markup()
 		case form.Kind == "":
 			t.Format = tables.FormatJSON
 		}

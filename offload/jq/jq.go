@@ -1,4 +1,4 @@
-// Package jq runs jq queries on JSON documents, rows of JSON (NDJSON) and tables (CSV, TSV), with
+// Package jq runs jq queries on JSON, YAML and XML documents, rows of JSON (NDJSON) and tables (CSV, TSV), with
 // bounded time and memory.
 //
 // A document of at most 64 MiB is loaded as a whole. Rows and tables of any size are read row by
@@ -56,9 +56,11 @@ type Source struct {
 	Content    io.ReaderAt
 	Size       int64
 	// Form is that of a table; nil if the artifact is JSON.
-	Form  *describe.Form
-	Chars int           // of results that are returned
-	CPU   time.Duration // the limit of the context, which a separate process has too
+	Form *describe.Form
+	// Markup is the format of package markup that the artifact has; "" if it is JSON or a table.
+	Markup string
+	Chars  int           // of results that are returned
+	CPU    time.Duration // the limit of the context, which a separate process has too
 	// Command is a program with arguments that calls Serve. The query then runs in a
 	// separate process. Without it, a check of the heap every 5 ms stops a query, but a
 	// single step of a hostile query can take gigabytes before that.
@@ -119,7 +121,7 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 		return nil, err
 	}
 	req := request{
-		ArtifactID: src.ArtifactID, Query: q.Query, Skip: place.More, Form: src.Form,
+		ArtifactID: src.ArtifactID, Query: q.Query, Skip: place.More, Form: src.Form, Markup: src.Markup,
 		Size: src.Size, Limit: src.Chars, CPU: src.CPU,
 	}
 	input := io.NewSectionReader(src.Content, 0, src.Size)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/itchyny/gojq"
 
+	"github.com/stevedore-bus/stevedore/offload/internal/markup"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
@@ -94,6 +95,17 @@ const sampleRows = 5
 
 // run applies the query to the document, or to each of its rows.
 func (r *runner) run(src io.Reader) error {
+	if r.Markup != "" {
+		data, err := markup.Read(src, r.Markup)
+		if err != nil {
+			return err
+		}
+		if note := aboutCells(r.Query, "value of XML"); r.Markup == markup.XML && note != "" {
+			r.res.Notes = append(r.res.Notes, note)
+		}
+		r.Size = int64(len(data))
+		return r.notJSON(r.eachRow(newJSONRows, bytes.NewReader(data), data))
+	}
 	in := bufio.NewReaderSize(src, int(min(r.Size, large))+1)
 	head, err := in.Peek(int(min(r.Size, large)))
 	if err != nil && err != io.EOF {
@@ -137,7 +149,7 @@ func (r *runner) eachRow(rows func(src io.Reader, cut bool) rowSource, in io.Rea
 			return r.apply(sample[0])
 		}
 	}
-	if note := aboutCells(r.Query); table && note != "" {
+	if note := aboutCells(r.Query, "cell of a table"); table && note != "" {
 		r.res.Notes = append(r.res.Notes, note)
 	}
 	if table && r.fits(sample) && r.Query != "." || !table && len(sample) > 1 && !r.fits(sample[0]) && r.fits(sample) {
@@ -223,13 +235,13 @@ func (r *runner) apply(v any) error {
 // usesNumbers matches the queries that mean the numbers in cells.
 var usesNumbers = regexp.MustCompile(`[<>=]=?\s*-?\d|\b(add|sort|sort_by|min|max|min_by|max_by|floor|round)\b|[-+*/]\s*\.\w`)
 
-// aboutCells returns a note for a query that seems to calculate with the cells of a table:
-// in jq, each string is greater than each number, and "add" joins strings.
-func aboutCells(query string) string {
+// aboutCells returns a note for a query that seems to calculate with the cells of a table, or what
+// else is a string: in jq, each string is greater than each number, and "add" joins strings.
+func aboutCells(query, what string) string {
 	if !usesNumbers.MatchString(query) || strings.Contains(query, "tonumber") {
 		return ""
 	}
-	return "each cell of a table is a string; to sort, compare or add numbers, write (.column|tonumber)"
+	return "each " + what + " is a string; to sort, compare or add numbers, write (.column|tonumber)"
 }
 
 type iterFunc func() (any, bool)

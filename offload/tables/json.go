@@ -122,6 +122,9 @@ func (l *layout) element(r *jsonread.Reader, key string, yield func([]cell) erro
 		if err != nil {
 			return err
 		}
+		if l.words && c.kind == quoted {
+			c.kind = word
+		}
 		i, ok := l.place(name)
 		for ok && len(row) <= i {
 			row = append(row, cell{})

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
+	"github.com/stevedore-bus/stevedore/offload/internal/markup"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -29,10 +30,13 @@ type Schema struct {
 }
 
 // passes returns how often a content is read: for the path of rows of JSON, for the columns, and for
-// the rows.
+// the rows, or once if it becomes JSON.
 func (t Table) passes() int {
-	if t.Format == FormatTable {
+	switch t.Format {
+	case FormatTable:
 		return 2
+	case FormatYAML, FormatXML:
+		return 1
 	}
 	return 3
 }
@@ -40,8 +44,17 @@ func (t Table) passes() int {
 // load imports a table into its file, from the content that follows in contents for each of the
 // passes. The file is complete or does not exist.
 func load(ctx context.Context, t Table, contents io.Reader) error {
-	l := &layout{}
+	l := &layout{words: t.Format == FormatXML}
 	var err error
+	if t.passes() == 1 {
+		data, err := markup.Read(io.LimitReader(reader{ctx, contents}, t.Size), t.Format)
+		if err != nil {
+			return ofTable(t, err)
+		}
+		pass := string(data)
+		t.Format, t.Size = FormatJSON, int64(len(pass))
+		contents = io.MultiReader(strings.NewReader(pass), strings.NewReader(pass), strings.NewReader(pass))
+	}
 	if t.Format != FormatTable {
 		err = once(ctx, contents, t.Size, func(src io.Reader) error { return l.find(t, src) })
 	}

@@ -1,5 +1,5 @@
-// Package tables answers SQL queries about artifacts that are tables: CSV, TSV, JSON arrays,
-// NDJSON, logs with JSON in their lines, Markdown tables, and the tables that psql, mysql, kubectl
+// Package tables answers SQL queries about artifacts that are tables: CSV, TSV, arrays of JSON, YAML
+// and XML, NDJSON, logs with JSON in their lines, Markdown tables, and the tables that psql, mysql, kubectl
 // and docker print.
 //
 // Each artifact is read three times: for the places in JSON that are tables, for the names and types
@@ -19,6 +19,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
+	"github.com/stevedore-bus/stevedore/offload/internal/markup"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
@@ -43,6 +44,8 @@ const (
 	FormatTable = "table" // a text that may have a table, of the form Table.Form
 	FormatJSON  = "json"  // one JSON document or several values
 	FormatLog   = "log"   // a text with JSON in its lines
+	FormatYAML  = markup.YAML
+	FormatXML   = markup.XML
 )
 
 // Table is an artifact that a query can read.

@@ -19,6 +19,7 @@ type layout struct {
 	path   string           // of the array that is the table
 	others []describe.Place // that are not the table
 	notes  []string         // about the rows
+	words  bool             // a text may be a number, as in XML
 }
 
 // rows calls yield with the cells of each row of a content. It adds the columns to l, whose path

@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )

@@ -10,10 +10,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/ast"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
+
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -170,11 +170,11 @@ func FromFile(flags *pflag.FlagSet, name string, known Names, warn func(string))
 		return Exit(ExitUsage, "settings file: %w", err)
 	}
 	var settings map[string]setting
-	if len(data) > maxSettings || nestedDeeply(data) { // the parser takes 11 GB for 300 KB of "{a:"
-		return Exit(ExitUsage, "settings file %q: it has more than %d KiB, or more than %d levels of brackets", name, maxSettings>>10, maxBrackets)
+	if len(data) > maxSettings {
+		return Exit(ExitUsage, "settings file %q: it has more than %d KiB", name, maxSettings>>10)
 	}
 	if err := yaml.Unmarshal(data, &settings); err != nil {
-		return Exit(ExitUsage, "settings file %q: %s", name, yaml.FormatError(err, false, false))
+		return Exit(ExitUsage, "settings file %q: %w", name, err)
 	}
 	skip := map[string]bool{}
 	visitSettings(flags, func(f *pflag.Flag) { skip[f.Name] = isSet(flags, f) })
@@ -203,46 +203,24 @@ func FromFile(flags *pflag.FlagSet, name string, known Names, warn func(string))
 	return nil
 }
 
-// A settings file may have so many bytes, and brackets nested so deeply.
-const maxSettings, maxBrackets = 256 << 10, 100
-
-func nestedDeeply(data []byte) bool {
-	depth := 0
-	for _, c := range data {
-		switch c {
-		case '[', '{':
-			if depth++; depth > maxBrackets {
-				return true
-			}
-		case ']', '}':
-			depth = max(depth-1, 0)
-		}
-	}
-	return false
-}
+// maxSettings is how many bytes a settings file may have.
+const maxSettings = 256 << 10
 
 // setting is a value, or those of a list, as they are written: YAML would read the password 0123 as the
 // number 83. It is nil if the value is missing.
 type setting []string
 
-func (s *setting) UnmarshalYAML(node ast.Node) error {
-	nodes := []ast.Node{node}
-	if list, ok := node.(*ast.SequenceNode); ok {
-		nodes = list.Values
+func (s *setting) UnmarshalYAML(node *yaml.Node) error {
+	nodes := []*yaml.Node{node}
+	if node.Kind == yaml.SequenceNode {
+		nodes = node.Content
 	}
 	*s = setting{}
 	for _, n := range nodes {
-		if tag, ok := n.(*ast.TagNode); ok { // such as !!str
-			n = tag.Value
+		if n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
+			return fmt.Errorf("line %d: want a value or a list of values", n.Line)
 		}
-		switch n := n.(type) {
-		case *ast.LiteralNode:
-			*s = append(*s, n.Value.Value)
-		case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
-			*s = append(*s, n.GetToken().Value)
-		default:
-			return fmt.Errorf("line %d: want a value or a list of values, not %s", n.GetToken().Position.Line, n)
-		}
+		*s = append(*s, n.Value)
 	}
 	return nil
 }

@@ -112,7 +112,7 @@ func newArtifactsGrep(o *client.Options) *cobra.Command {
 
 func newArtifactsJQ(o *client.Options) *cobra.Command {
 	var in rpc.ReadRequest
-	cmd := client.RequestCommand(o, "jq ID QUERY", "Run a jq query on JSON, NDJSON, CSV or TSV", rpc.JQArtifact, func(args []string) (rpc.ReadRequest, error) {
+	cmd := client.RequestCommand(o, "jq ID QUERY", "Run a jq query on JSON, YAML, XML, NDJSON, CSV or TSV", rpc.JQArtifact, func(args []string) (rpc.ReadRequest, error) {
 		in.ArtifactID, in.Query = args[0], args[1]
 		return in, nil
 	})

@@ -74,6 +74,11 @@ var parsers = map[string]struct {
 			_, _ = r.JQ(ctx, "s", "a", offload.JQQuery{Query: query})
 		}
 	})},
+	"YAML and XML": {`a: - \n \n\x20\x20 &a *a [*a,*a] { } , <<: | # --- !x "b" <a\x20b='1'> </a> <![CDATA[ &amp; <?xml?> <!DOCTYPE`,
+		reads(func(ctx context.Context, r *offload.Reader) {
+			_, _ = r.JQ(ctx, "s", "a", offload.JQQuery{Query: "length"})
+			_, _ = r.SQL(ctx, "s", offload.SQLQuery{SQL: "SELECT count(*) FROM a"})
+		})},
 	"sql": {`a,b\n , " \n 1, "x ""y" {"a":1}\n {"b":[]}\n | a | b |\n |---|\n 2026-01-01 12.5, 1,234 a=1 b="c d" [ ]`,
 		reads(func(ctx context.Context, r *offload.Reader) {
 			_, _ = r.SQL(ctx, "s", offload.SQLQuery{SQL: "SELECT count(*) FROM a"})

@@ -34,7 +34,7 @@ type readArgs struct {
 	ID     string `json:"id,omitempty"`
 	Lines  string `json:"lines,omitempty" flag:"lines" unit:"LINES" help:"LINES to read: 10-40, 10, or -20 for the last 20"`
 	Grep   string `json:"grep,omitempty" flag:"grep" unit:"REGEXP" help:"REGEXP (RE2) of the lines to read"`
-	JQ     string `json:"jq,omitempty" flag:"jq" unit:"QUERY" help:"QUERY on JSON, NDJSON, CSV or TSV"`
+	JQ     string `json:"jq,omitempty" flag:"jq" unit:"QUERY" help:"QUERY on JSON, YAML, XML, NDJSON, CSV or TSV"`
 	Offset int64  `json:"offset,omitempty" flag:"offset" unit:"CHARACTER" help:"first CHARACTER to read, from 0"`
 	Cursor string `json:"cursor,omitempty" flag:"cursor" unit:"CURSOR" help:"CURSOR that an answer gave, to continue it"`
 }

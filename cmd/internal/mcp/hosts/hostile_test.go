@@ -17,7 +17,7 @@ func TestFilesThatAreNotUnderstood(t *testing.T) {
 		"broken JSON":          {"cursor", `{"mcpServers": {"a": {"command": "x", "env": {"K": "secret"}}`, "unexpected EOF"},
 		"broken string":        {"cursor", "{\"mcpServers\": {\"a\": {\"command\": \"secret\\q\"}}}", "invalid"},
 		"broken TOML":          {"codex", "[mcp_servers.a]\ncommand = \"x\"\ntoken = secret\n", "line 3, column"},
-		"broken YAML":          {"goose", "extensions:\n  a: [secret\n", "not found"},
+		"broken YAML":          {"goose", "extensions:\n  a: [secret\n", "did not find"},
 		"a list":               {"cursor", `[{"command": "x"}]`, "not an object with names"},
 		"empty":                {"cursor", ``, "unexpected EOF"},
 		"empty YAML":           {"goose", "# nothing\n", "one document"},

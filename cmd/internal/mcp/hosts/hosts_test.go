@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
 	"github.com/pelletier/go-toml/v2"
 	"github.com/tailscale/hujson"
+	"go.yaml.in/yaml/v3"
 )
 
 var update = flag.Bool("update", false, "write the golden files")

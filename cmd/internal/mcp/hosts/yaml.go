@@ -4,15 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
-	"strings"
 
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/parser"
-	"github.com/goccy/go-yaml/token"
+	"go.yaml.in/yaml/v3"
 )
 
-// maxYAML bounds the time of the parser, which grows with the square of the depth.
+// maxYAML bounds the memory of the parser, which takes 30 times the size.
 const maxYAML = 1 << 20
 
 // parseYAML reads one document of YAML. A value with an anchor, an alias or a tag, and a
@@ -27,16 +25,15 @@ func parseYAML(data []byte) (*node, error) {
 		y.offsets = append(y.offsets, offset)
 		offset += len(line) + 1
 	}
-	// The parser counts \r\n as two lines.
-	file, err := parser.ParseBytes(bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n")), 0)
-	if err != nil {
-		message, _, _ := strings.Cut(err.Error(), "\n") // then follows a part of the file
-		return nil, errors.New(message)
+	dec, document := yaml.NewDecoder(bytes.NewReader(data)), yaml.Node{}
+	err := dec.Decode(&document)
+	if err != nil && err != io.EOF {
+		return nil, err
 	}
-	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
+	if next := dec.Decode(&yaml.Node{}); err != nil || next != io.EOF || document.Content[0].ShortTag() == "!!null" {
 		return nil, errors.New("it does not have one document")
 	}
-	return y.node(file.Docs[0].Body)
+	return y.node(document.Content[0])
 }
 
 type yamlTree struct {
@@ -45,10 +42,9 @@ type yamlTree struct {
 	offsets []int // of the lines
 }
 
-// at returns the offset of a token. The parser counts lines and runes from 1; its own
-// offsets leave out parts of comments.
-func (y *yamlTree) at(t *token.Token) (int, error) {
-	line, column := t.Position.Line-1, t.Position.Column-1
+// at returns the offset of a value. The parser counts lines and runes from 1.
+func (y *yamlTree) at(n *yaml.Node) (int, error) {
+	line, column := n.Line-1, n.Column-1
 	if line < 0 || line >= len(y.lines) || column < 0 {
 		return 0, errors.New("a value is outside of the file")
 	}
@@ -59,80 +55,86 @@ func (y *yamlTree) at(t *token.Token) (int, error) {
 	return y.offsets[line] + len(string(runes[:column])), nil
 }
 
-func (y *yamlTree) node(n ast.Node) (*node, error) {
-	switch v := n.(type) {
-	case *ast.MappingNode:
-		out := &node{kind: table, block: !v.IsFlowStyle}
-		for _, m := range v.Values {
-			child, err := y.node(m.Value)
-			if err != nil {
-				return nil, err
-			}
-			key, ok := m.Key.(*ast.StringNode)
-			if !ok {
-				continue // merge keys and numbers
-			}
-			if child.lead, err = y.at(key.GetToken()); err != nil {
-				return nil, err
-			}
-			child.name, child.key = child.lead, key.Value
-			out.children = append(out.children, child)
-		}
-		return out, nil
-	case *ast.SequenceNode:
-		return y.list(v)
-	case *ast.StringNode:
-		return y.text(v)
+func (y *yamlTree) node(n *yaml.Node) (*node, error) {
+	start, err := y.at(n)
+	switch {
+	case err != nil:
+		return nil, err
+	case n.Anchor != "", n.Style&yaml.TaggedStyle != 0, n.Kind == yaml.AliasNode:
+		return &node{start: start}, nil
+	case n.Kind == yaml.SequenceNode:
+		return y.list(n, start)
+	case n.Kind == yaml.ScalarNode:
+		return y.scalar(n, start), nil
 	}
-	return &node{}, nil
+	out, seen := &node{kind: table, block: n.Style&yaml.FlowStyle == 0}, map[string]bool{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		child, err := y.node(n.Content[i+1])
+		if err != nil {
+			return nil, err
+		}
+		if key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str" {
+			continue // merge keys and numbers
+		}
+		if seen[key.Value] {
+			return nil, fmt.Errorf("line %d: the key is already defined", key.Line)
+		}
+		seen[key.Value] = true
+		if child.lead, err = y.at(key); err != nil {
+			return nil, err
+		}
+		child.name, child.key = child.lead, key.Value
+		out.children = append(out.children, child)
+	}
+	return out, nil
 }
 
-func (y *yamlTree) list(v *ast.SequenceNode) (*node, error) {
-	start, err := y.at(v.Start)
-	if err != nil {
-		return nil, err
-	}
-	out := &node{kind: list, block: !v.IsFlowStyle, start: start}
-	for i, value := range v.Values {
+// list returns the node of a list, or one of the kind other if its places are not certain: the parser
+// does not say where dashes and the last bracket are.
+func (y *yamlTree) list(n *yaml.Node, start int) (*node, error) {
+	out := &node{kind: list, block: n.Style&yaml.FlowStyle == 0, start: start, end: start + 1}
+	for _, value := range n.Content {
 		item, err := y.node(value)
 		if err != nil {
 			return nil, err
 		}
 		if item.lead = item.start; out.block {
-			if item.lead, err = y.at(v.Entries[i].Start); err != nil {
-				return nil, err
+			item.lead = bytes.LastIndexByte(y.data[:item.start], '-')
+			if item.lead < start || len(bytes.TrimSpace(y.data[item.lead+1:item.start])) > 0 {
+				return &node{start: start}, nil
 			}
 		}
 		out.end = item.end
 		out.children = append(out.children, item)
 	}
-	if v.IsFlowStyle {
-		end, err := y.at(v.End)
-		if err != nil {
-			return nil, err
+	if !out.block {
+		end := closing.FindIndex(y.data[out.end:])
+		if end == nil {
+			return &node{start: start}, nil
 		}
-		out.end = end + 1
+		out.end += end[1]
 	}
 	return out, nil
 }
 
-var quoted = regexp.MustCompile(`^(?:"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\n]|'')*')`)
+var (
+	quoted  = regexp.MustCompile(`^(?:"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\n]|'')*')`)
+	closing = regexp.MustCompile(`^(?:[\s,]|\s#.*\n)*\]`)
+)
 
-// text returns the node of a string. It compares the string with the file, because the
-// positions of the parser are not certain.
-func (y *yamlTree) text(v *ast.StringNode) (*node, error) {
-	start, err := y.at(v.GetToken())
-	if err != nil {
-		return nil, err
-	}
-	rest, length := y.data[start:], len(v.Value)
-	if t := v.GetToken().Type; t == token.DoubleQuoteType || t == token.SingleQuoteType {
+// scalar returns the node of a scalar, which is text if it is a string. It compares the string with
+// the file, because one of several lines is not as in the file.
+func (y *yamlTree) scalar(n *yaml.Node, start int) *node {
+	rest, length := y.data[start:], len(n.Value)
+	if n.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle) != 0 {
 		length = len(quoted.Find(rest))
-	} else if !bytes.HasPrefix(rest, []byte(v.Value)) {
+	} else if !bytes.HasPrefix(rest, []byte(n.Value)) {
 		length = 0
 	}
-	if length == 0 {
-		return &node{start: start}, nil
+	out := &node{start: start, end: start + length}
+	if length > 0 && n.ShortTag() == "!!str" {
+		out.kind, out.text = text, n.Value
 	}
-	return &node{kind: text, start: start, end: start + length, text: v.Value}, nil
+	return out
 }
