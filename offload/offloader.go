@@ -68,32 +68,16 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 			}
 		}
 	}
-	why, err := o.cfg.decide(call, def, b)
-	if err != nil {
-		return nil, err
-	}
-	switch {
-	case res.Artifact != nil: // offloaded before
-		why = keep
-	case taken && why == keep: // refer checks the budget
-		why = pictures
-	case why == keep && b.inMemory && o.exceedsBudget(call, def, b.text):
-		why = tooMany
-	}
 	sameForUser := res.ForUser == res.ForLLM && res.Output == nil && res.Blocks == nil
 	if !sameForUser {
 		if err := o.shortenForUser(ctx, call, &out, ""); err != nil {
 			return nil, err
 		}
 	}
-	if why == keep {
-		b.inline(&out)
-		switch {
-		case !b.inMemory, !o.fits(call, &out), sameForUser && !jsonFits(out.ForUser, o.cfg.maxForUser()):
-			why = tooLarge
-		case !utf8.ValidString(b.text):
-			why = notText
-		}
+	b.inline(&out)
+	why, err := o.plan(call, def, b, taken, &out)
+	if err != nil {
+		return nil, err
 	}
 	switch {
 	case why == keep:
@@ -124,6 +108,28 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 	}
 	o.refer(call, &out, b, rec, why)
 	return &out, nil
+}
+
+// plan returns why a result is offloaded, or keep. out has its whole body; taken says that pictures
+// were taken out of it.
+func (o *Offloader) plan(call tools.Call, def tools.Definition, b body, taken bool, out *tools.Result) (reason, error) {
+	fresh := out.Artifact == nil // otherwise, it was offloaded before
+	asked, err := o.cfg.decide(call, def, b)
+	switch {
+	case err != nil:
+		return keep, err
+	case fresh && asked != keep:
+		return asked, nil
+	case fresh && taken: // refer checks the budget
+		return pictures, nil
+	case fresh && b.inMemory && o.exceedsBudget(call, def, b.text):
+		return tooMany, nil
+	case !b.inMemory, !o.fits(call, out), !jsonFits(out.ForUser, o.cfg.maxForUser()):
+		return tooLarge, nil
+	case !utf8.ValidString(b.text):
+		return notText, nil
+	}
+	return keep, nil
 }
 
 // inSession puts a call that names no session into the default session.
