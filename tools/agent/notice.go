@@ -46,7 +46,8 @@ func AddNotice(ctx context.Context, log Conversations, session string, n Notice)
 	return addNotice(ctx, log, session, n, 1, nil)
 }
 
-// maxUnread is how many notices a conversation gets before the first message of its user.
+// maxUnread is how many notices a conversation gets before the first message of its user. One more
+// says that later ones are left out.
 const maxUnread = 500
 
 // AddMessage is AddNotice for a text that the user receives. It leaves out what the conversation
@@ -68,7 +69,7 @@ func unknown(entries []Entry, call, text string) string {
 		switch {
 		case e.Kind == KindUser:
 			run, turn = e.Run, 0
-		case e.Notice != nil && e.Notice.Call == call && strings.Contains(e.Notice.Text, text):
+		case e.Notice != nil && e.Notice.Call == call && strings.Contains("\n"+e.Notice.Text+"\n", "\n"+strings.TrimSpace(text)+"\n"): // as whole lines
 			return ""
 		case e.Kind == KindAssistant && e.Message != nil:
 			turn++
@@ -119,8 +120,11 @@ func addNotice(
 			}
 			onlyNotices = onlyNotices && e.Kind == KindNotice
 		}
-		if onlyNotices && len(entries) >= maxUnread { // nobody reads them
+		if onlyNotices && len(entries) > maxUnread {
 			return nil
+		}
+		if onlyNotices && len(entries) == maxUnread { // nobody reads them
+			n = Notice{ID: "too-many", Title: fmt.Sprintf("%d notices came before the first message of the user; later ones are not shown", maxUnread)}
 		}
 		if unknown != nil && n.Call != "" {
 			if n.Text = unknown(entries, n.Call, n.Text); n.Text == "" {

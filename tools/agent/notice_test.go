@@ -121,9 +121,29 @@ func TestNoticesBeforeTheFirstMessage(t *testing.T) {
 		}
 	}
 	add("last", limit)
-	add("one more", limit)
+	add("one more", limit+1) // says that the text is left out
+	add("and one more", limit+1)
+	if n := s.entries(t, "s")[limit].Notice; n.Text != "" || !strings.Contains(n.Title, "later ones are not shown") {
+		t.Errorf("the last notice is %+v", n)
+	}
 	model := &recorder{Provider: parseScript(t, `{"text":"done"}`)}
 	run(t, s.agent(model, agent.Config{}), "s", "r", "go")
 	add("after a message", len(s.entries(t, "s"))+1)
 	add("after a message", len(s.entries(t, "s"))) // the same one again
+}
+
+// A message is left out if a notice of its call has it as lines, not as a part of a line.
+func TestMessageInANotice(t *testing.T) {
+	s := newStage(t)
+	want := 0
+	for _, row := range []struct {
+		text string
+		more int
+	}{{"15 mails\nnone is new", 1}, {"5", 1}, {"none is new", 0}, {"none", 1}, {"15 mails\nnone is new\n", 0}} {
+		want += row.more
+		n := agent.Notice{ID: row.text, Call: "c", Title: "t", Text: row.text}
+		if err := agent.AddMessage(t.Context(), &s.log, "s", n, true); err != nil || len(s.entries(t, "s")) != want {
+			t.Errorf("after %q there are %d entries, want %d (%v)", row.text, len(s.entries(t, "s")), want, err)
+		}
+	}
 }
