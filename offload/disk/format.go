@@ -2,7 +2,7 @@ package disk
 
 import (
 	"fmt"
-	"path/filepath"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
@@ -11,22 +11,26 @@ import (
 // attributes, which copies of a directory often lose.
 var format = durable.Format{Name: "artifact store", Version: 2}
 
-// openFormat checks the format of the directory at path, and marks a new one. A directory
-// that contains a store without a version is a *durable.FormatError.
+// openFormat checks the format of the directory at path, and marks a new one. A directory with
+// other files is a *durable.FormatError. Hidden ones do not count: other processes may be opening
+// the new directory too.
 func openFormat(path string, d *dir) error {
-	blobs, err := d.list(blobDir) // before the check: every store marks its directory before it writes a blob
+	entries, err := d.list(".") // before the check: every store marks its directory before it makes that of a session
 	if err != nil {
 		return err
 	}
 	marked, err := format.Check(path)
-	switch {
-	case err != nil || marked:
+	if err != nil || marked {
 		return err
-	case len(blobs) > 0:
+	}
+	for _, e := range entries {
+		name := e.Name()
+		if strings.HasPrefix(name, ".") || name == durable.FormatFile || name == "lost+found" { // of the file system
+			continue
+		}
 		return &durable.FormatError{Dir: path,
-			Problem: "contains an artifact store without a format version, which an unreleased version of Stevedore wrote",
-			Advice: fmt.Sprintf("this program reads version %d; move the directory aside (its contents stay readable as files, %s) or use another directory",
-				format.Version, filepath.Join("SESSION", "ID"+contentSuffix))}
+			Problem: fmt.Sprintf("contains %.100q, but no artifact store with a format version", name),
+			Advice:  fmt.Sprintf("this program reads version %d; use a new directory, such as one in this directory; %s", format.Version, format.Repair())}
 	}
 	return format.Mark(path)
 }

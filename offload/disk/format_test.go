@@ -14,27 +14,20 @@ import (
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
-// A store of an unreleased version, which has no format version, is neither read as empty
-// nor changed. The layouts are those of the commit 358fcd4: a content with an attached
-// record, and one with a record file.
-func TestUnmarkedStoreIsRefused(t *testing.T) {
-	for name, files := range map[string]map[string]string{
-		"content": {".blobs/0123": "text", "s1/a1.md": "text"},
-		"record":  {".blobs/0123": "text", "s1/a1.md": "text", "s1/.a1.artifact.json": "{}"},
+// A directory with other files is neither used nor changed: one of another program, and a store of
+// an unreleased version (commit 358fcd4), which has no format version.
+func TestForeignDirectoryIsRefused(t *testing.T) {
+	for name, files := range map[string][]string{
+		"content": {".blobs/0123", "s1/a1.md"}, "record": {".blobs/0123", "s1/a1.md", "s1/.a1.artifact.json"}, "project": {".git/config", "go.mod"},
 	} {
 		dir := t.TempDir()
-		for file, text := range files {
-			file = filepath.Join(dir, file)
-			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o400)); err != nil {
-				t.Fatal(err)
-			}
-		}
+		makeFiles(t, dir, files...)
 		before := filesIn(t, dir)
 		_, err := Open(dir, offload.StoreConfig{})
 		if _, ok := errors.AsType[*durable.FormatError](err); !ok {
 			t.Errorf("%s: %v", name, err)
 		}
-		for _, want := range []string{dir, "without a format version", "version 2", "another directory"} {
+		for _, want := range []string{dir, "but no artifact store", "version 2", "use a new directory", durable.FormatFile} {
 			if !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("%s: %v lacks %q", name, err, want)
 			}
@@ -45,18 +38,23 @@ func TestUnmarkedStoreIsRefused(t *testing.T) {
 	}
 }
 
-// A directory with the files of other programs may become a store.
+// A new file system and hidden files do not count, and a store may have files of other programs.
 func TestForeignFilesDoNotCount(t *testing.T) {
 	dir := t.TempDir()
-	for _, name := range []string{"notes", ".blobs", ".tmp"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o700); err != nil {
+	makeFiles(t, dir, "lost+found/x", ".blobs/x", ".tmp/x", ".DS_Store")
+	storetest.Put(t, openTest(t, dir, offload.StoreConfig{}), storetest.NewRecord("s", "a"), []byte("text"))
+	makeFiles(t, dir, "notes/todo.md")
+	storetest.Put(t, openTest(t, dir, offload.StoreConfig{}), storetest.NewRecord("s", "b"), []byte("text"))
+}
+
+func makeFiles(t *testing.T, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		name = filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(name), 0o700), os.WriteFile(name, []byte("text"), 0o400)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "notes", "todo.md"), []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	storetest.Put(t, openTest(t, dir, offload.StoreConfig{}), storetest.NewRecord("s", "a"), []byte("text"))
 }
 
 func TestUnknownVersionIsRefused(t *testing.T) {
