@@ -48,13 +48,13 @@ func newBlock(text string, offset int) (block, error) {
 	if err != nil {
 		return b, err
 	}
-	kind := found[0].of(text)
+	kind := found["type"].of(text)
 	b.result = kind == `"tool_result"` || kind == `"mcp_tool_result"`
-	if id := found[1].of(text); kindOf(id) == "a string" {
+	if id := found["tool_use_id"].of(text); kindOf(id) == "a string" {
 		b.id = unquote(id)
 	}
-	b.value = found[2].of(text)
-	b.at = span{offset + found[2].start, offset + found[2].end}
+	b.value = found["content"].of(text)
+	b.at = span{offset + found["content"].start, offset + found["content"].end}
 	return b, nil
 }
 
@@ -126,8 +126,8 @@ func (b block) weight() int {
 	if err != nil {
 		return length(b.text)
 	}
-	text, input := found[1].of(b.text), found[2].of(b.text)
-	switch found[0].of(b.text) {
+	text, input := found["text"].of(b.text), found["input"].of(b.text)
+	switch found["type"].of(b.text) {
 	case `"text"`:
 		if kindOf(text) == "a string" {
 			return contentLength(text)

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -22,33 +23,33 @@ func (m Message) otherResults() (results []block, err error) {
 	if err != nil {
 		return nil, err
 	}
-	role, kind := top[0].of(m.text), top[1].of(m.text)
+	role, kind := top["role"].of(m.text), top["type"].of(m.text)
 	switch {
-	case role == `"function"` && top[4] == (span{}):
+	case role == `"function"` && top["parts"] == (span{}):
 		return nil, refuse(`the role "function"`, "an old API of OpenAI")
-	case top[5] != (span{}):
+	case top["lc"] != (span{}):
 		return nil, refuse(`the field "lc"`, "LangChain")
-	case role == "" && (slices.Contains([]string{`"human"`, `"ai"`, `"tool"`, `"system"`}, kind) || top[6] != (span{})):
+	case role == "" && (slices.Contains([]string{`"human"`, `"ai"`, `"tool"`, `"system"`}, kind) || top["tool_call_id"] != (span{})):
 		return nil, refuse("the type "+kind+" and no role", "LangChain")
-	case role == "" && kind == "" && top[4] == (span{}) && top[9] == (span{}):
+	case role == "" && kind == "" && top["parts"] == (span{}) && top["content"] == (span{}):
 		return nil, refuse("no role, type, content or parts", "another program")
-	case role != `"tool"` && strings.EqualFold(role, `"tool"`), role == `"tool"` && top[4] == (span{}) && top[9] == (span{}):
+	case role != `"tool"` && strings.EqualFold(role, `"tool"`), role == `"tool"` && top["parts"] == (span{}) && top["content"] == (span{}):
 		return nil, refuse("the role "+role+" and no content as that of OpenAI", "another program")
 	case role == "" && kind != "" && !responseItem.MatchString(kind):
 		return nil, refuse("the type "+kind+" and no role", "another program")
 	case kind == `"function_call_output"` || kind == `"custom_tool_call_output"`:
-		results = append(results, m.resultAt(top[2], top[3]))
+		results = append(results, m.resultAt(top["call_id"], top["output"]))
 	case kind == `"local_shell_call_output"` || kind == `"mcp_call"`:
-		results = append(results, m.resultAt(top[8], top[3]))
+		results = append(results, m.resultAt(top["id"], top["output"]))
 	case kind == `"shell_call_output"`:
-		err = m.addOutputs(&results, top[2], top[3])
-	case role == `"tool"` && top[6] == (span{}) && kindOf(m.contentText()) == "a string": // of Ollama, which has no ids
-		results = append(results, m.resultAt(top[10], m.content))
+		err = m.addOutputs(&results, top["call_id"], top["output"])
+	case role == `"tool"` && top["tool_call_id"] == (span{}) && kindOf(m.contentText()) == "a string": // of Ollama, which has no ids
+		results = append(results, m.resultAt(top["tool_name"], m.content))
 	}
 	if err != nil {
 		return nil, err
 	}
-	for _, list := range []span{m.content, top[4], top[7]} {
+	for _, list := range []span{m.content, top["parts"], top["toolInvocations"]} {
 		if kindOf(list.of(m.text)) != "an array" {
 			continue
 		}
@@ -58,24 +59,26 @@ func (m Message) otherResults() (results []block, err error) {
 			}
 			f, err := m.fields(at, "toolCallId", "output", "result", "functionResponse", "function_response", "toolResult", "toolInvocation", "part_kind",
 				"tool_use_id", "content", "codeExecutionResult", "code_execution_result")
-			if err == nil && kindOf(f[6].of(m.text)) == "an object" { // a part of version 4 of the Vercel AI SDK
-				f, err = m.fields(f[6], "toolCallId", "output", "result", "", "", "", "", "", "", "", "", "")
+			if err == nil && kindOf(f["toolInvocation"].of(m.text)) == "an object" { // a part of version 4 of the Vercel AI SDK
+				f, err = m.fields(f["toolInvocation"], "toolCallId", "output", "result")
 			}
+			response, output := cmp.Or(f["functionResponse"], f["function_response"]), cmp.Or(f["output"], f["result"])
+			executed := cmp.Or(f["codeExecutionResult"], f["code_execution_result"])
 			switch {
 			case err != nil:
 				return nil, err
-			case f[7] != (span{}):
+			case f["part_kind"] != (span{}):
 				return nil, refuse("a part_kind", "Pydantic AI")
-			case f[5] != (span{}):
+			case f["toolResult"] != (span{}):
 				return nil, refuse("a toolResult", "Amazon Bedrock")
-			case f[3] != (span{}) || f[4] != (span{}):
-				err = m.addResponse(&results, f[3], f[4])
-			case f[0] != (span{}) && (f[1] != (span{}) || f[2] != (span{})):
-				err = m.addOutput(&results, f[0], f[1], f[2])
-			case f[8] != (span{}) && kindOf(f[9].of(m.text)) == "an object": // a code_execution_tool_result of Anthropic
-				err = m.addText(&results, f[8], f[9], "stdout")
-			case f[10] != (span{}) || f[11] != (span{}):
-				err = m.addText(&results, span{}, span{f[10].start + f[11].start, f[10].end + f[11].end}, "output")
+			case response != (span{}):
+				err = m.addResponse(&results, response)
+			case f["toolCallId"] != (span{}) && output != (span{}):
+				err = m.addOutput(&results, f["toolCallId"], output)
+			case f["tool_use_id"] != (span{}) && kindOf(f["content"].of(m.text)) == "an object": // a code_execution_tool_result of Anthropic
+				err = m.addText(&results, f["tool_use_id"], f["content"], "stdout")
+			case executed != (span{}):
+				err = m.addText(&results, span{}, executed, "output")
 			}
 			if err != nil {
 				return nil, err
@@ -87,12 +90,10 @@ func (m Message) otherResults() (results []block, err error) {
 }
 
 // fields is pick for an object in the text of the message.
-func (m Message) fields(object span, names ...string) ([]span, error) {
+func (m Message) fields(object span, names ...string) (map[string]span, error) {
 	found, err := pick(object.of(m.text), names...)
-	for i := range found {
-		if found[i] != (span{}) {
-			found[i] = found[i].after(object.start)
-		}
+	for name, value := range found {
+		found[name] = value.after(object.start)
 	}
 	return found, err
 }
@@ -114,8 +115,8 @@ func (m Message) addText(results *[]block, id, object span, name string) error {
 		return nil
 	}
 	f, err := m.fields(object, name)
-	if err == nil && kindOf(f[0].of(m.text)) == "a string" {
-		*results = append(*results, m.resultAt(id, f[0]))
+	if err == nil && kindOf(f[name].of(m.text)) == "a string" {
+		*results = append(*results, m.resultAt(id, f[name]))
 	}
 	return err
 }
@@ -133,37 +134,29 @@ func (m Message) addOutputs(results *[]block, id, list span) error {
 	return nil
 }
 
-// addOutput adds a result of the Vercel AI SDK: the value of an output with a type, an output of
-// any form, or, in old versions, the result.
-func (m Message) addOutput(results *[]block, id, output, old span) error {
-	if output == (span{}) {
-		output = old
-	}
+// addOutput adds a result of the Vercel AI SDK: the value of an output with a type, or an output of
+// any form.
+func (m Message) addOutput(results *[]block, id, output span) error {
 	b := m.resultAt(id, output)
 	if kindOf(b.value) == "an object" {
 		f, err := m.fields(output, "type", "value")
 		if err != nil {
 			return err
 		}
-		switch kind := f[0].of(m.text); {
-		case f[1] == (span{}):
+		switch kind := f["type"].of(m.text); {
+		case f["value"] == (span{}):
 		case kind == `"content"`: // its value must be a list
-			b.value, b.before, b.behind = f[1].of(m.text), `{"type":"text","value":`, "}"
+			b.value, b.before, b.behind = f["value"].of(m.text), `{"type":"text","value":`, "}"
 		case kind != "":
-			b = m.resultAt(id, f[1])
+			b = m.resultAt(id, f["value"])
 		}
 	}
 	*results = append(*results, b)
 	return nil
 }
 
-// addResponse adds a functionResponse of Gemini, in either spelling. Its response must stay an
-// object.
-func (m Message) addResponse(results *[]block, camel, snake span) error {
-	at := camel
-	if at == (span{}) {
-		at = snake
-	}
+// addResponse adds a functionResponse of Gemini. Its response must stay an object.
+func (m Message) addResponse(results *[]block, at span) error {
 	if m.text[at.start] != '{' {
 		return nil
 	}
@@ -171,17 +164,15 @@ func (m Message) addResponse(results *[]block, camel, snake span) error {
 	if err != nil {
 		return err
 	}
-	if f[0] == (span{}) {
-		f[0] = f[1]
-	}
-	b := m.resultAt(f[0], f[2])
+	id := cmp.Or(f["id"], f["name"])
+	b := m.resultAt(id, f["response"])
 	if kindOf(b.value) == "an object" {
 		var values []span
 		for _, value := range members(b.value) {
-			values = append(values, value.after(f[2].start))
+			values = append(values, value.after(f["response"].start))
 		}
 		if b.before, b.behind = `{"output":`, "}"; len(values) == 1 && m.text[values[0].start] == '"' {
-			b = m.resultAt(f[0], values[0])
+			b = m.resultAt(id, values[0])
 		}
 	}
 	*results = append(*results, b)

@@ -57,7 +57,7 @@ func ofRequest(text string) string {
 		return ""
 	}
 	for _, name := range []string{"messages", "input", "contents"} { // of Anthropic and OpenAI, Responses, Gemini
-		if found, err := pick(text, name); err == nil && kindOf(found[0].of(text)) == "an array" {
+		if found, err := pick(text, name); err == nil && kindOf(found[name].of(text)) == "an array" {
 			return fmt.Sprintf("; it has them in its field %q, as in jq .%s", name, name)
 		}
 	}
@@ -94,7 +94,7 @@ func newMessage(text string) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	m := Message{text: text, content: found[0]}
+	m := Message{text: text, content: found["content"]}
 	switch content := m.content.of(text); kindOf(content) {
 	case "a string", "nothing":
 	case "null":
@@ -115,10 +115,10 @@ func newMessage(text string) (Message, error) {
 // has it, otherwise "".
 func (m Message) toolCallID() string {
 	found, err := pick(m.text, "role", "tool_call_id")
-	if err != nil || found[0].of(m.text) != `"tool"` {
+	if err != nil || found["role"].of(m.text) != `"tool"` {
 		return ""
 	}
-	if id := found[1].of(m.text); kindOf(id) == "a string" {
+	if id := found["tool_call_id"].of(m.text); kindOf(id) == "a string" {
 		return unquote(id)
 	}
 	return ""

@@ -3,6 +3,7 @@ package chat
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -40,21 +41,19 @@ func members(text string) iter.Seq2[string, span] {
 	}
 }
 
-// pick returns the values of the named fields of an object, in the order of the names.
-// An absent field has an empty span. A duplicate of a named field is an error, because
-// readers disagree about which of the two counts.
-func pick(object string, names ...string) ([]span, error) {
-	found := make([]span, len(names))
+// pick returns the values of the named fields of an object; those of absent ones are not in the
+// map. A duplicate of a named field is an error, because readers disagree about which of the two counts.
+func pick(object string, names ...string) (map[string]span, error) {
+	found := map[string]span{}
 	for key, value := range members(object) {
-		for i, name := range names {
-			if key[1:len(key)-1] != name {
-				continue
-			}
-			if found[i] != (span{}) {
-				return nil, fmt.Errorf("the field %q occurs twice", name)
-			}
-			found[i] = value
+		name := key[1 : len(key)-1]
+		if !slices.Contains(names, name) {
+			continue
 		}
+		if _, twice := found[name]; twice {
+			return nil, fmt.Errorf("the field %q occurs twice", name)
+		}
+		found[name] = value
 	}
 	return found, nil
 }
