@@ -19,11 +19,16 @@ import (
 
 const prompt = "What do the files here say about a license? Grep all of them, then read the lines that you find."
 
+// task is that of the sub-agent.
+const task = "Say in one sentence how fast you are"
+
 // script is the default model. See provider.Script.
 const script = `{"text":"I grep everything.", "tools":[{"name":"grep","input":` + grepArgs + `}]}
 {"text":"It was stored. I search in it.", "capture":{"id":"knowledge id='([^']+)'"}, "tools":[{"name":"grep_knowledge","input":{"artifact_id":"${id}","pattern":"(?i)license","max_results":1}}]}
 {"text":"I read on from there.", "capture":{"line":"(?m)^(\\d+): "}, "tools":[{"name":"get_knowledge_by_lines","input":{"artifact_id":"${id}","start_line":"${int:line}","end_line":"${int:line+2}"}}]}
 {"text":"(A real model would answer here. This script read 3 lines from line ${line} on.)"}
+{"for":"^` + task + `"}
+{"text":"A script is faster than a breeze."}
 {"for":"^Check that all is well"}
 {"text":"HEARTBEAT_OK"}
 `

@@ -21,6 +21,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
 // Run runs a worker process on a temporary data directory, and a client that plays the
@@ -59,10 +60,6 @@ func Run(ctx context.Context, o process.Options, stdout, stderr io.Writer) (err 
 	}
 	defer client.Close()
 
-	count, err := newCountTool(o.Workspace)
-	if err != nil {
-		return err
-	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	errClosed := cli.Exit(cli.ExitFailed, "") // the reader of stdout is gone
@@ -70,7 +67,7 @@ func Run(ctx context.Context, o process.Options, stdout, stderr io.Writer) (err 
 	d := &demo{bus: client, out: stdout, workspace: o.Workspace, dir: dir, model: o.Agents.Models[0]}
 	err = process.Together(ctx,
 		func(ctx context.Context) error {
-			return o.Run(ctx, b, log, stdout, func() (func() error, error) { return func() error { return nil }, nil }, count)
+			return o.Run(ctx, b, log, stdout, func() (func() error, error) { return func() error { return nil }, nil })
 		},
 		func(ctx context.Context) error {
 			defer stop(nil)
@@ -151,7 +148,7 @@ func (d *demo) play(ctx context.Context) error {
 	}
 
 	d.print("\n4. An async call returns at once. The notifier delivers its result to the user, here:")
-	call := tools.Call{ID: "toolu_2", Session: session, Tool: countTool}
+	call := tools.Call{ID: "toolu_2", Session: session, Tool: agent.SpawnTool, Args: json.RawMessage(`{"task":"` + task + `","delivery":"user"}`)}
 	if _, err := rpc.Submit(ctx, d.bus, bus.DefaultQueue, call); err != nil {
 		return err
 	}

@@ -57,8 +57,8 @@ type process struct {
 
 // Run opens all parts and runs them until ctx is cancelled. It calls onReady when
 // the process accepts calls, and calls onStop, which onReady returns, when ctx is
-// cancelled. The worker offers extra in addition to the tools of the options.
-func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdout io.Writer, onReady OnReady, extra ...tools.Tool) (err error) {
+// cancelled.
+func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdout io.Writer, onReady OnReady) (err error) {
 	if o.tenant == nil { // its process has done it
 		otlp.LogErrors(log)
 	}
@@ -89,7 +89,7 @@ func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdou
 	if err != nil {
 		return err
 	}
-	registry, err := p.openTools(ctx, artifacts, notifier, shell, p.noteOwner(channels), extra)
+	registry, err := p.openTools(ctx, artifacts, notifier, shell, p.noteOwner(channels))
 	if err != nil {
 		return err
 	}
@@ -185,10 +185,10 @@ func (p *process) openStore(ctx context.Context) (a artifactStore, err error) {
 	return artifactStore{store, offload.NewReader(store, cfg), pool}, nil
 }
 
-// openTools registers the built-in tools, the tools that read artifacts, the external ones, extra,
+// openTools registers the built-in tools, the tools that read artifacts, the external ones,
 // and the tools that run agents. noteOwner returns the owner of the notes of a session.
 func (p *process) openTools(
-	ctx context.Context, artifacts artifactStore, notifier *notify.Notifier, shell confinedShell, noteOwner func(string) string, extra []tools.Tool,
+	ctx context.Context, artifacts artifactStore, notifier *notify.Notifier, shell confinedShell, noteOwner func(string) string,
 ) (*tools.Registry, error) {
 	web, err := p.External.web()
 	if err != nil {
@@ -216,7 +216,7 @@ func (p *process) openTools(
 	if p.Agents.Enabled() {
 		notes = memory.New(p.bus).Tools(noteOwner)
 	}
-	all := slices.Concat(toolset, artifacts.reader.Tools(), notes, external, extra, agents, p.Approvals.tools())
+	all := slices.Concat(toolset, artifacts.reader.Tools(), notes, external, agents, p.Approvals.tools())
 	if err := registry.Register(all...); err != nil {
 		return nil, err
 	}
