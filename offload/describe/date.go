@@ -69,37 +69,35 @@ func IsISO(text string) bool {
 	return len(text) == 10 || strings.Trim(text[11:], "0123456789:.,+-ZUTC ") == ""
 }
 
-// Clock is the form of the time behind a date of ISO 8601. Times of one form and zone sort as text.
+// Clock is the form of the time behind a date of ISO 8601. Times of one form sort as text.
 type Clock struct {
+	Zone      string
 	separator byte
 	// length is that of the time before "Z", which is greater than each digit and point.
 	length int
 }
 
-// ClockOf returns the form of the time in a text for which IsISO is true, and its zone.
-func ClockOf(text string) (c Clock, zone string) {
+// ClockOf returns the form of the time in a text for which IsISO is true.
+func ClockOf(text string) (c Clock) {
 	if len(text) < 12 {
-		return c, ""
+		return c
 	}
 	c.separator = text[10]
-	at := strings.IndexAny(text[11:], "+-ZU")
-	if at < 0 {
-		return c, ""
+	if at := strings.IndexAny(text[11:], "+-ZU"); at >= 0 {
+		if c.Zone = text[11+at:]; c.Zone == "Z" {
+			c.length = at
+		}
 	}
-	if zone = text[11+at:]; zone == "Z" {
-		c.length = at
-	}
-	return c, zone
+	return c
 }
 
-// SameClock reports whether a text of a date, or of its start, sorts among times such as one.
-func SameClock(text, one string) bool {
+// SortsWith reports whether a text of a date, or of its start, sorts among times such as one.
+func SortsWith(text, one string) bool {
 	if len(text) < 12 || !IsISO(text) {
 		return len(text) < 11
 	}
-	a, zone := ClockOf(text)
-	b, zoneOfOne := ClockOf(one)
-	return a.separator == b.separator && (zone == "" || zone == zoneOfOne)
+	a, b := ClockOf(text), ClockOf(one)
+	return a.separator == b.separator && (a.Zone == "" || a.Zone == b.Zone)
 }
 
 // zoned are the layouts of times with a zone, without spaces.

@@ -3,7 +3,6 @@ package describe
 import (
 	"bytes"
 	"regexp"
-	"slices"
 	"strings"
 )
 
@@ -77,33 +76,52 @@ func (r *Rows) ruled() error {
 	return nil
 }
 
-// between returns the cells of a line of psql or mysql, which are between the places of "+" in the
-// rule, or those of another line. If a cell has several lines, psql writes "+" behind each but the
-// last, and mysql nothing.
+// maxLines is how many lines a cell of psql or mysql may have.
+const maxLines = 1_000
+
+// between returns the cells of the row that begins with a line. If a cell has several lines, psql
+// writes "+" behind each but the last, and mysql nothing.
 func (r *Rows) between(line string) []string {
 	framed := len(r.Starts) > 0 && r.Starts[0] == 0
-	for framed && r.Width > 0 && !strings.HasSuffix(strings.TrimSpace(line), "|") {
+	for n := 0; n < maxLines && framed && !strings.HasSuffix(strings.TrimSpace(line), "|"); n++ {
 		next, err := r.line()
 		if err != nil {
 			break
 		}
+		if frame.MatchString(next) {
+			r.ahead = append([]string{next}, r.ahead...)
+			break
+		}
 		line += "\n" + next
 	}
-	text := grid(line, true)
-	if len(r.Starts) == 0 {
-		return split(line)
+	cells, open := r.atBars(line, framed)
+	for n := 0; n < maxLines && len(open) > 0; n++ {
+		next, err := r.line()
+		if err != nil {
+			break
+		}
+		more, still := r.atBars(next, framed)
+		for _, i := range open {
+			if i < len(more) {
+				cells[i] += "\n" + more[i]
+			}
+		}
+		open = still
 	}
-	last := len(r.Starts) - 1
-	if slices.ContainsFunc(r.Starts, func(at int) bool { return (framed || at < r.Starts[last]) && (at >= len(text) || text[at] != '|') }) {
-		return split(line)
-	}
-	var cells []string
-	var open []int // cells with another line
-	from := 0
+	return cells
+}
+
+// atBars returns the cells of a line between the places of "+" in the rule, and those that go on in
+// the next line of psql. A line without bars there is split at all of its bars.
+func (r *Rows) atBars(line string, framed bool) (cells []string, open []int) {
+	text, last, from := grid(line, true), len(r.Starts)-1, 0
 	for i, at := range r.Starts {
-		part := text[min(from, len(text)):min(at, len(text))]
-		if i == last && !framed {
-			part = text[from:]
+		part := text[min(from, len(text)):]
+		if framed || i < last {
+			if at >= len(text) || text[at] != '|' {
+				return split(line), nil
+			}
+			part = text[from:at]
 		}
 		cell := inGrid(part)
 		if n := len(part); !framed && n == at-from && n > 0 && part[n-1] == '+' {
@@ -111,17 +129,13 @@ func (r *Rows) between(line string) []string {
 		}
 		cells, from = append(cells, cell), at+1
 	}
-	if framed {
-		return cells[1:]
+	switch {
+	case last < 0:
+		return split(line), nil
+	case framed:
+		return cells[1:], nil
 	}
-	if len(open) > 0 {
-		if line, err := r.line(); err == nil {
-			for next := r.between(line); len(open) > 0 && open[0] < len(next); open = open[1:] {
-				cells[open[0]] += "\n" + next[open[0]]
-			}
-		}
-	}
-	return cells
+	return cells, open
 }
 
 // split returns the cells of a line. A "|" in a cell is written as \|.

@@ -81,74 +81,40 @@ func (c Column) note(rows int64, query string, parts []token) string {
 	case text || c.Misfits == 0 || !u.named && !all || len(notes) > 0 && c.Read == "" && c.Stored == nil:
 	default:
 		notes = append(notes, fmt.Sprintf("%s: %d of %d cells are no %s (%s) and count as NULL; %s has their text",
-			name, c.Misfits, rows, c.plural(), strings.Join(c.Examples, ", "), columnName(c.Texts)))
+			name, c.Misfits, rows, cmp.Or(map[string]string{"BOOLEAN": "booleans", "DATE": "dates"}[c.Type], "numbers"), strings.Join(c.Examples, ", "), columnName(c.Texts)))
 	}
 	return strings.Join(notes, "; ")
 }
 
 // joined says that a query compares columns of several types, or returns "".
 func (d *database) joined(query []token) string {
-	at := func(i int) (t token) {
-		if i >= 0 && i < len(query) {
-			t = query[i]
-		}
-		return t
-	}
-	of := func(i int) string { // the table of a column
-		if at(i-1).text != "." {
-			return ""
-		}
-		alias := at(i - 2).name
-		for n, t := range query {
-			if t.name == alias && (at(n-1).text == "as" || at(n-1).name != "") && at(n-1).name != "join" && at(n-1).name != "from" {
-				if at(n-1).text == "as" {
-					n--
-				}
-				return at(n - 1).name
+	types := map[string][]string{} // by the name of a column
+	for _, s := range d.schemas {
+		for _, c := range s.Columns {
+			name, typ := strings.ToLower(c.Name), cmp.Or(map[string]string{"REAL": "number", "INTEGER": "number", "JSON": "TEXT"}[c.Type], c.Type)
+			if !slices.Contains(types[name], typ) {
+				types[name] = append(types[name], typ)
 			}
 		}
-		return alias
-	}
-	types := func(i int) (all []string) {
-		table := of(i)
-		for _, s := range d.schemas {
-			for _, c := range s.Columns {
-				if strings.EqualFold(c.Name, at(i).name) && (table == "" || slices.ContainsFunc(s.Names, func(name string) bool { return strings.EqualFold(name, table) })) {
-					all = append(all, cmp.Or(map[string]string{"REAL": "number", "INTEGER": "number", "JSON": "TEXT"}[c.Type], c.Type))
-				}
-			}
-		}
-		return all
 	}
 	for i, t := range query {
-		right := i
-		if !slices.Contains(t.within, "using") {
-			if right = i + 2; at(i+3).text == "." {
-				right = i + 4
+		right := t
+		if j := i + 2; !slices.Contains(t.within, "using") {
+			if j+2 < len(query) && query[j+1].text == "." {
+				j += 2
 			}
-			if !slices.Contains(comparisons, at(i+1).text) {
+			if j >= len(query) || !query[i+1].is(comparisons) {
 				continue
 			}
+			right = query[j]
 		}
-		if a, b := types(i), types(right); t.name != "" && len(a) > 0 && len(b) > 0 {
-			if all := slices.Compact(slices.Sorted(slices.Values(append(a, b...)))); len(all) > 1 {
-				return fmt.Sprintf("%s and %s are compared, and are of several types (%s), which may never be equal",
-					columnName(t.name), columnName(at(right).name), strings.Join(all, ", "))
-			}
+		a, b := types[t.name], types[right.name]
+		if t.name == right.name && len(a) > 1 || len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, func(typ string) bool { return slices.Contains(b, typ) }) {
+			return fmt.Sprintf("%s and %s are compared, and are of several types (%s), which may never be equal",
+				columnName(t.name), columnName(right.name), strings.Join(slices.Compact(append(a, b...)), ", "))
 		}
 	}
 	return ""
-}
-
-// plural returns what the cells of the column are.
-func (c Column) plural() string {
-	switch c.Type {
-	case "BOOLEAN":
-		return "booleans"
-	case "DATE":
-		return "dates"
-	}
-	return "numbers"
 }
 
 // instead says what to compare with in place of a text.
@@ -173,7 +139,7 @@ func (c Column) differs(text string) bool {
 	case "TEXT", "JSON":
 		return false
 	case "DATE":
-		return !startOfDate.MatchString(text) || c.Time != "" && !describe.SameClock(text, c.Time)
+		return !startOfDate.MatchString(text) || c.Time != "" && !describe.SortsWith(text, c.Time)
 	}
 	return !describe.IsInteger(text) && !describe.IsReal(text)
 }

@@ -7,161 +7,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
 )
-
-// look is what a cell looks like. Cells that look alike are read alike.
-type look struct {
-	what   byte
-	unit   string // of a number, or the zone of a time
-	zero   bool
-	plain  bool // as programs print a number
-	padded bool // with a zero behind the decimals, or an exponent without a sign
-	// point and comma say what a number is if a point, or a comma, precedes its decimals.
-	point, comma value
-	orders       describe.Order // of a date
-	clock        describe.Clock // of a date of ISO
-}
-
-// What a cell may look like.
-const (
-	isOther   = 'o'
-	isMissing = 'm' // such as N/A
-	isNumber  = 'n'
-	isCode    = 'c' // has only digits and is no number, such as 007
-	isString  = 's' // a number or a boolean as a string of JSON; the number may be a version
-	isDate    = 'd'
-	isBoolean = 'b'
-	isAmount  = 'a' // a short text with a number first, such as 1k, <5, 1/2 and 10:05:00
-	isNested  = '{'
-)
-
-// value is what a number is in one of its readings.
-type value byte
-
-const (
-	noValue value = iota
-	integer
-	real
-)
-
-func valueOf(text string) value {
-	switch {
-	case text == "":
-		return noValue
-	case strings.Contains(text, "."):
-		return real
-	}
-	return integer
-}
-
-func lookOf(c cell) look {
-	text := c.text
-	switch c.kind {
-	case boolean:
-		return look{what: isBoolean}
-	case nested:
-		return look{what: isNested}
-	}
-	switch {
-	case describe.IsInteger(text):
-		return look{what: isNumber, plain: true, point: integer, comma: integer, zero: text == "0"}
-	case describe.IsISO(text):
-		clock, zone := describe.ClockOf(text)
-		return look{what: isDate, orders: describe.ISO, clock: clock, unit: zone}
-	case c.kind == quoted && (describe.IsReal(text) || describe.IsBoolean(text)):
-		return look{what: isString}
-	case describe.IsReal(text), c.kind == number && strings.ContainsAny(text, ".eE") && describe.IsFinite(text):
-		l := look{what: isNumber, plain: true, point: real, zero: text[0] == '0' && strings.Trim(text, "0.") == ""}
-		_, padded := describe.Decimals(text)
-		l.padded = padded && c.kind == word
-		if whole, decimals, _ := strings.Cut(text, "."); len(decimals) == 3 && len(whole) < 4 && whole != "0" {
-			l.comma = integer // 1.234
-		}
-		return l
-	case c.kind == word && describe.IsBoolean(text):
-		return look{what: isBoolean}
-	case describe.IsMarker(text):
-		return look{what: isMissing}
-	case text != "" && strings.Trim(strings.TrimPrefix(text, "-"), "0123456789") == "":
-		return look{what: isCode}
-	}
-	if n, ok := describe.ParseNumber(text); ok {
-		return look{what: isNumber, unit: n.Unit, point: valueOf(n.Point), comma: valueOf(n.Comma)}
-	}
-	if orders, ok := describe.ParseDate(text); ok {
-		return look{what: isDate, orders: orders}
-	}
-	if first, _ := utf8.DecodeRuneInString(strings.TrimLeft(text, "<>=~+-")); len(text) <= maxAmount && unicode.IsDigit(first) {
-		return look{what: isAmount}
-	}
-	return look{what: isOther}
-}
-
-// maxAmount is the length in bytes of the longest text that may be taken for an amount.
-const maxAmount = 20
-
-// maxLooks is how many looks of a column are told apart.
-const maxLooks = 40
-
-// looks are those of the cells of a column that are not empty, in the order of their first use.
-type looks struct {
-	groups []*group
-	last   *group
-	// shortest and longest are the lengths of the codes and integers.
-	shortest, longest int
-	fewest, most      int // decimals of numbers
-	nul               bool
-	spaced            string // a text that begins or ends with a space
-	total             string // a text such as Total
-}
-
-func (t *looks) see(c cell) {
-	if c.kind == missing || c.kind == word && c.text == "" {
-		return
-	}
-	l := lookOf(c)
-	if t.last == nil || l != t.last.look {
-		t.last = t.group(l)
-	}
-	switch {
-	case l.what == isCode || l.plain && l.point == integer:
-		t.shortest, t.longest = min(cmp.Or(t.shortest, len(c.text)), len(c.text)), max(t.longest, len(c.text))
-	case l.plain:
-		n, _ := describe.Decimals(c.text)
-		if t.fewest, t.most = min(cmp.Or(t.fewest, n), n), max(t.most, n); n == 0 && l.padded { // with an exponent
-			t.most = maxExact
-		}
-	}
-	if l.what == isOther {
-		t.nul = t.nul || strings.IndexByte(c.text, 0) >= 0
-		if n := len(c.text); t.spaced == "" && n > 0 && (c.text[0] == ' ' || c.text[n-1] == ' ') {
-			t.spaced = strings.Clone(c.text)
-		}
-		if len(c.text) < 12 && isTotal.MatchString(c.text) {
-			t.total = strings.Clone(c.text)
-		}
-	}
-	t.last.add(c)
-}
-
-func (t *looks) group(l look) *group {
-	at := func(l look) int { return slices.IndexFunc(t.groups, func(g *group) bool { return g.look == l }) }
-	i := at(l)
-	if i < 0 && len(t.groups) >= maxLooks {
-		l = look{what: isOther}
-		i = at(l)
-	}
-	if i < 0 {
-		l.unit = strings.Clone(l.unit)
-		i, t.groups = len(t.groups), append(t.groups, &group{look: l})
-	}
-	return t.groups[i]
-}
 
 // reading is how the cells of a column become values.
 type reading struct {
@@ -304,7 +153,7 @@ func (t looks) differs(c *Column, g *group, lossy bool) {
 			c.lossy = c.lossy || loses
 			if read := fmt.Sprintf("'%s' is read as %s", text, strings.TrimSuffix(stored, ".0")); !c.utc {
 				c.Read = read
-			} else if c.Read == "" || g.unit != "Z" {
+			} else if c.Read == "" || g.clock.Zone != "Z" {
 				c.Read = read + " (UTC)"
 			}
 			return
@@ -314,23 +163,22 @@ func (t looks) differs(c *Column, g *group, lossy bool) {
 
 // zones decides how the times of a column sort: as text, if all of them have the same form.
 func (t looks) zones(c *Column) {
-	forms, zoned, local := []look{}, false, false
+	zones := map[bool]bool{}
+	var first *group
 	for _, g := range t.groups {
-		if l := (look{unit: g.unit, clock: g.clock}); g.clock != (describe.Clock{}) {
-			zoned, local = zoned || g.unit != "", local || g.unit == ""
-			if !slices.Contains(forms, l) {
-				forms = append(forms, l)
-			}
+		if g.clock == (describe.Clock{}) {
+			continue
 		}
+		if first = cmp.Or(first, g); g.clock != first.clock {
+			c.utc = true
+		}
+		zones[g.clock.Zone != ""] = true
 	}
-	switch {
-	case zoned && local:
-		c.Read = "some times have a zone and others have none, and they are compared as text"
-	default:
-		c.utc = len(forms) > 1
+	if len(zones) > 1 {
+		c.utc, c.Read = false, "some times have a zone and others have none, and they are compared as text"
 	}
-	if i := slices.IndexFunc(t.groups, func(g *group) bool { return g.clock != (describe.Clock{}) }); i >= 0 {
-		c.Time, _ = c.reading.value(cell{word, t.groups[i].examples[0]}).(string)
+	if first != nil {
+		c.Time, _ = c.reading.value(cell{word, first.examples[0]}).(string)
 	}
 }
 

@@ -48,17 +48,19 @@ func (t token) isNumber() bool {
 	return !t.isText && t.text != "" && strings.Trim(t.text[:1], "0123456789.") == ""
 }
 
+// is reports whether a token is one of several words. It is not a text in quotes.
+func (t token) is(words string) bool {
+	return !t.isText && t.text != "" && strings.Contains(words, " "+t.text+" ")
+}
+
 // These are the functions, operators and words around a column that see it as a text, a number, or as
 // true or false.
-var (
-	textFunctions = strings.Fields("char_length concat concat_ws format glob group_concat hex instr length like lower ltrim octet_length printf quote " +
-		"replace rtrim string_agg substr substring trim unicode unistr_quote upper")
-	textOperators = strings.Fields("like glob regexp match ||")
-	comparisons   = strings.Fields("= == != <> < > <= >= is in between")
-	ofNumbers     = strings.Fields("sum total avg abs round")
-	arithmetic    = strings.Fields("+ - * / %")
-	beforeTruth   = strings.Fields("where and or not on when having")
-	behindTruth   = append(strings.Fields("and or ) then group order limit having union"), "")
+const (
+	textFunctions = " char_length concat concat_ws format glob group_concat hex instr length like lower ltrim octet_length printf quote " +
+		"replace rtrim string_agg substr substring trim unicode unistr_quote upper "
+	comparisons = " = == != <> < > <= >= is in between "
+	beforeTruth = " where and or not on when having "
+	behindTruth = " and or ) then group order limit having union "
 )
 
 // use is what a query does with a column.
@@ -71,14 +73,14 @@ type use struct {
 // useOf returns what a query does with a column.
 func useOf(query []token, column string) (u use) {
 	names := []string{strings.ToLower(column)}
-	at := func(i int) token {
-		if i < 0 || i >= len(query) {
-			return token{}
+	at := func(i int) (t token) {
+		if i >= 0 && i < len(query) {
+			t = query[i]
 		}
-		return query[i]
+		return t
 	}
 	for i, t := range query { // a query may use another name before it gives it
-		if t.name == names[0] && at(i+1).text == "as" && at(i+2).name != "" {
+		if t.name == names[0] && at(i+1).is(" as ") && at(i+2).name != "" {
 			names = append(names, at(i+2).name)
 		}
 	}
@@ -87,38 +89,33 @@ func useOf(query []token, column string) (u use) {
 			continue
 		}
 		u.named = u.named || t.name == names[0]
-		before, next := i-1, i+1
-		if at(before).text == "." { // behind the name of a table
-			before -= 2
+		left, next := i-1, i+1
+		if at(left).is(" . ") { // behind the name of a table
+			left -= 2
 		}
-		if at(next).text == "not" {
+		if at(next).is(" not ") {
 			next++
 		}
-		operator := at(next).text
-		u.asText = u.asText || slices.Contains(textOperators, operator) || at(before).text == "||" ||
-			slices.ContainsFunc(t.within, func(f string) bool { return slices.Contains(textFunctions, f) }) ||
-			slices.Contains(t.within, "cast") && operator == "as" && slices.Contains([]string{"text", "char", "varchar"}, at(next+1).text)
-		function := ""
-		if at(before).text == "(" && at(next).text == ")" && len(t.within) > 0 {
-			function = t.within[len(t.within)-1]
+		before, operator, argument := at(left), at(next), token{}
+		for _, function := range t.within {
+			u.asText = u.asText || function != "" && strings.Contains(textFunctions, " "+function+" ")
+			if before.is(" ( ") && operator.is(" ) ") {
+				argument.text = function // the last one
+			}
 		}
-		u.ordered = u.ordered || function == "min" || function == "max"
-		if at(before).text == "not" || slices.Contains(beforeTruth, at(before).text) && slices.Contains(behindTruth, operator) || slices.Contains(ofNumbers, function) ||
-			slices.Contains(arithmetic, operator) || slices.Contains(arithmetic, at(before).text) {
-			u.asNumber = true
+		u.asText = u.asText || operator.is(" like glob regexp match || ") || before.is(" || ") || operator.is(" as ") && at(next+1).is(" text char varchar ")
+		u.ordered = u.ordered || argument.is(" min max ")
+		u.asNumber = u.asNumber || argument.is(" sum total avg abs round ") || operator.is(" + - * / % ") || before.is(" not + - * / % ") ||
+			before.is(beforeTruth) && (operator.text == "" || operator.is(behindTruth))
+		if before.is(comparisons) && at(left-1).isText {
+			u.compared = append(u.compared, at(left-1).text)
 		}
-		if slices.Contains(comparisons, at(before).text) && at(before-1).isText {
-			u.compared = append(u.compared, at(before-1).text)
-		}
-		if !slices.Contains(comparisons, operator) {
-			continue
-		}
-		for n := next + 1; at(n).isText || at(n).isNumber() || slices.Contains([]string{"(", ",", "not", "and"}, at(n).text); n++ {
+		for n := next + 1; operator.is(comparisons) && (at(n).isText || at(n).isNumber() || at(n).is(" ( , not and ")); n++ {
 			if at(n).isText {
 				u.compared = append(u.compared, at(n).text)
 			}
 			u.asNumber = u.asNumber || at(n).isNumber()
-			if (at(n).text == "and" || at(n).text == ",") && !at(n+1).isText && !at(n+1).isNumber() {
+			if at(n).is(" and , ") && !at(n+1).isText && !at(n+1).isNumber() {
 				break
 			}
 		}
