@@ -50,7 +50,7 @@ type Bus struct {
 	watches watches
 	reads   *jointReads
 
-	background sync.WaitGroup // of the check of the server, which ends when the connection is closed
+	background sync.WaitGroup // ends when the connection is closed
 }
 
 // Connect connects and returns after the server has answered. If the connection is
@@ -158,9 +158,6 @@ func options(b *Bus) ([]nats.Option, error) {
 		}),
 		nats.ClosedHandler(func(*nats.Conn) { close(b.closed) }),
 	}
-	if c.Creds != "" {
-		opts = append(opts, nats.UserCredentials(c.Creds))
-	}
 	if c.NKey != "" {
 		b.key = nkey.New(c.NKey)
 		key, err := b.key.Options()
@@ -169,26 +166,18 @@ func options(b *Bus) ([]nats.Option, error) {
 		}
 		opts = append(opts, key...)
 	}
-	if c.User != "" {
-		opts = append(opts, nats.UserInfo(c.User, c.Password))
-	}
-	if c.Token != "" {
-		opts = append(opts, nats.Token(c.Token))
-	}
-	if c.TLSCert != "" {
-		opts = append(opts, nats.ClientCert(c.TLSCert, c.TLSKey))
-	}
-	if c.TLSCA != "" {
-		opts = append(opts, nats.RootCAs(c.TLSCA))
-	}
-	if c.InboxPrefix != "" {
-		opts = append(opts, nats.CustomInboxPrefix(c.InboxPrefix))
-	}
-	if c.InProcess != nil {
-		opts = append(opts, nats.InProcessServer(c.InProcess))
-	}
-	if c.Dialer != nil {
-		opts = append(opts, nats.SetCustomDialer(c.Dialer))
+	for _, o := range []struct {
+		given  bool
+		option nats.Option
+	}{
+		{c.Creds != "", nats.UserCredentials(c.Creds)}, {c.User != "", nats.UserInfo(c.User, c.Password)}, {c.Token != "", nats.Token(c.Token)},
+		{c.TLSCert != "", nats.ClientCert(c.TLSCert, c.TLSKey)}, {c.TLSCA != "", nats.RootCAs(c.TLSCA)},
+		{c.InboxPrefix != "", nats.CustomInboxPrefix(c.InboxPrefix)},
+		{c.InProcess != nil, nats.InProcessServer(c.InProcess)}, {c.Dialer != nil, nats.SetCustomDialer(c.Dialer)},
+	} {
+		if o.given {
+			opts = append(opts, o.option)
+		}
 	}
 	return opts, nil
 }
@@ -277,6 +266,9 @@ func (b *Bus) Conn() *nats.Conn { return b.nc }
 
 // JetStream returns the JetStream context.
 func (b *Bus) JetStream() jetstream.JetStream { return b.js }
+
+// API returns the JetStream API of the same account.
+func (b *Bus) API() jsapi.API { return b.api }
 
 // Config returns the configuration with its defaults.
 func (b *Bus) Config() Config { return b.cfg }

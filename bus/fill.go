@@ -2,7 +2,6 @@ package bus
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -131,41 +130,31 @@ func ReadFill(ctx context.Context, b *Bus, stream string) (Fill, error) {
 // says that they do not exist; nil means that the caller does not know. If a stream of a cluster
 // does not say it, or its leader is alone, the error is ErrNoLeader.
 func ReadFills(ctx context.Context, b *Bus, exists map[string]bool) (all []Fill, err error) {
-	if b.nc.ConnectedClusterName() == "" {
-		return readFills(ctx, b, exists)
-	}
-	short, cancel := context.WithTimeout(ctx, leaderTimeout)
-	defer cancel()
-	all, err = readFills(short, b, exists)
-	isLost := func(f Fill) bool { return f.lost }
-	if i := slices.IndexFunc(all, isLost); i >= 0 && err == nil {
+	err = askLeaders(ctx, b, func(ctx context.Context) error {
+		for _, config := range b.Streams(b.cfg) {
+			if config.MaxBytes <= 0 || exists != nil && !exists[config.Name] {
+				continue
+			}
+			f, err := ReadFill(ctx, b, config.Name[len(b.StreamName("")):])
+			if err != nil {
+				return err
+			}
+			all = append(all, f)
+		}
+		i := slices.IndexFunc(all, func(f Fill) bool { return f.lost })
+		if i < 0 {
+			return nil
+		}
 		select {
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return ctx.Err()
 		case <-time.After(lookAgain):
 		}
-		if all[i], err = ReadFill(short, b, all[i].Stream); err == nil && all[i].lost {
+		again, err := ReadFill(ctx, b, all[i].Stream)
+		if all[i] = again; err == nil && again.lost {
 			err = ErrNoLeader
 		}
-	}
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	if ok && api.Code == 503 || errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = ErrNoLeader
-	}
+		return err
+	})
 	return all, err
-}
-
-func readFills(ctx context.Context, b *Bus, exists map[string]bool) ([]Fill, error) {
-	var all []Fill
-	for _, config := range b.Streams(b.cfg) {
-		if config.MaxBytes <= 0 || exists != nil && !exists[config.Name] {
-			continue
-		}
-		f, err := ReadFill(ctx, b, config.Name[len(b.StreamName("")):])
-		if err != nil {
-			return all, err
-		}
-		all = append(all, f)
-	}
-	return all, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -21,9 +20,7 @@ const formatTimeout = time.Second
 // Wants returns the version of the format of a stream or bucket, by its full name, that this
 // program uses.
 func (s Subjects) Wants(name string) jsapi.Version {
-	all := append(s.Streams(Config{}), s.Buckets(Config{})...)
-	i := slices.IndexFunc(all, func(c jetstream.StreamConfig) bool { return c.Name == name })
-	v, _ := jsapi.ReadVersion(all[i].Metadata) // ours
+	v, _ := jsapi.ReadVersion(s.StreamOf(Config{}, name).Metadata) // ours
 	return v
 }
 
@@ -31,9 +28,16 @@ func (s Subjects) Wants(name string) jsapi.Version {
 // of them have another format than this program uses, the error is a *jsapi.FormatError that
 // names them all, whether or not the others could be looked up.
 func (b *Bus) Formats(ctx context.Context) (found []*jetstream.StreamInfo, err error) {
-	all := append(b.Streams(b.cfg), b.Buckets(b.cfg)...)
+	all := b.All(b.cfg)
 	infos, errs := make([]*jetstream.StreamInfo, len(all)), make([]error, len(all))
-	lookUp := func(i int) { infos[i], errs[i] = b.lookUp(ctx, all[i].Name) }
+	lookUp := func(i int) {
+		stream, err := b.LookUp(ctx, all[i].Name)
+		if err == nil {
+			infos[i] = stream.CachedInfo()
+		} else if !errors.Is(err, jetstream.ErrStreamNotFound) {
+			errs[i] = fmt.Errorf("look up stream %s: %w", all[i].Name, err)
+		}
+	}
 	lookUp(0)
 	if errors.Is(errs[0], nats.ErrPermissionViolation) { // this user may look up no other one
 		return nil, errs[0]
@@ -59,21 +63,15 @@ func (b *Bus) Formats(ctx context.Context) (found []*jetstream.StreamInfo, err e
 	return found, errors.Join(errs...)
 }
 
-// lookUp returns a stream, or nil if it does not exist.
-func (b *Bus) lookUp(ctx context.Context, name string) (info *jetstream.StreamInfo, err error) {
+// LookUp returns the stream with a full name.
+func (b *Bus) LookUp(ctx context.Context, name string) (stream jetstream.Stream, err error) {
 	err = b.WatchDenial(ctx, b.api.Subject("STREAM.INFO."+name), func(ctx context.Context) error {
-		return WithChangeTimeout(ctx, func(ctx context.Context) error {
-			stream, err := b.js.Stream(ctx, name)
-			if err == nil {
-				info = stream.CachedInfo()
-			}
+		return WithChangeTimeout(ctx, func(ctx context.Context) (err error) {
+			stream, err = b.js.Stream(ctx, name)
 			return err
 		})
 	})
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, fmt.Errorf("look up stream %s: %w", name, err)
-	}
-	return info, nil
+	return stream, err
 }
 
 // checkFormats returns a *jsapi.FormatError if the bus has another format, as far as the user may

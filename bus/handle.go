@@ -173,7 +173,7 @@ func (k *consumption) giveUp(d *Delivery, why *rejection) error {
 	}
 	// No purge matches a wildcard in a subject, and the consumer would deliver one that was handled ahead.
 	if len(k.consumer.Trim) > 0 && (d.Ahead || CheckSubject(d.Subject) != nil) {
-		return k.bus.api.DeleteMessage(ctx, k.bus.StreamName(k.consumer.Stream), d.Sequence)
+		return k.bus.Delete(ctx, k.consumer.Stream, d.Sequence)
 	}
 	k.trimmer.settled(d.Sequence, len(d.Body))
 	return nil

@@ -21,7 +21,7 @@ func (e *MissingError) Error() string {
 // Missing returns the names of the streams, and of those of the buckets, that do not exist,
 // without those that were never used.
 func (b *Bus) Missing(ctx context.Context, exists func(name string) bool) (missing []string) {
-	for _, config := range append(b.Streams(Config{}), b.Buckets(Config{})...) {
+	for _, config := range b.All(Config{}) {
 		if !exists(config.Name) && !b.IsUnused(ctx, config.Name, jetstream.ErrStreamNotFound) {
 			missing = append(missing, config.Name)
 		}
@@ -32,36 +32,47 @@ func (b *Bus) Missing(ctx context.Context, exists func(name string) bool) (missi
 // ErrNoLeader means that a cluster accepts nothing, because it has no leader.
 var ErrNoLeader = errors.New("the cluster has no leader: a server failed just now, or fewer than half of its servers answer")
 
-// leaderTimeout is how long CheckStreams waits for the leader of a cluster. Clients of a server
-// that knows no leader get no answer.
+// leaderTimeout is how long askLeaders waits for the leaders of a cluster. Clients of a server that
+// knows no leader get no answer.
 const leaderTimeout = 2 * time.Second
 
-// CheckStreams returns the names of the streams that exist, a MissingError if a stream or bucket
-// does not exist, and ErrNoLeader if the cluster does not say. A user who may not list them gets
-// nil.
-func CheckStreams(ctx context.Context, b *Bus) (exist map[string]bool, err error) {
+// askLeaders calls ask, which asks the leaders of streams. Its error is ErrNoLeader if those of a
+// cluster do not answer.
+func askLeaders(ctx context.Context, b *Bus, ask func(context.Context) error) error {
 	clustered := b.nc.ConnectedClusterName() != ""
 	if clustered {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, leaderTimeout)
 		defer cancel()
 	}
-	have := map[string]bool{}
-	err = b.WatchDenial(ctx, b.api.Subject("STREAM.NAMES"), func(ctx context.Context) error {
-		names := b.js.StreamNames(ctx)
-		for name := range names.Name() {
-			have[name] = true
-		}
-		return names.Err()
-	})
-	if errors.Is(err, nats.ErrPermissionViolation) {
-		return nil, nil
-	}
+	err := ask(ctx)
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	if ok && api.Code == 503 || clustered && errors.Is(err, context.DeadlineExceeded) {
-		return nil, ErrNoLeader
+		return ErrNoLeader
 	}
-	if err != nil {
+	return err
+}
+
+// CheckStreams returns the names of the streams that exist, a MissingError if a stream or bucket
+// does not exist, and ErrNoLeader if the cluster does not say. A user who may not list them gets
+// nil.
+func CheckStreams(ctx context.Context, b *Bus) (exist map[string]bool, err error) {
+	have := map[string]bool{}
+	err = askLeaders(ctx, b, func(ctx context.Context) error {
+		return b.WatchDenial(ctx, b.api.Subject("STREAM.NAMES"), func(ctx context.Context) error {
+			names := b.js.StreamNames(ctx)
+			for name := range names.Name() {
+				have[name] = true
+			}
+			return names.Err()
+		})
+	})
+	switch {
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return nil, nil
+	case errors.Is(err, ErrNoLeader):
+		return nil, err
+	case err != nil:
 		return nil, fmt.Errorf("list the streams: %w", err)
 	}
 	if missing := b.Missing(ctx, func(name string) bool { return have[name] }); len(missing) > 0 {

@@ -110,8 +110,7 @@ func (b *Bus) create(ctx context.Context, name string) error {
 	if cfg.MaxBytes == 0 {
 		cfg.MaxBytes = info.Config.MaxBytes
 	}
-	all := append(b.Streams(cfg), b.Buckets(cfg)...)
-	want := all[slices.IndexFunc(all, func(c jetstream.StreamConfig) bool { return c.Name == name })]
+	want := b.StreamOf(cfg, name)
 	want.Placement = info.Config.Placement
 	err = b.WatchDenial(ctx, b.api.Subject("STREAM.CREATE."+name), func(ctx context.Context) error {
 		return WithChangeTimeout(ctx, func(ctx context.Context) error {

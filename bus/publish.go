@@ -60,12 +60,9 @@ type Message struct {
 	WaitIfFull bool
 }
 
-// Ack is the acknowledgement of a stored message.
-type Ack struct {
-	Sequence uint64
-	// Duplicate is set if the stream stored a message with the same key before.
-	Duplicate bool
-}
+// Ack is the acknowledgement of a stored message. Duplicate is set if the stream stored a message
+// with the same key before.
+type Ack = jsapi.PubAck
 
 // Publish stores a message durably. It is the only place that repeats a message: without an
 // acknowledgement the message may or may not be stored, so Publish repeats it with
@@ -180,7 +177,7 @@ func (p publication) once(ctx context.Context) (Ack, error) {
 	if errors.Is(err, ErrFull) {
 		p.b.space.refuse(Refusal{p.Subject, err, time.Now()})
 	}
-	return Ack(ack), err
+	return ack, err
 }
 
 // errNotStored means that the server rejected a message because of another one on its

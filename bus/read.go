@@ -139,6 +139,11 @@ func (b *Bus) Last(ctx context.Context, stream, subject string) (Stored, error) 
 	return storedOf(m), nil
 }
 
+// Delete deletes a message of a stream, if it still exists.
+func (b *Bus) Delete(ctx context.Context, stream string, sequence uint64) error {
+	return b.api.DeleteMessage(ctx, b.StreamName(stream), sequence)
+}
+
 // IsStored reports whether a stream still has the message with a sequence.
 func IsStored(ctx context.Context, b *Bus, stream string, sequence uint64) (bool, error) {
 	for _, err := range b.Read(ctx, stream, Query{From: sequence, Before: sequence + 1}) {

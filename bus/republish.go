@@ -41,7 +41,7 @@ func (b *Bus) Republish(ctx context.Context, m Message, id string, replaces func
 		case !replaces(stored.Sequence):
 			return err
 		}
-		if err := b.api.DeleteMessage(ctx, b.StreamName(stream), stored.Sequence); err != nil {
+		if err := b.Delete(ctx, stream, stored.Sequence); err != nil {
 			return err
 		}
 	}

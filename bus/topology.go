@@ -2,6 +2,7 @@ package bus
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -163,6 +164,17 @@ func (s Subjects) Buckets(cfg Config) []jetstream.StreamConfig {
 	blobs := base("OBJ_"+name, "artifacts of Stevedore: bytes by their SHA-256", "$O."+name+".C.>", "$O."+name+".M.>")
 	blobs.MaxMsgsPerSubject = 1 << 40
 	return append(all, blobs)
+}
+
+// All returns the configurations of the streams, and of those behind the buckets.
+func (s Subjects) All(cfg Config) []jetstream.StreamConfig {
+	return append(s.Streams(cfg), s.Buckets(cfg)...)
+}
+
+// StreamOf returns the one of All with a full name.
+func (s Subjects) StreamOf(cfg Config, name string) jetstream.StreamConfig {
+	all := s.All(cfg)
+	return all[slices.IndexFunc(all, func(c jetstream.StreamConfig) bool { return c.Name == name })]
 }
 
 // defaultMaxBytes is the default of Config.MaxBytes.

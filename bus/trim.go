@@ -190,7 +190,7 @@ func (t *trimmer) deleteBehind(ctx context.Context) error {
 	var group errgroup.Group
 	group.SetLimit(deletesAtOnce)
 	for _, m := range behind {
-		group.Go(func() error { return t.bus.api.DeleteMessage(ctx, t.bus.StreamName(t.consumer.Stream), m.sequence) })
+		group.Go(func() error { return t.bus.Delete(ctx, t.consumer.Stream, m.sequence) })
 	}
 	return group.Wait()
 }

@@ -43,7 +43,7 @@ func (b *Bus) Watch(pattern, subject string, msgs chan<- *nats.Msg) (stop func()
 	if w.msgs == nil {
 		w.msgs = make(chan *nats.Msg, publisher.MaxInFlight)
 		w.patterns, w.watchers = map[string]*sharedSubscription{}, map[string][]chan<- *nats.Msg{}
-		go w.pass(b.closed)
+		b.background.Go(func() { w.pass(b.closed) })
 	}
 	shared := w.patterns[pattern]
 	if shared == nil {

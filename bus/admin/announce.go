@@ -34,7 +34,7 @@ func othersSubject(b *bus.Bus) string {
 func Announce(ctx context.Context, b *bus.Bus, log zerolog.Logger) error {
 	return retry.Log(ctx, log, "cannot announce this worker", announceTimeout, bus.IsClosed, func() error {
 		_, err := b.JetStream().PublishMsg(ctx, &nats.Msg{
-			Subject: jsapi.New(b.JetStream()).PutSubject(othersSubject(b)), Data: []byte("{}"),
+			Subject: b.API().PutSubject(othersSubject(b)), Data: []byte("{}"),
 			Header: nats.Header{jetstream.MsgTTLHeader: {announced.String()}},
 		})
 		return err
@@ -51,7 +51,7 @@ func KeepAnnounced(ctx context.Context, b *bus.Bus, log zerolog.Logger) {
 // OthersAnnounced reports whether such a worker has announced itself during the last day. It
 // may have ended since.
 func OthersAnnounced(ctx context.Context, b *bus.Bus) (bool, error) {
-	m, err := jsapi.New(b.JetStream()).GetFromLeader(ctx, "KV_"+b.BucketName(bus.TasksBucket), jsapi.Get{LastBySubject: othersSubject(b)})
+	m, err := b.API().GetFromLeader(ctx, "KV_"+b.BucketName(bus.TasksBucket), jsapi.Get{LastBySubject: othersSubject(b)})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return false, nil
 	}

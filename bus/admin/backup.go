@@ -50,7 +50,7 @@ func backupOrder(b *bus.Bus) []string {
 // or must be empty. It calls show before each one. Restore moves those of an earlier format; if
 // some could not be moved, the error is a *jsapi.FormatError and nothing is saved.
 func Backup(ctx context.Context, b *bus.Bus, dir string, show func(stream string)) ([]SavedStream, error) {
-	if _, err := Pending(ctx, b); err != nil {
+	if _, err := pendingSteps(ctx, b); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -82,7 +82,7 @@ func saveStream(ctx context.Context, b *bus.Bus, name, dir string) (SavedStream,
 	}
 	var snapshot jsapi.Snapshot
 	err := writeSynced(filepath.Join(dir, backupData), func(w io.Writer) (err error) {
-		snapshot, err = jsapi.New(b.JetStream()).SaveStream(ctx, name, w)
+		snapshot, err = b.API().SaveStream(ctx, name, w)
 		return err
 	})
 	if err != nil {
@@ -213,5 +213,5 @@ func loadStream(ctx context.Context, b *bus.Bus, s jsapi.Snapshot, file string) 
 		return err
 	}
 	defer f.Close()
-	return jsapi.New(b.JetStream()).LoadStream(ctx, s, f)
+	return b.API().LoadStream(ctx, s, f)
 }

@@ -96,18 +96,9 @@ func checkFormats(ctx context.Context, b *bus.Bus, update bool) (moved []Step, r
 	return moved, replicas, err
 }
 
-// lookUp returns a stream.
-func lookUp(ctx context.Context, b *bus.Bus, name string) (stream jetstream.Stream, err error) {
-	err = bus.WithChangeTimeout(ctx, func(ctx context.Context) error {
-		stream, err = b.JetStream().Stream(ctx, name)
-		return err
-	})
-	return stream, err
-}
-
 func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, compare func(have *jetstream.StreamConfig,
 	want jetstream.StreamConfig) []Difference, change Change) (created bool, diffs []Difference, err error) {
-	stream, err := lookUp(ctx, b, want.Name)
+	stream, err := b.LookUp(ctx, want.Name)
 	if b.IsUnused(ctx, want.Name, err) {
 		return false, nil, err
 	}
@@ -116,7 +107,7 @@ func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfi
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return err == nil, nil, err
 		}
-		stream, err = lookUp(ctx, b, want.Name) // another process created it
+		stream, err = b.LookUp(ctx, want.Name) // another process created it
 	}
 	if err != nil {
 		return false, nil, err

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
@@ -77,9 +75,9 @@ func Steps(err *jsapi.FormatError) (found []Step, ok bool) {
 	return found, true
 }
 
-// Pending returns the steps that Move would apply. If something cannot be moved, the error is a
+// pendingSteps returns the steps that Move would apply. If something cannot be moved, the error is a
 // *jsapi.FormatError.
-func Pending(ctx context.Context, b *bus.Bus) ([]Step, error) {
+func pendingSteps(ctx context.Context, b *bus.Bus) ([]Step, error) {
 	_, err := b.Formats(ctx)
 	other, ok := errors.AsType[*jsapi.FormatError](err)
 	if !ok {
@@ -96,7 +94,7 @@ func Pending(ctx context.Context, b *bus.Bus) ([]Step, error) {
 // an earlier Move completed there is kept, because that Move may have changed the stream
 // afterwards. It calls show before each step.
 func Move(ctx context.Context, b *bus.Bus, dir string, show func(Step)) ([]Step, error) {
-	pending, err := Pending(ctx, b)
+	pending, err := pendingSteps(ctx, b)
 	if err != nil {
 		return nil, err
 	}
@@ -140,10 +138,8 @@ func (s Step) apply(ctx context.Context, b *bus.Bus) error {
 	if err != nil {
 		return err
 	}
-	all := append(b.Streams(b.Config()), b.Buckets(b.Config())...)
-	want := all[slices.IndexFunc(all, func(c jetstream.StreamConfig) bool { return c.Name == s.Stream })]
 	config := stream.CachedInfo().Config
-	for _, subject := range want.Subjects {
+	for _, subject := range b.StreamOf(b.Config(), s.Stream).Subjects {
 		if !slices.Contains(config.Subjects, subject) {
 			config.Subjects = append(config.Subjects, subject)
 		}

@@ -119,16 +119,3 @@ func (c Conversations) Received(ctx context.Context, n channel.Notification, cha
 		Text:  n.Text,
 	}, receives && !own || scheduled && (receives || session == ConsoleSession))
 }
-
-// LastChannels tells the notifier which channel a session used last: it is a
-// notify.LastChannels.
-type LastChannels struct{ Facts state.Store }
-
-func (l LastChannels) LastChannel(ctx context.Context, session string) (channel, chat string, err error) {
-	c, err := state.LastChannel(ctx, l.Facts, session)
-	return c.Name, c.ChatID, err
-}
-
-func (l LastChannels) LastSession(ctx context.Context, channel, chat string) (string, error) {
-	return state.LastSession(ctx, l.Facts, state.Channel{Name: channel, ChatID: chat})
-}

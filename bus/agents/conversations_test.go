@@ -34,7 +34,7 @@ func startNotifier(t *testing.T, b *bus.Bus) (user, state.Store) {
 	u := user{make(chan channel.Notification, 100)}
 	facts := stateOf(b)
 	n, err := notify.New(b, notify.Config{
-		Channels: map[string]channel.Channel{"console": u, "phone": u}, LastChannels: LastChannels{facts},
+		Channels: map[string]channel.Channel{"console": u, "phone": u}, Facts: facts,
 		Conversations: NewConversations(b, facts, nil), Log: bustest.Log(t),
 	})
 	if err != nil {

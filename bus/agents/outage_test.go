@@ -16,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
@@ -248,22 +249,20 @@ func (m childrenFail) Complete(ctx context.Context, req agent.Request) (agent.Re
 	return m.Provider.Complete(ctx, req)
 }
 
-// unreachable is a store of the last channels whose bus does not answer.
+// unreachable is a state whose bus does not answer.
 type unreachable struct{}
 
-func (unreachable) LastChannel(context.Context, string) (name, chat string, err error) {
-	return "", "", context.DeadlineExceeded
+func (unreachable) Get(context.Context, string) (state.Fact, error) {
+	return state.Fact{}, context.DeadlineExceeded
 }
 
-func (unreachable) LastSession(context.Context, string, string) (string, error) {
-	return "", context.DeadlineExceeded
-}
+func (unreachable) Set(context.Context, map[string]string) error { return context.DeadlineExceeded }
 
 // A message that could not be sent because the bus did not answer is not refused: the call
 // runs again.
 func TestMessageDuringAnOutage(t *testing.T) {
 	b := bustest.New(t)
-	n, err := notify.New(b, notify.Config{LastChannels: unreachable{}})
+	n, err := notify.New(b, notify.Config{Facts: unreachable{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,15 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
+// enable enables or disables a job.
+func enable(ctx context.Context, jobs *cron.Jobs, by cron.Caller, name string, on bool) (cron.Entry, error) {
+	a, err := jobs.Do(ctx, by, "", cron.Request{Action: map[bool]string{true: cron.ActionEnable, false: cron.ActionDisable}[on], Name: name})
+	if err != nil {
+		return cron.Entry{}, err
+	}
+	return *a.Job, nil
+}
+
 func TestJobs(t *testing.T) {
 	jobs := cron.New(bustest.New(t))
 	ctx, alice, bob, operator := t.Context(), cron.Caller{Session: "alice"}, cron.Caller{Session: "bob"}, cron.Caller{Operator: true}
@@ -43,7 +52,7 @@ func TestJobs(t *testing.T) {
 	// Another session can neither see nor change it; an operator can.
 	_, get := jobs.Get(ctx, bob, "backup")
 	_, update := jobs.Update(ctx, bob, "backup", func(j *cron.Job) error { j.Tool = "evil"; return nil })
-	_, disable := jobs.Disable(ctx, bob, "backup")
+	_, disable := enable(ctx, jobs, bob, "backup", false)
 	for _, err := range []error{get, update, disable, jobs.Remove(ctx, bob, "backup")} {
 		if !errors.Is(err, cron.ErrNotFound) {
 			t.Errorf("bob: %v", err)
@@ -55,11 +64,11 @@ func TestJobs(t *testing.T) {
 	if n := count(t, jobs, operator); n != 1 {
 		t.Errorf("the operator sees %d jobs", n)
 	}
-	disabled, err := jobs.Disable(ctx, operator, "backup")
+	disabled, err := enable(ctx, jobs, operator, "backup", false)
 	if err != nil || !disabled.Disabled || !disabled.Next.IsZero() || disabled.Upcoming(3) != nil || disabled.Session != "alice" {
 		t.Errorf("disabled %+v, %v", disabled, err)
 	}
-	if enabled, err := jobs.Enable(ctx, alice, "backup"); err != nil || enabled.Disabled || enabled.Next.IsZero() {
+	if enabled, err := enable(ctx, jobs, alice, "backup", true); err != nil || enabled.Disabled || enabled.Next.IsZero() {
 		t.Errorf("enabled %+v, %v", enabled, err)
 	}
 	changed, err := jobs.Update(ctx, alice, "backup", func(j *cron.Job) error {
@@ -185,7 +194,7 @@ func TestFailedJobNotifiesItsOwner(t *testing.T) {
 	if _, err := jobs.Get(t.Context(), cron.Caller{Session: "bob"}, "once"); !errors.Is(err, cron.ErrNotFound) {
 		t.Errorf("bob: %v", err)
 	}
-	if _, err := jobs.Disable(t.Context(), alice, "once"); err == nil || !strings.Contains(err.Error(), "give it a new time") {
+	if _, err := enable(t.Context(), jobs, alice, "once", false); err == nil || !strings.Contains(err.Error(), "give it a new time") {
 		t.Errorf("disable: %v", err)
 	}
 	stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Ticks))

@@ -98,7 +98,7 @@ func TestHeartbeatIsListedAndKept(t *testing.T) {
 	}
 
 	// The operator's "main" is the job of the default session, then ambiguous, then the heartbeat.
-	if e, err := jobs.Disable(t.Context(), operator, "main"); err != nil || e.Session != "default" {
+	if e, err := enable(t.Context(), jobs, operator, "main", false); err != nil || e.Session != "default" {
 		t.Errorf("disable: %+v, %v", e, err)
 	}
 	if err := jobs.Remove(t.Context(), operator, "main"); err != nil {

@@ -214,16 +214,6 @@ func (js *Jobs) Update(ctx context.Context, by Caller, name string, change func(
 	return e, err
 }
 
-// Enable enables a job.
-func (js *Jobs) Enable(ctx context.Context, by Caller, name string) (Entry, error) {
-	return js.Update(ctx, by, name, func(j *Job) error { j.Disabled = false; return nil })
-}
-
-// Disable disables a job; a run that has started continues.
-func (js *Jobs) Disable(ctx context.Context, by Caller, name string) (Entry, error) {
-	return js.Update(ctx, by, name, func(j *Job) error { j.Disabled = true; return nil })
-}
-
 // Remove removes a job and its waiting tick; a run that has started continues.
 func (js *Jobs) Remove(ctx context.Context, by Caller, name string) error {
 	err := retry(func() error {

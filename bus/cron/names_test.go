@@ -43,7 +43,7 @@ func TestNamesBelongToTheirSession(t *testing.T) {
 		if _, err := jobs.Add(t.Context(), by, cron.Job{Name: p.name, Every: time.Hour, Tool: "x"}); !errors.Is(err, cron.ErrExists) {
 			t.Errorf("add %q %q again: %v", p.session, p.name, err)
 		}
-		if e, err := jobs.Disable(t.Context(), by, p.name); err != nil || !e.Disabled || e.Unchanged {
+		if e, err := enable(t.Context(), jobs, by, p.name, false); err != nil || !e.Disabled || e.Unchanged {
 			t.Errorf("disable %q %q: %+v, %v", p.session, p.name, e, err)
 		}
 	}
@@ -69,10 +69,10 @@ func TestOperatorNamesJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := jobs.Disable(t.Context(), operator, "tea"); tools.CodeOf(err) != tools.CodeInvalidArguments || !strings.Contains(err.Error(), `several sessions have a job "tea"`) || !strings.Contains(err.Error(), "s2--tea") {
+	if _, err := enable(t.Context(), jobs, operator, "tea", false); tools.CodeOf(err) != tools.CodeInvalidArguments || !strings.Contains(err.Error(), `several sessions have a job "tea"`) || !strings.Contains(err.Error(), "s2--tea") {
 		t.Errorf("ambiguous: %v", err)
 	}
-	if e, err := jobs.Disable(t.Context(), operator, "s2--tea"); err != nil || e.Name != "tea" || e.Session != "s2" || !e.Disabled {
+	if e, err := enable(t.Context(), jobs, operator, "s2--tea", false); err != nil || e.Name != "tea" || e.Session != "s2" || !e.Disabled {
 		t.Errorf("by schedule: %+v, %v", e, err)
 	}
 	if err := jobs.Remove(t.Context(), operator, "s2--tea"); err != nil {
@@ -139,7 +139,7 @@ func TestRunsOfEqualNames(t *testing.T) {
 	if _, err := jobs.Add(t.Context(), s3, cron.Job{Name: "foreign", Every: time.Hour, Tool: "x"}); !errors.Is(err, cron.ErrExists) {
 		t.Errorf("add a foreign name: %v", err)
 	}
-	if e, err := jobs.Disable(t.Context(), s3, "foreign"); err != nil || !e.Disabled {
+	if e, err := enable(t.Context(), jobs, s3, "foreign", false); err != nil || !e.Disabled {
 		t.Errorf("foreign: %+v, %v", e, err)
 	}
 }

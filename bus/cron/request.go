@@ -93,10 +93,8 @@ func (js *Jobs) do(ctx context.Context, by Caller, key string, r Request) (Answe
 	case ActionUpdate:
 		now := new(time.Time) // the same for each attempt
 		e, err = js.Update(ctx, by, r.Name, func(j *Job) error { return r.change(ctx, j, now) })
-	case ActionEnable:
-		e, err = js.Enable(ctx, by, r.Name)
-	case ActionDisable:
-		e, err = js.Disable(ctx, by, r.Name)
+	case ActionEnable, ActionDisable: // a run that has started continues
+		e, err = js.Update(ctx, by, r.Name, func(j *Job) error { j.Disabled = r.Action == ActionDisable; return nil })
 	case ActionRemove:
 		err = js.Remove(ctx, by, r.Name)
 		return Answer{Action: r.Action, Name: r.Name}, err
@@ -228,12 +226,9 @@ func parseAt(text, zone string, now time.Time) (time.Time, error) {
 	if at, err := time.Parse(time.RFC3339, text); err == nil {
 		return at.UTC(), nil
 	}
-	if zone == "Local" {
-		return time.Time{}, errors.New(`time zone "Local": want a name such as "Europe/Berlin"`)
-	}
-	loc, err := time.LoadLocation(zone)
+	loc, err := Job{TimeZone: zone}.location()
 	if err != nil {
-		return time.Time{}, fmt.Errorf("unknown time zone %q; want one such as \"Europe/Berlin\"", tools.Excerpt(zone, 80))
+		return time.Time{}, err
 	}
 	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, "2006-01-02 15:04"} {
 		if at, err := time.ParseInLocation(layout, text, loc); err == nil {

@@ -63,7 +63,7 @@ func TestRunsUntilDisabled(t *testing.T) {
 	if second := nextCall(t, calls); second.ID == first.ID {
 		t.Errorf("two calls have the id %q", first.ID)
 	}
-	if _, err := jobs.Disable(t.Context(), alice, "tick"); err != nil {
+	if _, err := enable(t.Context(), jobs, alice, "tick", false); err != nil {
 		t.Fatal(err)
 	}
 	// One tick may already be waiting. While another job makes three calls, this
@@ -126,7 +126,7 @@ func TestJobsSurviveAServerRestart(t *testing.T) {
 			t.Errorf("disabled job %+v, %v", e, err)
 		}
 		// No other call came before it is enabled.
-		if _, err := jobs.Enable(t.Context(), alice, "disabled"); err != nil {
+		if _, err := enable(t.Context(), jobs, alice, "disabled", true); err != nil {
 			t.Fatal(err)
 		}
 		if next := nextCall(t, calls); string(next.Args) != `{"text":"disabled"}` {

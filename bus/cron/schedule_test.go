@@ -231,7 +231,7 @@ func TestDisabledSchedule(t *testing.T) {
 	if d := c.Sub(a); d != time.Second {
 		t.Errorf("ticks at %s and %s: the disabled schedule ticks", a, c)
 	}
-	if got, err := cron.New(b).Enable(t.Context(), operator, "job"); err != nil || got.Disabled || got.Next.IsZero() {
+	if got, err := enable(t.Context(), cron.New(b), operator, "job", true); err != nil || got.Disabled || got.Next.IsZero() {
 		t.Errorf("enabled: %+v, %v", got, err)
 	}
 }

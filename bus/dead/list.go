@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"iter"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -13,22 +12,6 @@ import (
 
 // ErrNone means that no dead letter has the number.
 var ErrNone = tools.Errorf(tools.CodeNotFound, "no such dead letter")
-
-// List iterates over the dead letters of a kind with numbers after a number, oldest first. An
-// empty kind means all.
-func List(ctx context.Context, b *bus.Bus, kind string, after uint64) iter.Seq2[Stored, error] {
-	return func(yield func(Stored, error) bool) {
-		for m, err := range b.Read(ctx, bus.Dead, bus.Query{Subject: b.Dead(cmp.Or(kind, "*"), "*"), From: after + 1}) {
-			if err != nil {
-				yield(Stored{}, fmt.Errorf("list dead letters: %w", err))
-				return
-			}
-			if letter, ok := decode(b.Subjects, m); ok && !yield(letter, nil) {
-				return
-			}
-		}
-	}
-}
 
 // Query selects dead letters.
 type Query struct {

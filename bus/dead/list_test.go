@@ -13,6 +13,16 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/dead"
 )
 
+// list returns the dead letters of a kind (empty: all) after a number.
+func list(t *testing.T, b *bus.Bus, kind string, after uint64) []dead.Stored {
+	t.Helper()
+	page, err := dead.ListPage(t.Context(), b, dead.Query{Kind: kind, After: after})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page.Letters
+}
+
 // Dead letters can be listed, read, retried with their id, and removed.
 func TestRetryDeadLetters(t *testing.T) {
 	b := bustest.New(t)
@@ -34,18 +44,9 @@ func TestRetryDeadLetters(t *testing.T) {
 		}
 		bustest.Next[dead.Letter](t, arriving)
 	}
-	var letters []dead.Stored
-	for letter, err := range dead.List(t.Context(), b, bus.DeadCall, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		letters = append(letters, letter)
-	}
+	letters := list(t, b, bus.DeadCall, 0)
 	var after []uint64
-	for letter, err := range dead.List(t.Context(), b, bus.DeadCall, letters[0].Number) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, letter := range list(t, b, bus.DeadCall, letters[0].Number) {
 		after = append(after, letter.Number)
 	}
 	if len(after) != 2 || after[0] != letters[1].Number || after[1] != letters[2].Number {
@@ -70,8 +71,8 @@ func TestRetryDeadLetters(t *testing.T) {
 			t.Errorf("after the retry: %v", err)
 		}
 	}
-	for letter, err := range dead.List(t.Context(), b, "", 0) {
-		t.Errorf("left: %+v, %v", letter, err)
+	for _, letter := range list(t, b, "", 0) {
+		t.Errorf("left: %+v", letter)
 	}
 }
 
@@ -92,16 +93,7 @@ func TestRemoveAll(t *testing.T) {
 		put(bus.DeadCall, "y", letter)
 		put(bus.DeadNotification, "x", letter)
 	}
-	list := func() (all []dead.Stored) {
-		t.Helper()
-		for l, err := range dead.List(t.Context(), b, bus.DeadCall, 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			all = append(all, l)
-		}
-		return all
-	}
+	list := func() []dead.Stored { return list(t, b, bus.DeadCall, 0) }
 	all := list()
 	kept := all[len(all)-4] // of x; the next one of x is removed with a request of its own
 	remove := slices.DeleteFunc(slices.Clone(all), func(l dead.Stored) bool { return l.Number == kept.Number })

@@ -27,13 +27,7 @@ func TestRetriedMessagesDieAgain(t *testing.T) {
 		}
 		bustest.Next[dead.Letter](t, arriving)
 	}
-	var letters []dead.Stored
-	for l, err := range dead.List(t.Context(), b, "", 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		letters = append(letters, l)
-	}
+	letters := list(t, b, "", 0)
 	reads := bustest.Subscribe(t, b, "$JS.API.DIRECT.GET.STEVEDORE_DEAD")
 	dead.Each(letters, dead.DeletesAtOnce, func(l dead.Stored) error { return retry(t.Context(), b, l) }, func(l dead.Stored, err error) {
 		if err != nil {
@@ -74,10 +68,7 @@ func TestOneDeadLetterWhileItsHookFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		var reasons []string
-		for l, err := range dead.List(t.Context(), b, "", 0) {
-			if err != nil {
-				t.Fatal(err)
-			}
+		for _, l := range list(t, b, "", 0) {
 			reasons = append(reasons, l.Reason)
 		}
 		if len(reasons) != 1 || reasons[0] != "the real reason" || calls < 3 {

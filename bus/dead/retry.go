@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 // The server handles the deletes of a connection one after the other and syncs each, so with many
@@ -59,12 +58,11 @@ func Each(letters []Stored, atOnce int, do func(Stored) error, done func(Stored,
 
 // Remove deletes a dead letter.
 func Remove(ctx context.Context, b *bus.Bus, l Stored) error {
-	api := jsapi.New(b.JetStream())
 	for _, sequence := range []uint64{l.Number, l.BodySequence} {
 		if sequence == 0 {
 			continue
 		}
-		if err := api.DeleteMessage(ctx, b.StreamName(bus.Dead), sequence); err != nil {
+		if err := b.Delete(ctx, bus.Dead, sequence); err != nil {
 			return fmt.Errorf("remove dead letter %d: %w", l.Number, err)
 		}
 	}
@@ -115,7 +113,7 @@ func purge(ctx context.Context, b *bus.Bus, subject string, numbers map[uint64]b
 	if until == 0 || err != nil {
 		return 0, err
 	}
-	return until, b.WatchDenial(ctx, jsapi.New(b.JetStream()).Subject("STREAM.PURGE."+b.StreamName(bus.Dead)), func(ctx context.Context) error {
+	return until, b.WatchDenial(ctx, b.API().Subject("STREAM.PURGE."+b.StreamName(bus.Dead)), func(ctx context.Context) error {
 		return stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(until))
 	})
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 // Report is called after a message became a dead letter and before it is removed from its
@@ -45,7 +44,7 @@ func GiveUp(ctx context.Context, b *bus.Bus, stream string, m bus.Stored, code s
 	if _, err := store(ctx, b, stream, letter, m.Body, reason); err != nil {
 		return fmt.Errorf("store dead letter of %q: %w", m.Subject, err)
 	}
-	return jsapi.New(b.JetStream()).DeleteMessage(ctx, b.StreamName(stream), m.Sequence)
+	return b.Delete(ctx, stream, m.Sequence)
 }
 
 // store publishes the letter of a message, unless it has one, and returns it without its body.

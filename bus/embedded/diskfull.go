@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -28,11 +29,10 @@ func isDiskFullLog(text string) bool {
 // restartWhenDiskHasSpace restarts the server after its disk was full: a stream
 // whose write failed accepts nothing until the server loads it again. Every
 // acknowledged message is on the disk, and clients reconnect automatically.
-func (s *Server) restartWhenDiskHasSpace(full chan struct{}) {
-	defer close(s.watchEnded)
+func (s *Server) restartWhenDiskHasSpace(ctx context.Context, full chan struct{}) {
 	for {
 		select {
-		case <-s.closing.Done():
+		case <-ctx.Done():
 			return
 		case <-full:
 		}
@@ -40,7 +40,7 @@ func (s *Server) restartWhenDiskHasSpace(full chan struct{}) {
 		s.cfg.Log.Error().Str("dir", s.cfg.Dir).Msg("the disk is full; the server accepts nothing until space is free")
 		for !s.hasSpace() || !s.restart(full) {
 			select {
-			case <-s.closing.Done():
+			case <-ctx.Done():
 				return
 			case <-time.After(diskInterval):
 			}

@@ -55,14 +55,13 @@ type Config struct {
 // Server is a NATS server in this process. After its disk was full, it restarts as
 // soon as the disk has space again.
 type Server struct {
-	cfg        Config
-	url        string
-	password   string
-	closing    context.Context // ends when Close begins
-	close      context.CancelFunc
-	watchEnded chan struct{} // closed when restartWhenDiskHasSpace has returned
-	staging    *staging
-	stopWatch  func()
+	cfg       Config
+	url       string
+	password  string
+	close     context.CancelFunc
+	watching  sync.WaitGroup // restartWhenDiskHasSpace
+	staging   *staging
+	stopWatch func()
 
 	diskFull atomic.Bool
 
@@ -82,8 +81,7 @@ func Start(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start embedded server: %w", err)
 	}
-	s := &Server{cfg: cfg, password: password, watchEnded: make(chan struct{})}
-	s.closing, s.close = context.WithCancel(context.Background())
+	s := &Server{cfg: cfg, password: password}
 	if cfg.NoSync { // no client sends batches
 		s.staging = &staging{}
 	} else {
@@ -115,7 +113,9 @@ func Start(cfg Config) (*Server, error) {
 	if js := s.ns.JetStreamConfig(); js != nil {
 		s.cfg.MaxStore = js.MaxStore // the default depends on the free space
 	}
-	go s.restartWhenDiskHasSpace(full)
+	var watched context.Context
+	watched, s.close = context.WithCancel(context.Background())
+	s.watching.Go(func() { s.restartWhenDiskHasSpace(watched, full) })
 	return s, nil
 }
 
@@ -238,7 +238,7 @@ func (s *Server) InProcessConn() (net.Conn, error) {
 // Close stops the server. Every acknowledged message is on disk.
 func (s *Server) Close() {
 	s.close()
-	<-s.watchEnded
+	s.watching.Wait()
 	s.stopWatch()
 	stop(s.ns)
 	s.staging.close(s.cfg.Dir)

@@ -33,7 +33,7 @@ func (n *Notifier) moveToChat(ctx context.Context, sent channel.Notification, d 
 	if err := n.bus.Republish(ctx, m, d.ID(), nil); !errors.Is(err, bus.ErrTooLarge) { // with the header of its id
 		return err
 	}
-	_, err := n.bus.Publish(ctx, bus.Message{Subject: m.Subject, Body: m.Body})
+	_, err := n.bus.Publish(ctx, bus.Message{Subject: m.Subject, Body: m.Body, Header: header})
 	return err
 }
 

@@ -17,7 +17,7 @@ import (
 // outbox. A call that became a dead letter has a result; a tick has none. routeDead never
 // rejects a dead letter: that would create another one, without end.
 func (n *Notifier) routeDead(ctx context.Context, d *bus.Delivery) error {
-	if time.Since(d.Published) > n.cfg.MaxAge {
+	if time.Since(d.Published) > maxAge {
 		return nil
 	}
 	var letter dead.Letter

@@ -61,7 +61,7 @@ func (n *Notifier) wasDelivered(ctx context.Context, notification channel.Notifi
 }
 
 // setDelivered records the delivery for as long as a copy can appear: the event
-// may be routed until MaxAge, and the copy may wait for its channel until GiveUp.
+// may be routed until maxAge, and the copy may wait for its channel until GiveUp.
 func (n *Notifier) setDelivered(ctx context.Context, d *bus.Delivery, notification channel.Notification) {
 	if d.Header(onceHeader) == "" {
 		return
@@ -71,7 +71,7 @@ func (n *Notifier) setDelivered(ctx context.Context, d *bus.Delivery, notificati
 	kv, err := n.bus.Bucket(ctx, bus.TasksBucket)
 	if err == nil {
 		at := time.Now().UTC().Format(time.RFC3339)
-		_, err = kv.Create(ctx, deliveredKey(notification), []byte(at), jetstream.KeyTTL(n.cfg.MaxAge+n.cfg.GiveUp+time.Hour))
+		_, err = kv.Create(ctx, deliveredKey(notification), []byte(at), jetstream.KeyTTL(maxAge+n.cfg.GiveUp+time.Hour))
 	}
 	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
 		n.log.Warn().Err(err).Str("channel", notification.Channel).Msg("cannot record the delivery; a copy would be delivered too")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -17,18 +18,11 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
-
-// LastChannels returns the channel that the user of a session last used. An empty
-// session means any session; an empty channel means that none is known.
-type LastChannels interface {
-	LastChannel(ctx context.Context, session string) (channel, chat string, err error)
-	// LastSession returns the session that has a chat, or "".
-	LastSession(ctx context.Context, channel, chat string) (string, error)
-}
 
 // Config configures a notifier. Channels is required; the rest has defaults.
 type Config struct {
@@ -40,16 +34,13 @@ type Config struct {
 	// consumer. Other results without a channel are for their caller; only a console
 	// shows them too. Default "console".
 	Default string
-	// LastChannels finds the channel of a session. Nil means that none is known.
-	LastChannels LastChannels
+	// Facts has the last channel of each session. Nil means that none is known.
+	Facts state.Store
 	// Conversations, if not nil, gets completions and messages for the logs of agents.
 	Conversations Conversations
 	// OpenFile, if not nil, opens an artifact of a session or of its sub-agents. A *tools.Error
 	// means that the session has no such artifact, or no longer.
 	OpenFile func(ctx context.Context, session string, a channel.Artifact) (*channel.Document, error)
-	// MaxAge is the age of a result after which it causes no notification, so
-	// that a notifier which was down for long does not send old ones. Default 24 h.
-	MaxAge time.Duration
 	// GiveUp is the age after which a notification that fails again becomes a
 	// dead letter. Default 24 h.
 	GiveUp time.Duration
@@ -58,6 +49,10 @@ type Config struct {
 	// Log receives events about notifications, without their text.
 	Log zerolog.Logger
 }
+
+// maxAge is the age of a result after which it causes no notification, so that a notifier which was
+// down for long does not send old ones.
+const maxAge = 24 * time.Hour
 
 // Notifier routes results and completions into the outbox, and delivers the
 // outbox of its channels. Any number of notifiers share the work.
@@ -70,7 +65,6 @@ type Notifier struct {
 // New returns a notifier. Run starts it.
 func New(b *bus.Bus, cfg Config) (*Notifier, error) {
 	cfg.Default = cmp.Or(cfg.Default, "console")
-	cfg.MaxAge = cmp.Or(max(cfg.MaxAge, 0), 24*time.Hour)
 	cfg.GiveUp = cmp.Or(max(cfg.GiveUp, 0), 24*time.Hour)
 	for _, name := range append(sortedNames(cfg.Channels), cfg.Default) {
 		if tools.Token(name) != name || name == tools.LastChannel {
@@ -144,7 +138,7 @@ func (n *Notifier) IsServed(ctx context.Context, name string) (bool, error) {
 	return exists, err
 }
 
-// consume consumes. MaxAge and GiveUp limit the time; the number of attempts is not limited.
+// consume consumes. maxAge and GiveUp limit the time; the number of attempts is not limited.
 func (n *Notifier) consume(ctx context.Context, consumer bus.Consumer, cfg bus.ConsumeConfig, handle bus.Handler) error {
 	cfg.MaxAttempts, cfg.Grace = math.MaxInt32, n.cfg.Grace
 	return dead.Consume(ctx, n.bus, consumer, cfg, nil, handle)
@@ -197,10 +191,16 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 		}
 	}
 	sending := beginDelivery(ctx, notification, d)
-	late := time.AfterFunc(answerWithin, func() { trouble.Report(ctx, trouble.Channel, name, errNoAnswer) })
+	reported := make(chan struct{})
+	late := time.AfterFunc(answerWithin, func() { defer close(reported); trouble.Report(ctx, trouble.Channel, name, errNoAnswer) })
+	endLate := sync.OnceFunc(func() { // otherwise its report could follow that of the verdict
+		if !late.Stop() {
+			<-reported
+		}
+	})
 	message, err := n.withFile(sending.ctx, to, notification)
 	if message.File != nil {
-		late.Stop() // it takes longer
+		endLate() // it takes longer
 		defer message.File.Close()
 	}
 	if err == nil {
@@ -209,7 +209,7 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 	if err == nil {
 		err = to.Send(sending.ctx, message)
 	}
-	late.Stop()
+	endLate()
 	sending.sent()
 	defer func() {
 		sending.end(verdict)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -89,23 +91,31 @@ func publish(t *testing.T, b *bus.Bus, subject, body string) {
 	}
 }
 
-// lastChannels maps sessions to channels.
-type lastChannels map[string][2]string
+// memory is a state.Store in memory, with the last channels of sessions.
+type memory map[string]string
 
-func (l lastChannels) LastChannel(_ context.Context, session string) (channel, chat string, err error) {
-	if session == "broken" {
-		return "", "", errors.New("state is broken")
+func (m memory) Get(_ context.Context, key string) (state.Fact, error) {
+	if strings.HasSuffix(key, ".broken") {
+		return state.Fact{}, errors.New("state is broken")
 	}
-	return l[session][0], l[session][1], nil
+	return state.Fact{Value: m[key]}, nil
 }
 
-func (l lastChannels) LastSession(_ context.Context, channel, chat string) (string, error) {
-	for session, last := range l {
-		if session != "" && last == [2]string{channel, chat} {
-			return session, nil
+func (m memory) Set(_ context.Context, values map[string]string) error {
+	maps.Copy(m, values)
+	return nil
+}
+
+// lastChannels returns a state with the last channel and chat of each session.
+func lastChannels(t *testing.T, last map[string][2]string) state.Store {
+	t.Helper()
+	store := memory{}
+	for session, to := range last {
+		if err := state.SetLastChannel(t.Context(), store, session, state.Channel{Name: to[0], ChatID: to[1]}, session == ""); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return "", nil
+	return store
 }
 
 func TestRouting(t *testing.T) {
@@ -113,8 +123,8 @@ func TestRouting(t *testing.T) {
 	b := bustest.New(t)
 	console, chat := newRecorder(), newRecorder()
 	start(t, b, Config{
-		Channels:     map[string]channel.Channel{"console": console, "chat": chat},
-		LastChannels: lastChannels{"s1": {"chat", "42"}, "": {"chat", "7"}},
+		Channels: map[string]channel.Channel{"console": console, "chat": chat},
+		Facts:    lastChannels(t, map[string][2]string{"s1": {"chat", "42"}, "": {"chat", "7"}}),
 	})
 	for i, test := range []struct {
 		kind, session, event string
@@ -339,6 +349,40 @@ func TestSweepMovesToTheDefaultChannel(t *testing.T) {
 	}
 	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 0 || err != nil {
 		t.Errorf("moved %d again, %v", moved, err)
+	}
+}
+
+// A notification that only a console shows stays marked when it moves: to the default channel, and to its
+// chat, also if it is so large that the header of its id does not fit.
+func TestMovedNotificationStaysAside(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	outbox := bustest.Subscribe(t, b, b.Notify("console", "*"))
+	cfg := Config{Channels: map[string]channel.Channel{"console": newRecorder()}}
+	start(t, b, cfg)
+	large := `{"text":"` + strings.Repeat("x", int(b.Conn().MaxPayload())-1072) + `"}`
+	for _, m := range []bus.Message{
+		{Subject: b.NotifyAny("console"), Body: []byte(large), Key: strings.Repeat("k", 1000)},
+		{Subject: b.NotifyAny("pager"), Body: []byte(`{"text":"one"}`)},
+	} {
+		m.Header = nats.Header{asideHeader: {"1"}}
+		if _, err := b.Publish(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := func() *nats.Msg { t.Helper(); _, msg := bustest.Next[channel.Notification](t, outbox); return msg }
+	if msg := got(); len(msg.Data) != len(large) || msg.Header.Get(asideHeader) == "" || msg.Header.Get("Stevedore-Id") != "" {
+		t.Errorf("%d bytes with the header %v", len(msg.Data), msg.Header)
+	}
+	n, err := New(b, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 1 || err != nil {
+		t.Errorf("moved %d, %v", moved, err)
+	}
+	if msg := got(); msg.Header.Get(asideHeader) == "" {
+		t.Errorf("the header %v", msg.Header)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
@@ -172,7 +171,7 @@ func (o *order) settled(ctx context.Context, sequence uint64) bool {
 	if err != nil || !ok || info.AckFloor.Stream < sequence {
 		return false
 	}
-	return jsapi.New(o.bus.JetStream()).DeleteMessage(ctx, o.bus.StreamName(bus.Outbox), sequence) == nil
+	return o.bus.Delete(ctx, bus.Outbox, sequence) == nil
 }
 
 // join adds t to the line of its chat, unless that is full. Of a chat that waits, the line is

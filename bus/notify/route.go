@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
@@ -46,7 +47,7 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 	}
 	completed := n.retryConversation(d, n.addCompletion(ctx, kind, session, call, event))
 	text := userText(kind, event)
-	if text == "" || time.Since(d.Published) > n.cfg.MaxAge {
+	if text == "" || time.Since(d.Published) > maxAge {
 		return completed
 	}
 	id := fmt.Sprintf("%s.%s.%s", kind, session, call)
@@ -190,10 +191,10 @@ func (n *Notifier) owner(ctx context.Context, session, name, chat string) (strin
 	if limited, ok := n.cfg.Channels[tools.Token(name)].(channel.Limited); ok && limited.ListsChats() || session == tools.TokenOf(name+"-"+chat) {
 		return session, nil
 	}
-	if chat == "" || n.cfg.LastChannels == nil {
+	if chat == "" || n.cfg.Facts == nil {
 		return "", nil
 	}
-	return n.cfg.LastChannels.LastSession(ctx, name, chat)
+	return state.LastSession(ctx, n.cfg.Facts, state.Channel{Name: name, ChatID: chat})
 }
 
 // CheckChat returns a *tools.Error unless the chat is one of the session, or the operator
@@ -201,7 +202,7 @@ func (n *Notifier) owner(ctx context.Context, session, name, chat string) (strin
 func (n *Notifier) CheckChat(ctx context.Context, session, name, chat string) error {
 	session = tools.TokenOf(session)
 	owner, err := n.owner(ctx, session, name, chat)
-	if err == nil && chat != "" && owner != session && n.cfg.LastChannels != nil {
+	if err == nil && chat != "" && owner != session && n.cfg.Facts != nil {
 		err = tools.Errorf(tools.CodeInvalidArguments, "this session has no chat %q on the channel %q, and the channel lists no chats for "+
 			"all sessions", tools.Excerpt(chat, 80), tools.Excerpt(name, 64))
 	}
@@ -222,15 +223,15 @@ func (n *Notifier) noConsumer(channel string) string {
 // lastChannel looks up the session's last channel. If that fails, it returns "",
 // so that the notification goes to the default channel.
 func (n *Notifier) lastChannel(ctx context.Context, session string) (name, chat string) {
-	if n.cfg.LastChannels == nil {
+	if n.cfg.Facts == nil {
 		return "", ""
 	}
-	name, chat, err := n.cfg.LastChannels.LastChannel(ctx, session)
+	last, err := state.LastChannel(ctx, n.cfg.Facts, session)
 	if err != nil {
 		n.log.Error().Err(err).Str("session", session).Msg("cannot look up the last channel; using the default channel")
 		return "", ""
 	}
-	return name, chat
+	return last.Name, last.ChatID
 }
 
 // SendOutput is Send for the output of a tool that an agent called. Like the result of a

@@ -17,8 +17,8 @@ func TestSend(t *testing.T) {
 	b := bustest.New(t)
 	console, chat := newRecorder(), newRecorder()
 	cfg := Config{
-		Channels:     map[string]channel.Channel{"console": console, "chat": chat},
-		LastChannels: lastChannels{"s1": {"chat", "42"}, "": {"chat", "7"}},
+		Channels: map[string]channel.Channel{"console": console, "chat": chat},
+		Facts:    lastChannels(t, map[string][2]string{"s1": {"chat", "42"}, "": {"chat", "7"}}),
 	}
 	start(t, b, cfg)
 	n, err := New(b, cfg)
@@ -116,7 +116,7 @@ func TestDefaultChannelGetsNoAnswersOfOthers(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	phone := newRecorder()
-	cfg := Config{Channels: map[string]channel.Channel{"phone": phone}, Default: "phone", LastChannels: lastChannels{"s1": {"phone", ""}}}
+	cfg := Config{Channels: map[string]channel.Channel{"phone": phone}, Default: "phone", Facts: lastChannels(t, map[string][2]string{"s1": {"phone", ""}})}
 	start(t, b, cfg)
 	n, err := New(b, cfg)
 	if err != nil {
@@ -157,7 +157,7 @@ func TestChatsOfOtherSessions(t *testing.T) {
 	}
 	cfg := Config{
 		Channels: map[string]channel.Channel{"phone": phone, "log": log, "mail": listed}, Default: "phone",
-		LastChannels: lastChannels{"s1": {"log", "1"}, "s2": {"log", "2"}},
+		Facts: lastChannels(t, map[string][2]string{"s1": {"log", "1"}, "s2": {"log", "2"}}),
 	}
 	start(t, b, cfg)
 	n, err := New(b, cfg)

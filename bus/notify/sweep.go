@@ -64,8 +64,12 @@ func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, 
 			if err == nil && m.At.After(before) {
 				break
 			}
+			var marks []string
+			if m.Header.Get(asideHeader) != "" {
+				marks = append(marks, asideHeader)
+			}
 			if err == nil {
-				err = n.put(ctx, n.forDefault(name, m))
+				err = n.put(ctx, n.forDefault(name, m), marks...)
 			}
 			if err == nil {
 				err = stream.DeleteMsg(ctx, m.Sequence)

@@ -13,7 +13,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
@@ -65,7 +64,6 @@ type Config struct {
 // trim record, and all others go on if that one dies.
 type Keeper struct {
 	bus *bus.Bus
-	api jsapi.API
 	cfg Config
 	id  string
 
@@ -92,7 +90,7 @@ func New(b *bus.Bus, cfg Config) *Keeper {
 	cfg.MinAge = cmp.Or(max(cfg.MinAge, 0), DefaultMinAge)
 	cfg.SessionsTTL = cmp.Or(max(cfg.SessionsTTL, 0), DefaultSessionsTTL)
 	cfg.Interval = cmp.Or(max(cfg.Interval, 0), time.Second)
-	k := &Keeper{bus: b, api: jsapi.New(b.JetStream()), cfg: cfg, id: nuid.Next(), last: map[string]seen{}}
+	k := &Keeper{bus: b, cfg: cfg, id: nuid.Next(), last: map[string]seen{}}
 	k.warn = cfg.Log.Sample(&zerolog.BurstSampler{Burst: 1, Period: warnInterval})
 	k.warnYoung = cfg.Log.Sample(&zerolog.BurstSampler{Burst: 1, Period: warnInterval})
 	k.fills.Store(&[]bus.Fill{})

@@ -83,7 +83,7 @@ func (k *Keeper) removeSessions(ctx context.Context, l *lease, age time.Duration
 // the one that was used longest ago first.
 func (k *Keeper) oldConversations(ctx context.Context, stream string, before time.Time) ([]conversation, error) {
 	found := map[string]*conversation{}
-	for m, err := range k.api.Messages(ctx, stream, jsapi.Get{NextBySubject: ">", Sequence: 1, MaxBytes: 4 << 20}) {
+	for m, err := range k.bus.API().Messages(ctx, stream, jsapi.Get{NextBySubject: ">", Sequence: 1, MaxBytes: 4 << 20}) {
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +100,7 @@ func (k *Keeper) oldConversations(ctx context.Context, stream string, before tim
 	}
 	var old []conversation
 	for _, c := range found {
-		last, err := k.api.GetMessage(ctx, stream, jsapi.Get{LastBySubject: c.subject})
+		last, err := k.bus.API().GetMessage(ctx, stream, jsapi.Get{LastBySubject: c.subject})
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}

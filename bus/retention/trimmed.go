@@ -31,7 +31,7 @@ func TrimmedKey(stream string) string { return "trim." + stream }
 // none. It asks the leader, because a replica may lag behind.
 func ReadTrimmed(ctx context.Context, b *bus.Bus, stream string) (t Trimmed, revision uint64, err error) {
 	bucket := b.BucketName(bus.TasksBucket)
-	m, err := jsapi.New(b.JetStream()).GetFromLeader(ctx, "KV_"+bucket, jsapi.Get{LastBySubject: "$KV." + bucket + "." + TrimmedKey(stream)})
+	m, err := b.API().GetFromLeader(ctx, "KV_"+bucket, jsapi.Get{LastBySubject: "$KV." + bucket + "." + TrimmedKey(stream)})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Trimmed{}, 0, nil
 	}

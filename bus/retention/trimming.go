@@ -57,7 +57,7 @@ func (t *trimming) run(ctx context.Context, p pass) error {
 		freed, err := t.remove(ctx, r, from == t.first, stays)
 		if err != nil {
 			return fmt.Errorf("%w; this needs the permission to publish to %s and %s", err,
-				t.k.api.Subject("STREAM.PURGE."+name), t.k.api.Subject("STREAM.MSG.DELETE."+name))
+				t.k.bus.API().Subject("STREAM.PURGE."+name), t.k.bus.API().Subject("STREAM.MSG.DELETE."+name))
 		}
 		if t.toFree -= freed; r.last {
 			return nil
@@ -136,7 +136,7 @@ func (t *trimming) delete(ctx context.Context, records []record) (freed int64, e
 	group.SetLimit(deletesAtOnce)
 	for _, r := range records {
 		group.Go(func() error {
-			err := t.k.api.DeleteMessage(ctx, t.k.bus.StreamName(bus.Results), r.sequence)
+			err := t.k.bus.Delete(ctx, bus.Results, r.sequence)
 			if err == nil {
 				bytes.Add(r.size)
 			}

@@ -101,13 +101,13 @@ func removeResult(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
 		case last.Error == nil || last.Error.Code != tools.CodeGivenUp:
 			return fmt.Errorf("the call has another result (%s); remove the dead letter", last.Outcome)
 		}
-		if err := task.Delete(ctx, b, last.Sequence); err != nil {
+		if err := b.Delete(ctx, bus.Results, last.Sequence); err != nil {
 			return fmt.Errorf("remove the result of call %q in session %q: %w", id, session, err)
 		}
 	}
 	claim, sequence, err := task.ReadClaim(ctx, b, session, id)
 	if _, forged := errors.AsType[*task.ForgedError](err); forged || err == nil && claim.GivenUp {
-		err = task.Delete(ctx, b, sequence)
+		err = b.Delete(ctx, bus.Results, sequence)
 	}
 	if err != nil {
 		return fmt.Errorf("remove the claim of call %q in session %q: %w", id, session, err)

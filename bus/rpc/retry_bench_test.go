@@ -36,13 +36,11 @@ func BenchmarkDeadLetters(b *testing.B) {
 				put(bus.Message{Subject: conn.Dead(bus.DeadCall, "shell"), Body: body})
 			}
 			b.StartTimer()
-			var letters []dead.Stored
-			for letter, err := range dead.List(b.Context(), conn, "", 0) {
-				if err != nil {
-					b.Fatal(err)
-				}
-				letters = append(letters, letter)
+			page, err := dead.ListPage(b.Context(), conn, dead.Query{})
+			if err != nil {
+				b.Fatal(err)
 			}
+			letters := page.Letters
 			listed := b.Elapsed()
 			check := func(_ dead.Stored, err error) {
 				if err != nil {

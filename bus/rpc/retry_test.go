@@ -180,10 +180,11 @@ func ends(t *testing.T, b *bus.Bus, call tools.Call, async bool) tools.ResultEve
 
 func letters(t *testing.T, b *bus.Bus, tool string) (found []dead.Stored) {
 	t.Helper()
-	for letter, err := range dead.List(t.Context(), b, bus.DeadCall, 0) {
-		if err != nil {
-			t.Fatal(err)
-		}
+	page, err := dead.ListPage(t.Context(), b, dead.Query{Kind: bus.DeadCall})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, letter := range page.Letters {
 		if letter.Name == tool {
 			found = append(found, letter)
 		}

@@ -29,7 +29,7 @@ type Store struct {
 
 // New returns the conversation logs of a bus.
 func New(b *bus.Bus) *Store {
-	return &Store{bus: b, api: jsapi.New(b.JetStream()), stream: b.StreamName(bus.Sessions)}
+	return &Store{bus: b, api: b.API(), stream: b.StreamName(bus.Sessions)}
 }
 
 // Read returns the entries of a session with sequences above after, oldest first, and the

@@ -13,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 // readStreams reads the streams, and which of them and of their servers are missing.
@@ -106,9 +105,9 @@ func ReadRefusals(ctx context.Context, b *bus.Bus) []Problem {
 		mu       sync.Mutex
 		problems []Problem
 	)
-	for _, config := range append(b.Streams(b.Config()), b.Buckets(b.Config())...) {
+	for _, config := range b.All(b.Config()) {
 		group.Go(func() {
-			err := b.WatchDenial(ctx, jsapi.New(b.JetStream()).Subject("STREAM.PURGE."+config.Name), func(ctx context.Context) error {
+			err := b.WatchDenial(ctx, b.API().Subject("STREAM.PURGE."+config.Name), func(ctx context.Context) error {
 				stream, err := b.JetStream().Stream(ctx, config.Name)
 				if err != nil {
 					return nil // Read reports it

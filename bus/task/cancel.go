@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -40,7 +39,7 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 		err = cancelMade(ctx, b, record)
 	}
 	if err == nil && record.Parked != nil {
-		err = Unpark(ctx, b, *record.Parked)
+		err = unpark(ctx, b, *record.Parked)
 	}
 	if err == nil && t.StartedAt.IsZero() {
 		err = removeQueued(ctx, b, session, id)
@@ -58,7 +57,7 @@ func removeQueued(ctx context.Context, b *bus.Bus, session, id string) error {
 	if err != nil || len(queued) == 0 || queued[0].delivered {
 		return err
 	}
-	return jsapi.New(b.JetStream()).DeleteMessage(ctx, b.StreamName(bus.Calls), queued[0].sequence)
+	return b.Delete(ctx, bus.Calls, queued[0].sequence)
 }
 
 // publishCancelled publishes the result "cancelled" of a call, or its completion if it has an

@@ -192,11 +192,11 @@ func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 	if err != nil {
 		return fmt.Errorf("resume call %s: %w", k.ID, err)
 	}
-	return Unpark(ctx, b, p)
+	return unpark(ctx, b, p)
 }
 
-// Unpark ends the wait of a parked call, unless the call was parked again.
-func Unpark(ctx context.Context, b *bus.Bus, p Parked) error {
+// unpark ends the wait of a parked call, unless the call was parked again.
+func unpark(ctx context.Context, b *bus.Bus, p Parked) error {
 	_, err := ChangeRecord(ctx, b, p.Key(), func(r *Record) error {
 		if r.Parked == nil || r.Parks != p.Number {
 			return ErrUnchanged

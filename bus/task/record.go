@@ -80,13 +80,13 @@ func subjectOf(b *bus.Bus, key string) string {
 
 // put stores the value of a key. A header can set its TTL, which KeyValue.Update cannot.
 func put(ctx context.Context, b *bus.Bus, key string, value []byte, header nats.Header) (*jetstream.PubAck, error) {
-	subject := jsapi.New(b.JetStream()).PutSubject(subjectOf(b, key))
+	subject := b.API().PutSubject(subjectOf(b, key))
 	return b.JetStream().PublishMsg(ctx, &nats.Msg{Subject: subject, Data: value, Header: header})
 }
 
 // ReadRecord reads the record of a call; without one, it is empty.
 func ReadRecord(ctx context.Context, b *bus.Bus, k tools.CallKey) (Record, error) {
-	m, err := jsapi.New(b.JetStream()).GetFromLeader(ctx, "KV_"+b.BucketName(bus.TasksBucket), jsapi.Get{LastBySubject: subjectOf(b, keyOf(k))})
+	m, err := b.API().GetFromLeader(ctx, "KV_"+b.BucketName(bus.TasksBucket), jsapi.Get{LastBySubject: subjectOf(b, keyOf(k))})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return Record{key: k}, nil
 	}
@@ -191,7 +191,7 @@ func ListRecords(ctx context.Context, b *bus.Bus, session string, f func(Record)
 	defer cancel()
 	prefix := subjectOf(b, "")
 	get := jsapi.Get{NextBySubject: prefix + keyOf(tools.CallKey{Session: session, ID: "*"}), Sequence: 1, Batch: 256, MaxBytes: 4 << 20}
-	for m, err := range jsapi.New(b.JetStream()).Messages(ctx, "KV_"+b.BucketName(bus.TasksBucket), get) {
+	for m, err := range b.API().Messages(ctx, "KV_"+b.BucketName(bus.TasksBucket), get) {
 		if err != nil {
 			return fmt.Errorf("list the records of calls: %w", err)
 		}

@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -91,11 +90,6 @@ func readStored(ctx context.Context, b *bus.Bus, subject string) (r StoredResult
 		return StoredResult{}, false, &ForgedError{subject, m.Sequence, err}
 	}
 	return StoredResult{event, m.Body, m.Sequence}, true, nil
-}
-
-// Delete deletes a message of the results stream, if it still exists.
-func Delete(ctx context.Context, b *bus.Bus, sequence uint64) error {
-	return jsapi.New(b.JetStream()).DeleteMessage(ctx, b.StreamName(bus.Results), sequence)
 }
 
 // DecodeResult decodes the result or completion that is stored on a subject. A client can

@@ -117,7 +117,7 @@ func (r *Results) read(ctx context.Context, read func() error) error {
 		if !ok {
 			return err
 		}
-		if err := Delete(ctx, r.bus, forged.Sequence); err != nil {
+		if err := r.bus.Delete(ctx, bus.Results, forged.Sequence); err != nil {
 			return fmt.Errorf("remove the forged message %d from %q: %w; this needs the permission to publish to "+
 				"$JS.API.STREAM.MSG.DELETE.%s", forged.Sequence, forged.Subject, err, r.bus.StreamName(bus.Results))
 		}
@@ -161,7 +161,7 @@ func storeReport(ctx context.Context, b *bus.Bus, k tools.CallKey, r StoredResul
 				return nil // a retry has removed the result meanwhile, and the report is of the next one
 			}
 			if err == nil {
-				err = Delete(ctx, b, stored.Sequence)
+				err = b.Delete(ctx, bus.Results, stored.Sequence)
 			}
 		}
 		if err != nil {

@@ -170,11 +170,12 @@ func TestKillWhileRetryingDeadLetters(t *testing.T) {
 	if killed < 10 || killed == writes {
 		t.Fatalf("%d kills", killed)
 	}
-	for letter, err := range dead.List(t.Context(), b, "", 0) {
-		if err == nil {
-			err = retryLetter(t.Context(), b, letter)
-		}
-		if err != nil {
+	page, err := dead.ListPage(t.Context(), b, dead.Query{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, letter := range page.Letters {
+		if err := retryLetter(t.Context(), b, letter); err != nil {
 			t.Error(err)
 		}
 	}
@@ -207,10 +208,11 @@ func retryAndDie(ctx context.Context, cfg bus.Config, n int) error {
 	}
 	defer b.Close()
 	var letters []dead.Stored
-	for letter, err := range dead.List(ctx, b, "", 0) {
-		if err != nil {
-			return err
-		}
+	page, err := dead.ListPage(ctx, b, dead.Query{})
+	if err != nil {
+		return err
+	}
+	for _, letter := range page.Letters {
 		if bytes.HasSuffix(letter.Body, fmt.Appendf(nil, `-%d"}`, n)) {
 			letters = append(letters, letter)
 		}

@@ -1,7 +1,6 @@
 package worker_test
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -36,18 +35,6 @@ func lastChannel(t *testing.T, store state.Store, session string) string {
 	return c.String()
 }
 
-// lastChannels gives the notifier the records of the worker.
-type lastChannels struct{ store state.Store }
-
-func (l lastChannels) LastChannel(ctx context.Context, session string) (channel, chat string, err error) {
-	c, err := state.LastChannel(ctx, l.store, session)
-	return c.Name, c.ChatID, err
-}
-
-func (l lastChannels) LastSession(ctx context.Context, channel, chat string) (string, error) {
-	return state.LastSession(ctx, l.store, state.Channel{Name: channel, ChatID: chat})
-}
-
 // Later results of a session without a channel go to the channel of its last call.
 // The worker records it before it publishes the result of the call.
 func TestRecordLastChannel(t *testing.T) {
@@ -56,7 +43,7 @@ func TestRecordLastChannel(t *testing.T) {
 	var runs atomic.Int64
 	start(t, b, worker.Config{State: store}, echo(t, "echo", tools.Idempotent, &runs, nil))
 	console, telegram := make(testChannel, 100), make(testChannel, 100)
-	startNotifier(t, b, notify.Config{Channels: map[string]channel.Channel{"console": console, "telegram": telegram}, LastChannels: lastChannels{store}})
+	startNotifier(t, b, notify.Config{Channels: map[string]channel.Channel{"console": console, "telegram": telegram}, Facts: store})
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
 	call := func(id, fields string) {
 		t.Helper()

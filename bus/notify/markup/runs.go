@@ -35,7 +35,7 @@ func (s Styled) Runs() (runs []Run) {
 		open = slices.DeleteFunc(open, func(sp Span) bool { return sp.To <= from })
 		run := Run{Text: s.Text[from:borders[i+1]]}
 		for _, sp := range open {
-			if sp.Style == QuoteMark {
+			if sp.Style == quotedMark {
 				continue
 			}
 			if name := styleNames[sp.Style]; !slices.Contains(run.Styles, name) {

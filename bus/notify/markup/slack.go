@@ -12,7 +12,7 @@ func WriteSlack(s Styled) string {
 	return s.markup(func(sp Span, inner string) (before, after string) {
 		mark := ""
 		switch sp.Style {
-		case QuoteMark:
+		case quotedMark:
 			return "", ""
 		case Link:
 			return "<" + slackURL.Replace(sp.URL) + "|", ">"

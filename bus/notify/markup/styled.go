@@ -17,7 +17,7 @@ const (
 	Code  // within a line
 	Block // lines of code, or a table
 	Link
-	QuoteMark // "> " at the start of a quoted line
+	quotedMark // "> " at the start of a quoted line
 )
 
 // Span is the style of the bytes From up to, not including, To. Spans nest or are
@@ -104,7 +104,7 @@ func (s Styled) quoted() Styled {
 	s = s.indented(quoteMark, quoteMark)
 	for at, line := 0, ""; at < len(s.Text); at += len(line) {
 		line, _, _ = strings.Cut(s.Text[at:], "\n")
-		s.Spans = append(s.Spans, Span{From: at, To: at + len(quoteMark), Style: QuoteMark})
+		s.Spans = append(s.Spans, Span{From: at, To: at + len(quoteMark), Style: quotedMark})
 		line += "\n"
 	}
 	return s
@@ -115,7 +115,7 @@ const quoteMark = "> "
 // Quotes returns s without the marks of quotes, and the ranges of bytes that are quotes. If nothing
 // visible would be left, the marks stay, as text.
 func (s Styled) Quotes() (out Styled, quotes []Span) {
-	marks := slices.DeleteFunc(slices.Clone(s.Spans), func(sp Span) bool { return sp.Style != QuoteMark })
+	marks := slices.DeleteFunc(slices.Clone(s.Spans), func(sp Span) bool { return sp.Style != quotedMark })
 	slices.SortFunc(marks, func(a, b Span) int { return a.From - b.From })
 	at := 0
 	for _, mark := range marks {
@@ -136,7 +136,7 @@ func (s Styled) Quotes() (out Styled, quotes []Span) {
 	if strings.TrimSpace(out.Text) == "" {
 		out, quotes = s, nil
 	}
-	out.Spans = slices.DeleteFunc(slices.Clone(out.Spans), func(sp Span) bool { return sp.Style == QuoteMark })
+	out.Spans = slices.DeleteFunc(slices.Clone(out.Spans), func(sp Span) bool { return sp.Style == quotedMark })
 	return out, slices.DeleteFunc(quotes, func(sp Span) bool { return sp.From == sp.To })
 }
 
@@ -178,7 +178,7 @@ func (s Styled) markup(mark func(sp Span, inner string) (before, after string), 
 }
 
 func perLine(text string, sp Span) (lines []Span) {
-	if sp.Style == Block || sp.Style == QuoteMark {
+	if sp.Style == Block || sp.Style == quotedMark {
 		return []Span{sp}
 	}
 	at := sp.From
@@ -212,7 +212,7 @@ func render(text string, from, to int, spans []Span, mark func(Span, string) (st
 		b.WriteString(escape(text[at:outer.From]))
 		before, after := mark(outer, text[outer.From:outer.To])
 		inner, escapeInner := spans[i+1:end], escape
-		if outer.Style == Code || outer.Style == Block || outer.Style == QuoteMark {
+		if outer.Style == Code || outer.Style == Block || outer.Style == quotedMark {
 			inner, escapeInner = nil, escapeCode // code contains no other style
 		}
 		b.WriteString(before + render(text, outer.From, outer.To, slices.Clone(inner), mark, escapeInner, escapeCode) + after)

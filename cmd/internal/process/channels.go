@@ -85,7 +85,7 @@ func (p *process) openNotifier(a artifactStore, channels map[string]channel.Chan
 		return "stevedore artifacts get " + id + " --all -o FILE --session " + session
 	})
 	notifier, err := notify.New(p.bus, notify.Config{
-		Channels: channels, Default: p.Channels.Default, OpenFile: files, LastChannels: agents.LastChannels{Facts: facts},
+		Channels: channels, Default: p.Channels.Default, OpenFile: files, Facts: facts,
 		Conversations: agents.NewConversations(p.bus, facts, p.Receive.Channels), Grace: p.Worker.Grace, Log: p.log,
 	})
 	if err != nil || p.NoNotify {
