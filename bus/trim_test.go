@@ -191,7 +191,7 @@ func TestStoredResultsAreRepeated(t *testing.T) {
 			t.Errorf("%s was repeated %d times", m.Subject, seen[m.Subject])
 		}
 	}
-	if msg, err := sub.NextMsg(50 * time.Millisecond); err == nil {
+	for _, msg := range bustest.Rest(t, b, sub) {
 		t.Errorf("one more: %s", msg.Subject)
 	}
 }

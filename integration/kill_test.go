@@ -22,7 +22,7 @@ func killCount(t *testing.T) int {
 	t.Helper()
 	text := os.Getenv("STEVEDORE_KILLS")
 	if text == "" {
-		return 4
+		return 2
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
@@ -31,7 +31,7 @@ func killCount(t *testing.T) int {
 	return n
 }
 
-// callsPerKill makes 200 calls at the default number of kills.
+// callsPerKill makes 100 calls at the default number of kills.
 const callsPerKill = 50
 
 // load is a number of calls. Half of them are idempotent. The other half are

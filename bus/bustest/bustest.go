@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"runtime"
 	"sync"
@@ -113,6 +114,22 @@ func Next[T any](t testing.TB, sub *nats.Subscription) (T, *nats.Msg) {
 		t.Fatalf("message on %s: %v\n%s", msg.Subject, err, msg.Data)
 	}
 	return v, msg
+}
+
+// Rest returns the messages that the server has sent to a subscription of b before this call.
+func Rest(t testing.TB, b *bus.Bus, sub *nats.Subscription) (all []*nats.Msg) {
+	t.Helper()
+	if err := b.Conn().Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for n, _, err := sub.Pending(); n > 0 || err != nil; n, _, err = sub.Pending() {
+		msg, failed := sub.NextMsg(Timeout)
+		if err = errors.Join(err, failed); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, msg)
+	}
+	return all
 }
 
 // Timeout ends a wait that has failed. A machine that is slow or busy does not reach it.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -34,7 +33,7 @@ func TestProgressIsThrottledWithoutLoss(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	workertest.Start(t, b, workertest.Plain{}, worker.Config{}, tool.WithEffect(tools.Idempotent))
+	stop := workertest.Start(t, b, workertest.Plain{}, worker.Config{}, tool.WithEffect(tools.Idempotent))
 	events := bustest.Subscribe(t, b, b.Progress("s", "c1"))
 	if _, err := rpc.Submit(t.Context(), b, "", tools.Call{ID: "c1", Session: "s", Tool: "talk"}); err != nil {
 		t.Fatal(err)
@@ -62,7 +61,8 @@ func TestProgressIsThrottledWithoutLoss(t *testing.T) {
 	if count > 100 {
 		t.Errorf("1001 reports caused %d events", count)
 	}
-	if msg, err := events.NextMsg(300 * time.Millisecond); err == nil {
+	stop()
+	for _, msg := range bustest.Rest(t, b, events) {
 		t.Errorf("an event after the result: %s", msg.Data)
 	}
 }
