@@ -102,7 +102,7 @@ func rowsKind(head []byte, complete bool) (string, describe.Form) {
 	if !complete {
 		head = head[:bytes.LastIndexByte(head[:min(len(head), rowBytes)], '\n')+1] // whole lines
 	}
-	if jq.InLines(head, !complete) {
+	if !(form.Certain && form.Kind == describe.Aligned) && jq.InLines(head, !complete) {
 		return mediaLog, describe.Form{}
 	}
 	return mediaText, form

@@ -39,7 +39,10 @@ func (f *Form) aligned(head []byte) (filledCells int) {
 		}
 		break
 	}
-	if f.Skip++; len(lines) < 2 {
+	if f.Skip++; len(lines) > 1 && dashes.MatchString(string(lines[1])) {
+		lines = slices.Delete(lines, 1, 2)
+	}
+	if len(lines) < 2 {
 		return 0
 	}
 	names, rows := lines[0], lines[1:]
@@ -69,10 +72,16 @@ func (f *Form) aligned(head []byte) (filledCells int) {
 		f.Starts, f.Names = append(f.Starts, gap), append(f.Names, name)
 		wide = wide || w.start > words[i].end+1
 	}
-	if !wide || slices.ContainsFunc(rows, f.repeats) { // a sentence, or a line like the others
+	f.Width = len(f.Names)
+	if f.Width < len(words) && byWords(words, rows) {
+		f.Words, f.Width, f.Starts, f.Names = true, len(words), nil, strings.Fields(inGrid(names))
+	}
+	// A sentence, a line like the others, or names that the rows do not tell apart.
+	if !wide || strings.HasSuffix(f.Names[0], ":") || strings.ContainsAny(string(names), ",;=") || slices.ContainsFunc(rows, f.repeats) ||
+		slices.ContainsFunc(f.Names, func(name string) bool { return len(strings.Fields(name)) > 2 }) {
+		f.Width = 0
 		return 0
 	}
-	f.Width = len(f.Names)
 	if f.Certain = f.Width > 1 && f.sure(string(names), rows); !f.Certain {
 		f.Assumed = []string{"the columns were taken to begin where the words of the first line do"}
 	}
@@ -80,7 +89,7 @@ func (f *Form) aligned(head []byte) (filledCells int) {
 		return 0
 	}
 	for _, row := range rows {
-		cells, fits := cut(row, f.Starts)
+		cells, fits := f.alignedCells(row)
 		for _, cell := range cells {
 			if fits && cell != "" {
 				filledCells++
@@ -90,11 +99,32 @@ func (f *Form) aligned(head []byte) (filledCells int) {
 	return filledCells
 }
 
+// dashes matches the line under the names of some tables, such as those of pip.
+var dashes = regexp.MustCompile(`^[-=]{2,}(?: +[-=]{2,})*\s*$`)
+
+// byWords reports whether each cell but the last is a word that is below its name, as ps prints them: a
+// wide cell moves the others of its row.
+func byWords(names []word, rows [][]rune) bool {
+	below := make([]int, len(names)-1)
+	for _, row := range rows {
+		cells := wordsOf(row)
+		if len(cells) < len(names) {
+			return false
+		}
+		for i, name := range names[:len(names)-1] {
+			if cells[i].start < name.end && name.start < cells[i].end {
+				below[i]++
+			}
+		}
+	}
+	return len(below) > 0 && slices.Min(below)*3 >= len(rows)*2
+}
+
 // repeats reports whether a row has one of the names in its column.
 func (f *Form) repeats(row []rune) bool {
-	cells, _ := cut(row, f.Starts)
+	cells, fits := f.alignedCells(row)
 	for i, cell := range cells {
-		if cell != "" && cell == f.Names[i] {
+		if fits && cell != "" && cell == f.Names[i] {
 			return true
 		}
 	}
@@ -221,7 +251,9 @@ func (r *Rows) alignedRow() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.total++
+	if r.total++; r.total == 1 && dashes.MatchString(text) {
+		return r.alignedRow()
+	}
 	cells, fits := r.alignedCells(grid(text, r.Wide))
 	switch {
 	case fits:
@@ -239,6 +271,15 @@ func (r *Rows) alignedRow() ([]string, error) {
 // alignedCells returns the cells of a row. fits is false if they cross the columns: then they are split
 // at spaces, or are one cell if that does not fit.
 func (f *Form) alignedCells(row []rune) (cells []string, fits bool) {
+	if f.Words {
+		for i, w := range wordsOf(row) {
+			if i == f.Width-1 {
+				return append(cells, inGrid(row[w.start:])), true
+			}
+			cells = append(cells, inGrid(row[w.start:w.end]))
+		}
+		return []string{inGrid(row)}, false
+	}
 	if cells, fits = cut(row, f.Starts); fits {
 		return cells, true
 	}

@@ -42,7 +42,8 @@ type Form struct {
 	Width  int      `json:"width,omitempty"` // cells of most rows
 	// Starts are the characters at which the columns of an aligned table begin.
 	Starts []int `json:"starts,omitempty"`
-	Wide   bool  `json:"wide,omitempty"` // characters of East Asia have the width of two
+	Words  bool  `json:"words,omitempty"` // each cell of an aligned table but the last is a word
+	Wide   bool  `json:"wide,omitempty"`  // characters of East Asia have the width of two
 	// Certain is false if the text is a table only because a reader says so.
 	Certain bool `json:"certain,omitempty"`
 	// Assumed says what a reader may not expect.
@@ -154,5 +155,5 @@ func (f *Form) cells(head []byte, complete bool, known Hints) bool {
 	}
 	best.Certain = best.certain()
 	*f = best.Form
-	return true
+	return best.Certain || known != (Hints{}) || !best.text()
 }

@@ -218,6 +218,16 @@ func isYear(text string) bool {
 	return len(text) == 4 && IsInteger(text) && text > "1899" && text < "2101"
 }
 
+// text reports whether the rows are rather lines with commas: they have no names, or odd ones, and lines
+// above them or different numbers of cells.
+func (s sample) text() bool {
+	odd := !s.Header
+	for _, name := range s.rows[0] {
+		odd = odd || strings.ContainsAny(name, oddName)
+	}
+	return (odd || s.Width == 2) && s.titles > 0 || odd && s.fit*10 < len(s.rows)*9
+}
+
 // certain reports whether the text can hardly be something else than a table.
 func (s sample) certain() bool {
 	equal := s.fit == len(s.rows)
