@@ -57,9 +57,21 @@ func (s *artifacts) Result(ctx context.Context, limit time.Duration, call tools.
 	return short, err
 }
 
-func (s *artifacts) Raw(ctx context.Context, raw tools.RawEvent) (res *tools.Result, err error) {
+func (s *artifacts) Raw(ctx context.Context, d *task.Delivered) (res *tools.Result, err error) {
 	err = s.retry(ctx, storeTimeout, func() (wrote bool, err error) {
-		res, err = s.store.Raw(ctx, raw)
+		readCtx, cancel := context.WithTimeout(ctx, storeTimeout) // the client library has a short default
+		defer cancel()
+		raw := *d.Raw
+		text, err := d.HeldText(readCtx, s.bus)
+		if err != nil {
+			return false, err
+		}
+		if text != nil {
+			raw.ForLLM, raw.Object, raw.Note = new(""), "", ""
+		}
+		if res, err = s.store.Raw(ctx, raw); err == nil && text != nil {
+			res.Output = text
+		}
 		return err == nil && res.Artifact != nil, err
 	})
 	return res, err

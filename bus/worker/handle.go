@@ -77,7 +77,10 @@ func (w *Worker) handleAttempt(ctx context.Context, a *attempt) error {
 		err = w.results.store(ctx, a, res)
 	}
 	if errors.Is(err, errDone) {
-		return nil
+		err = nil
+	}
+	if err == nil {
+		w.results.removeHeld(ctx, a)
 	}
 	return err
 }

@@ -2,9 +2,15 @@ package worker_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -28,6 +34,10 @@ func (s returningStore) Result(ctx context.Context, call tools.Call, def tools.D
 	if !s.back.Load() {
 		return nil, errors.New("the store is away")
 	}
+	if res.Output != nil { // it stores the text
+		text, _, err := res.Output.Text(4 << 20)
+		return &tools.Result{ForLLM: fmt.Sprintf("%d %x", len(text), sha256.Sum256([]byte(text))), IsError: res.IsError}, err
+	}
 	return s.Plain.Result(ctx, call, def, res)
 }
 
@@ -37,7 +47,11 @@ func (s returningStore) Raw(ctx context.Context, raw tools.RawEvent) (*tools.Res
 	default:
 	}
 	if s.hold != nil {
-		<-s.hold
+		select {
+		case <-s.hold:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	return s.Plain.Raw(ctx, raw)
 }
@@ -112,4 +126,45 @@ func TestResultThatWaitsIsNotUnknown(t *testing.T) {
 	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ForLLM != "it ran" || runs.Load() != 0 {
 		t.Errorf("after %d runs: %+v", runs.Load(), got)
 	}
+}
+
+// A result that is larger than a message waits in an object, with its note, and survives its worker. The
+// object goes when the result is stored.
+func TestLargeResultWaitsOnTheBus(t *testing.T) {
+	b := bustest.New(t)
+	text := strings.Repeat("0123456789abcde\n", 1<<17) // 2 MiB
+	store := returningStore{back: new(atomic.Bool), raw: make(chan tools.RawEvent, 1), hold: make(chan struct{})}
+	runs := new(atomic.Int64)
+	tool, err := tools.NewTool("big", "prints 2 MiB", func(context.Context, tools.Call, struct{}) *tools.Result {
+		runs.Add(1)
+		out := tools.NewOutput(tools.OutputLimits{})
+		_, _ = out.Write([]byte(text))
+		out.Note("exit code 3")
+		return &tools.Result{Output: out, IsError: true}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	stop := workertest.Start(t, b, store, worker.Config{Grace: time.Millisecond}, tool)
+	submit(t, b, short("default", "big"), `{"id":"a","session":"s"}`)
+	<-store.raw // a worker has the held result, and dies with it
+	stop()
+	close(store.hold)
+	store.back.Store(true)
+	workertest.Start(t, b, returningStore{back: store.back, raw: store.raw}, worker.Config{}, tool)
+	got, _ := bustest.Next[tools.ResultEvent](t, results)
+	text += "exit code 3"
+	want := fmt.Sprintf("%d %x", len(text), sha256.Sum256([]byte(text)))
+	if got.ForLLM != want || got.Outcome != tools.Failed || runs.Load() != 1 {
+		t.Errorf("after %d runs: %s %q, want %q", runs.Load(), got.Outcome, got.ForLLM, want)
+	}
+	bustest.WaitUntil(t, "the object to go", func() bool {
+		objects, err := b.JetStream().ObjectStore(t.Context(), b.BucketName(bus.BlobsBucket))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = objects.GetInfo(t.Context(), "s/held-a")
+		return errors.Is(err, jetstream.ErrObjectNotFound)
+	})
 }

@@ -14,7 +14,7 @@ import (
 // always returns a result.
 func (w *Worker) run(ctx context.Context, a *attempt) *tools.Result {
 	if a.Raw != nil {
-		res, err := w.artifacts.Raw(ctx, *a.Raw)
+		res, err := w.artifacts.Raw(ctx, a.Delivered)
 		if err != nil {
 			return tools.Failure(err)
 		}

@@ -20,9 +20,11 @@ type Store struct {
 	path string
 	cfg  offload.StoreConfig
 
-	mu     sync.Mutex
-	now    *tree
-	closed bool
+	mu       sync.Mutex
+	first    os.FileInfo // of the directory that Open found
+	now      *tree
+	replaced error
+	closed   bool
 }
 
 // Open opens the store in the directory at path, which it creates if necessary.
@@ -35,7 +37,16 @@ func Open(path string, cfg offload.StoreConfig) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{path: path, cfg: cfg, now: t}, nil
+	first, err := t.dir.Root.Stat(".")
+	return &Store{path: path, cfg: cfg, now: t, first: first}, err
+}
+
+// Replaced returns an error while another directory than that of Open is at the path, or the same one after
+// it was emptied.
+func (s *Store) Replaced() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.replaced
 }
 
 // tree returns the store in the directory that is at the path. The garbage collector closes the one
@@ -53,12 +64,15 @@ func (s *Store) tree() (*tree, error) {
 	if opened, err := s.now.dir.Root.Stat("."); err == nil && os.SameFile(opened, there) && s.now.dir.isComplete() {
 		return s.now, nil
 	}
+	_, emptied := os.Stat(filepath.Join(s.path, blobDir))
 	t, err := openTree(s.path, s.cfg)
 	if err != nil {
 		return nil, err
 	}
-	s.now = t
-	s.cfg.Log.Warn().Str("dir", s.path).Msg("the directory of the artifact store was replaced; the artifacts of the one before are not in it")
+	if s.now, s.replaced = t, nil; emptied != nil || !os.SameFile(s.first, there) {
+		s.replaced = fmt.Errorf("another directory is at %s; the artifacts of the one before are not in it", s.path)
+		s.cfg.Log.Warn().Err(s.replaced).Msg("the directory of the artifact store was replaced")
+	}
 	return t, nil
 }
 

@@ -48,12 +48,18 @@ func TestDiskDirectoryIsReplaced(t *testing.T) {
 	must(os.Mkdir(path, 0o700))
 	second := storetest.Put(t, s, storetest.NewRecord("s", "second"), []byte("two\n"))
 	storetest.CheckContent(t, s, second, []byte("two\n"))
+	if s.Replaced() == nil {
+		t.Error("nothing says that the directory is another one")
+	}
 	if content, err := os.ReadFile(filepath.Join(path, "s", "second.md")); string(content) != "two\n" {
 		t.Errorf("the new directory has %q, %v", content, err)
 	}
 	must(os.RemoveAll(path))
 	must(os.Rename(path+".away", path))
 	storetest.CheckContent(t, s, first, []byte("one\n"))
+	if err := s.Replaced(); err != nil {
+		t.Errorf("with the first directory: %v", err)
+	}
 }
 
 // An empty directory is a new store, also if it is the one that was opened.

@@ -17,6 +17,7 @@ type Kind string
 
 const (
 	Store      Kind = "store_failing"       // the artifact store
+	Replaced   Kind = "store_replaced"      // the directory of the artifact store
 	Disk       Kind = "disk_full"           // the disk of the server in this process
 	Streams    Kind = "streams_unusable"    // missing, without a leader, full, or refusing writes
 	Consumer   Kind = "consumer_failing"    // what delivers messages to this process; by name
@@ -30,7 +31,9 @@ const (
 )
 
 // Stops reports whether a process with a failure of this kind cannot do its work.
-func (k Kind) Stops() bool { return k == Store || k == Disk || k == Streams || k == Consumer }
+func (k Kind) Stops() bool {
+	return k == Store || k == Replaced || k == Disk || k == Streams || k == Consumer
+}
 
 // Failure is something that fails now.
 type Failure struct {

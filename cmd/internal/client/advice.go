@@ -58,7 +58,9 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	case string(trouble.Disk):
 		return "Make space or enlarge the volume; the server then goes on.", nil
 	case string(trouble.Store):
-		return "Bring the directory or the bucket of --store back, or make an empty one. Results wait on the bus for some minutes.", nil
+		return "Bring the directory or the bucket of --store back, or make an empty directory and restart the worker. Results wait on the bus for some minutes.", nil
+	case string(trouble.Replaced):
+		return "Put the directory of before back, for example mount its volume; or restart the worker to go on with the new one.", nil
 	case string(trouble.Streams), string(trouble.Consumer):
 		return "Read the error and the log of the server; the worker tries again.", nil
 	case string(trouble.Schedules), string(trouble.Heartbeat):

@@ -33,6 +33,9 @@ func watchStore(ctx context.Context, store offload.Store, onDisk bool) error {
 			trouble.Report(ctx, trouble.Store, "", err)
 		}
 		failed = err != nil
+		if onDisk, ok := store.(interface{ Replaced() error }); ok {
+			trouble.Report(ctx, trouble.Replaced, "", onDisk.Replaced())
+		}
 		if tools.Sleep(ctx, interval) != nil {
 			return nil
 		}
