@@ -39,6 +39,7 @@ type Column struct {
 	Read   string   `json:"read,omitempty"`
 	Stored []string `json:"stored,omitempty"`
 	Time   string   `json:"time,omitempty"` // an example, as it is stored
+	Empty  int64    `json:"empty,omitempty"`
 	// Misfits counts the cells that are not of the type. They are NULL, and the column Texts has
 	// their text. Of a column of text, Misfits counts the cells that look like numbers or dates.
 	Misfits  int64    `json:"misfits,omitempty"`
@@ -56,6 +57,8 @@ type columns struct {
 	names []string // in the source
 	index map[string]int
 	seen  []looks
+	// semicolons is true if they are between the cells, as where commas precede decimals.
+	semicolons bool
 	// tooMany is true if a column was left out.
 	tooMany bool
 	// renamed says which columns have another name than in the source.
@@ -141,7 +144,9 @@ func (c *columns) typed() []Column {
 			c.renamed = append(c.renamed, fmt.Sprintf("%s is called %s, because another column has this name; upper and lower case do not count", columnName(name), columnName(free)))
 		}
 		if i < len(c.seen) {
-			c.seen[i].decide(&all[i])
+			if c.seen[i].decide(&all[i]); c.semicolons && all[i].Type == "REAL" && !all[i].comma && all[i].Read == "" {
+				c.seen[i].points(&all[i])
+			}
 		}
 	}
 	for i := range c.names {

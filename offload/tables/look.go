@@ -110,13 +110,18 @@ type looks struct {
 	// shortest and longest are the lengths of the codes and integers.
 	shortest, longest int
 	fewest, most      int // decimals of numbers
+	empty             int64
 	nul               bool
 	spaced            string // a text that begins or ends with a space
 	total             string // a text such as Total
 }
 
 func (t *looks) see(c cell) {
-	if c.kind == missing || c.kind == word && c.text == "" {
+	if c.kind == missing {
+		return
+	}
+	if c.kind == word && c.text == "" {
+		t.empty++
 		return
 	}
 	l := lookOf(c)

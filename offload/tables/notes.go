@@ -56,6 +56,11 @@ var (
 func (c Column) note(rows int64, query string, parts []token) string {
 	u, name := useOf(parts, c.Name), columnName(c.Name)
 	var notes []string
+	for _, t := range parts {
+		if t.isText && u.named && c.converts(t.text) { // also where it is compared in another way, such as CASE c WHEN 'true'
+			u.compared = append(u.compared, t.text)
+		}
+	}
 	if i := slices.IndexFunc(u.compared, c.differs); i >= 0 {
 		notes = append(notes, fmt.Sprintf("%s is %s, and never equals the text '%s'%s", name, c.Type, tools.Excerpt(cmp.Or(u.compared[i], " "), 40), c.instead()))
 	}
@@ -71,6 +76,18 @@ func (c Column) note(rows int64, query string, parts []token) string {
 	convert := "convert it with replace, substr and CAST"
 	if c.Type == "JSON" {
 		convert = "take a value with ->>"
+	}
+	switch days := slices.DeleteFunc(u.days, func(day string) bool { return len(day) > 10 }); {
+	case c.Type == "DATE" && u.asNumber:
+		notes = append(notes, name+" is DATE, a text as in ISO 8601, and never equals a number")
+	case c.Time != "" && len(days) > 0:
+		notes = append(notes, fmt.Sprintf("%s has times, such as %s, which are later than the text '%s'; use date(%s) or the next day", name, c.Time, days[0], name))
+	case c.Time != "" && u.asDate && describe.ClockOf(c.Time).Zone != "" && !strings.HasSuffix(c.Time, "Z"):
+		notes = append(notes, fmt.Sprintf("%s has times with a zone, such as %s, which functions for dates convert to UTC", name, c.Time))
+	case u.asDate && c.Type != "DATE" && c.Type != "REAL" && !strings.Contains(query, "unixepoch") && !strings.Contains(query, "'auto'"):
+		notes = append(notes, fmt.Sprintf("%s is %s, and functions for dates need texts such as 2025-01-31", name, c.Type))
+	case c.Empty > 0 && u.asNull && c.Type == "TEXT":
+		notes = append(notes, fmt.Sprintf("%s: %d empty cells are '' and not NULL", name, c.Empty))
 	}
 	switch {
 	case lossy && (u.named || all):
@@ -132,6 +149,21 @@ func (c Column) instead() string {
 
 // startOfDate matches the texts with which dates can be compared.
 var startOfDate = regexp.MustCompile(`^\d{4}(-\d\d(-\d\d([T ].*)?)?)?$`)
+
+// converts reports whether a text has a form that the cells had before they were converted.
+func (c Column) converts(text string) bool {
+	switch {
+	case c.Stored == nil:
+		return false
+	case c.Type == "BOOLEAN":
+		return describe.IsBoolean(text)
+	case c.Type == "DATE":
+		_, ok := describe.ParseDate(text)
+		return ok && !describe.IsISO(text)
+	}
+	_, ok := describe.ParseNumber(text)
+	return ok
+}
 
 // differs reports whether a text is no number or date of the column, which is compared with it.
 func (c Column) differs(text string) bool {

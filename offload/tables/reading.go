@@ -101,7 +101,7 @@ func (t looks) decide(c *Column) {
 	case c.typ == "REAL" && isVersion.MatchString(c.Name) && !has(func(g *group) bool { return g.bare }):
 		c.typ, c.Misfits, c.Examples = "TEXT", 0, nil
 	}
-	if c.Type = c.typ; c.typ == "TEXT" || c.typ == "JSON" {
+	if c.Type, c.Empty = c.typ, t.empty; c.typ == "TEXT" || c.typ == "JSON" {
 		t.odd(c)
 	}
 	if nested || code && t.shortest == t.longest { // codes of one length sort like numbers
@@ -179,6 +179,18 @@ func (t looks) zones(c *Column) {
 	}
 	if first != nil {
 		c.Time, _ = c.reading.value(cell{word, first.examples[0]}).(string)
+	}
+}
+
+// points says that a column has points which may be between thousands.
+func (t looks) points(c *Column) {
+	for _, g := range t.groups {
+		if g.what != isNumber || g.point == real && g.comma != integer {
+			return
+		}
+		if g.point == real {
+			c.Read = fmt.Sprintf("'%s' is read with a decimal point, not as thousands", g.examples[0])
+		}
 	}
 }
 

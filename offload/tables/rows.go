@@ -83,6 +83,7 @@ func (l *layout) table(form describe.Form, src io.Reader, yield func([]cell) err
 		return err
 	}
 	l.header(rows.Columns())
+	l.semicolons = form.Comma == ';'
 	row := []cell{}
 	for {
 		record, err := rows.Next()

@@ -67,7 +67,10 @@ const (
 type use struct {
 	named, asText, asNumber bool
 	ordered                 bool     // as the argument of min or max
+	asDate                  bool     // by the functions for dates
+	asNull                  bool     // where it matters whether it is NULL
 	compared                []string // texts
+	days                    []string // those of them that must equal a time, or be one that is later
 }
 
 // useOf returns what a query does with a column.
@@ -98,12 +101,15 @@ func useOf(query []token, column string) (u use) {
 		}
 		before, operator, argument := at(left), at(next), token{}
 		for _, function := range t.within {
-			u.asText = u.asText || function != "" && strings.Contains(textFunctions, " "+function+" ")
+			u.asText = u.asText || token{text: function}.is(textFunctions)
+			u.asDate = u.asDate || token{text: function}.is(" date datetime julianday strftime time timediff unixepoch ")
 			if before.is(" ( ") && operator.is(" ) ") {
 				argument.text = function // the last one
 			}
 		}
 		u.asText = u.asText || operator.is(" like glob regexp match || ") || before.is(" || ") || operator.is(" as ") && at(next+1).is(" text char varchar ")
+		u.asNull = u.asNull || argument.is(" count ") || before.is(" ( ") && len(t.within) > 0 && (token{text: t.within[len(t.within)-1]}).is(" coalesce ifnull ") ||
+			operator.is(" is ") && (at(next+1).is(" null ") || at(next+2).is(" null ")) || operator.is(" isnull notnull ") || at(next).is(" null ")
 		u.ordered = u.ordered || argument.is(" min max ")
 		u.asNumber = u.asNumber || argument.is(" sum total avg abs round ") || operator.is(" + - * / % ") || before.is(" not + - * / % ") ||
 			before.is(beforeTruth) && (operator.text == "" || operator.is(behindTruth))
@@ -113,6 +119,9 @@ func useOf(query []token, column string) (u use) {
 		for n := next + 1; operator.is(comparisons) && (at(n).isText || at(n).isNumber() || at(n).is(" ( , not and ")); n++ {
 			if at(n).isText {
 				u.compared = append(u.compared, at(n).text)
+				if operator.is(" = == is in <= > between ") && (!operator.is(" between ") || at(n-1).is(" and ")) {
+					u.days = append(u.days, at(n).text)
+				}
 			}
 			u.asNumber = u.asNumber || at(n).isNumber()
 			if at(n).is(" and , ") && !at(n+1).isText && !at(n+1).isNumber() {
