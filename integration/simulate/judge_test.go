@@ -46,6 +46,11 @@ func (s *simulation) judge() (checked int) {
 		}
 		switch {
 		case end.Outcome == "completed":
+			if p.reply != "" {
+				checked++
+				s.judgeRun(ctx, results, p, end, fail)
+				break
+			}
 			if !p.raw && len(l.runs[id]) == 0 {
 				fail("%s: completed, and never ran", id)
 			}
@@ -60,6 +65,9 @@ func (s *simulation) judge() (checked int) {
 		default:
 			fail("%s (%s): outcome %s: %s", id, p.tool, end.Outcome, end.ForLLM)
 		}
+	}
+	for _, wrong := range l.wrongs {
+		fail("%s", wrong)
 	}
 	for chat, told := range l.told {
 		checked++
@@ -99,8 +107,28 @@ func (s *simulation) judge() (checked int) {
 	return checked
 }
 
+// judgeRun holds the run of an agent against its promise: one answer, which its user got once, and one
+// call of a tool, which ran as its effect says.
+func (s *simulation) judgeRun(ctx context.Context, results jetstream.Stream, p *promise, end event, fail func(string, ...any)) {
+	if end.ForLLM != p.reply {
+		fail("%s: the agent answered %.60q", p.id, end.ForLLM)
+	}
+	if got := countOf(s.ledger.sent[p.chat], p.user); got != 1 {
+		fail("%s: the user got %d times %q, want once", p.id, got, p.user)
+	}
+	call := p.id + "-t1-0"
+	res, ok := read(ctx, results, "result", &promise{session: p.session, id: call})
+	switch runs := len(s.ledger.runs[call]); {
+	case !ok || res.Outcome != "completed" && (res.Outcome != "unknown" || res.Tool != "once"):
+		fail("%s: the outcome of the call of the agent is %q", call, res.Outcome)
+	case runs == 0 && res.Outcome == "completed", runs > 1 && res.Tool == "once":
+		fail("%s (%s): ran %d times", call, res.Tool, runs)
+	}
+}
+
 // event is what the judges read of a result or a completion.
 type event struct {
+	Tool     string `json:"tool"`
 	Outcome  string `json:"outcome"`
 	ForLLM   string `json:"for_llm"`
 	Artifact *struct {

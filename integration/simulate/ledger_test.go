@@ -14,6 +14,7 @@ type ledger struct {
 	sent     map[string][]string     // texts that a chat got, by chat, without those it dropped as duplicates
 	seen     map[string]int          // deliveries by the id of the notification
 	told     map[string]map[int]bool // messages with a number that a chat was promised, by chat
+	wrongs   []string                // what a model was sent and should not have been
 }
 
 // promise is what a client knows of a call that was accepted.
@@ -23,8 +24,9 @@ type promise struct {
 	size        int    // of the result
 	user        string // the text for the user
 	chat        string
-	cancelled   bool // the client asked for it
-	raw         bool // another program ran the tool
+	cancelled   bool   // the client asked for it
+	raw         bool   // another program ran the tool
+	reply       string // the text of the result, if it is an answer of an agent
 }
 
 func newLedger() *ledger {
@@ -35,6 +37,19 @@ func (l *ledger) accept(p *promise) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.accepted[p.id] = p
+}
+
+// has says whether a call was accepted, or always yes.
+func (l *ledger) has(always bool, call string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return always || l.accepted[call] != nil
+}
+
+func (l *ledger) wrong(what string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wrongs = append(l.wrongs, what)
 }
 
 func (l *ledger) ran(call string) {

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
@@ -32,10 +34,11 @@ func startProcess(t *testing.T, s *simulation) *process {
 	p.bus = s.connect(p.link)
 	store := s.openStore(p.bus)
 	registry := tools.NewRegistry(bustest.Log(t))
-	if err := registry.Register(p.tools(t, s.ledger)...); err != nil {
+	if err := registry.Register(append(p.tools(t, s.ledger), p.agentTools(t, store, registry, s.ledger)...)...); err != nil {
 		t.Fatal(err)
 	}
 	w := worker.New(p.bus, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{
+		Queues: append([]string{bus.DefaultQueue}, agents.Queues(0)...), Approvals: approvals.Rules{Needed: func(call tools.Call) bool { return call.Tool == "asked" }},
 		Ticks: true, Slots: 8, ClaimTimeout: 40 * time.Second, Grace: 2 * time.Second, Log: bustest.Log(t),
 	})
 	n, err := notify.New(p.bus, notify.Config{Channels: map[string]channel.Channel{"chat": &chat{p.link, s.ledger}}, Default: "chat", Grace: 2 * time.Second, Log: bustest.Log(t)})
@@ -84,7 +87,7 @@ func (p *process) tools(t *testing.T, l *ledger) (list []tools.Tool) {
 		}
 		return &tools.Result{ForLLM: output(call.ID, in.Size), UserContent: tools.UserContent{ForUser: in.User}, Silent: in.User == ""}
 	}
-	for name, effect := range map[string]tools.Effect{"once": tools.Once, "keyed": tools.Keyed, "idempotent": tools.Idempotent} {
+	for name, effect := range map[string]tools.Effect{"once": tools.Once, "keyed": tools.Keyed, "asked": tools.Keyed, "idempotent": tools.Idempotent} {
 		tool, err := tools.NewTool(name, "a simulated tool", run)
 		if err != nil {
 			t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
@@ -56,6 +57,9 @@ type simulation struct {
 	calls     int
 	faults    int
 	chatSizes map[string]int // messages with a number, by chat
+	questions map[string]int // to agents, by session
+	approving sync.WaitGroup
+	approved  chan struct{} // closed to end the approvals
 	// The garbage collector must not end a store while the bubble runs: its clean-up, outside of the
 	// bubble, would wake goroutines of it.
 	stores []offload.Store
@@ -82,6 +86,8 @@ func (s *simulation) run(d time.Duration) {
 		s.running = append(s.running, startProcess(s.t, s))
 	}
 	s.addJobs()
+	s.approved, s.questions = make(chan struct{}), map[string]int{}
+	s.approving.Go(func() { s.approve(s.approved) })
 	for time.Since(s.began) < d {
 		time.Sleep(time.Duration(s.rnd.IntN(20_000)) * time.Millisecond)
 		if s.rnd.IntN(10) < 8 {
@@ -100,7 +106,8 @@ func (s *simulation) run(d time.Duration) {
 // settle waits until no stream has work left. The judges name what is left after an hour.
 func (s *simulation) settle() {
 	for deadline := time.Now().Add(time.Hour); time.Now().Before(deadline); time.Sleep(5 * time.Second) {
-		if bustest.Waiting(s.t, s.client) == 0 && bustest.Messages(s.t, s.client, bus.Outbox) == 0 {
+		waiting, err := approvals.List(s.t.Context(), s.client, "*")
+		if err == nil && len(waiting)+bustest.Waiting(s.t, s.client)+bustest.Messages(s.t, s.client, bus.Outbox) == 0 {
 			break
 		}
 	}
@@ -109,6 +116,8 @@ func (s *simulation) settle() {
 
 // close ends everything, so that the bubble can end.
 func (s *simulation) close() {
+	close(s.approved)
+	s.approving.Wait()
 	for _, p := range append(s.running, s.dead...) {
 		p.stop()
 		p.bus.Close()
@@ -213,9 +222,11 @@ func (s *simulation) submit() {
 		s.t.Fatal(err)
 	}
 	call := tools.Call{ID: p.id, Session: p.session, Tool: p.tool, Args: body, Channel: "chat", ChatID: p.chat}
-	switch s.rnd.IntN(10) {
+	switch s.rnd.IntN(11) {
 	case 0:
 		s.message(p.chat)
+	case 2:
+		s.ask()
 	case 1:
 		p.raw = true
 		text := output(p.id, p.size)
