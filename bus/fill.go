@@ -115,15 +115,20 @@ func ReadFill(ctx context.Context, b *Bus, stream string) (Fill, error) {
 	if err != nil {
 		return Fill{}, fmt.Errorf("stream %s: %w", b.StreamName(stream), err)
 	}
+	return b.FillOf(info), nil
+}
+
+// FillOf returns how full the stream of an info is.
+func (s Subjects) FillOf(info *jetstream.StreamInfo) Fill {
 	f := Fill{
-		Stream: stream, Name: info.Config.Name, Bytes: int64(info.State.Bytes), MaxBytes: max(info.Config.MaxBytes, 0),
-		Messages: info.State.Msgs, At: info.TimeStamp, Rejects: info.Config.Discard == jetstream.DiscardNew,
-		lost: HasLostQuorum(info.Cluster),
+		Stream: strings.TrimPrefix(info.Config.Name, s.StreamName("")), Name: info.Config.Name, Bytes: int64(info.State.Bytes),
+		MaxBytes: max(info.Config.MaxBytes, 0), Messages: info.State.Msgs, At: info.TimeStamp,
+		Rejects: info.Config.Discard == jetstream.DiscardNew, lost: HasLostQuorum(info.Cluster),
 	}
 	if info.State.Msgs > 0 {
 		f.Oldest = info.State.FirstTime
 	}
-	return f, nil
+	return f
 }
 
 // ReadFills returns how full the streams with a size limit are. It skips those of which exists

@@ -42,13 +42,9 @@ func isStored(n channel.Notification) func(body []byte) bool {
 	}
 }
 
-// delivered reports whether the channel already accepted the notification. If
+// wasDelivered reports whether the channel already accepted the notification. If
 // the lookup fails, it returns false: a copy is better than a loss. A process
 // that ends between Send and setDelivered also causes a copy.
-func (n *Notifier) delivered(ctx context.Context, d *bus.Delivery, notification channel.Notification) bool {
-	return d.Header(onceHeader) != "" && n.wasDelivered(ctx, notification)
-}
-
 func (n *Notifier) wasDelivered(ctx context.Context, notification channel.Notification) bool {
 	kv, err := n.bus.Bucket(ctx, bus.TasksBucket)
 	if err == nil {

@@ -181,7 +181,7 @@ func (n *Notifier) handle(ctx context.Context, to channel.Channel, name string, 
 // next, as for a bus.Handler.
 func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification channel.Notification, d *bus.Delivery) (verdict error) {
 	name := notification.Channel
-	if n.delivered(ctx, d, notification) {
+	if d.Header(onceHeader) != "" && n.wasDelivered(ctx, notification) {
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Msg("dropped: the channel already accepted it")
 		return nil
 	}

@@ -21,16 +21,10 @@ import (
 
 // Store reads and appends the conversation logs of a bus. It is safe for concurrent
 // use.
-type Store struct {
-	bus    *bus.Bus
-	api    jsapi.API
-	stream string
-}
+type Store struct{ bus *bus.Bus }
 
 // New returns the conversation logs of a bus.
-func New(b *bus.Bus) *Store {
-	return &Store{bus: b, api: b.API(), stream: b.StreamName(bus.Sessions)}
-}
+func New(b *bus.Bus) *Store { return &Store{b} }
 
 // Read returns the entries of a session with sequences above after, oldest first, and the
 // sequence of the last one, which is after if there is none. The only permission it needs is to
@@ -40,7 +34,7 @@ func (s *Store) Read(ctx context.Context, session string, after uint64) (entries
 	if stream, err := s.bus.UsedStream(ctx, bus.Sessions); stream == nil && err == nil {
 		return nil, last, nil
 	}
-	for m, err := range s.api.Messages(ctx, s.stream, jsapi.Get{NextBySubject: subject, Sequence: after + 1, MaxBytes: 4 << 20}) {
+	for m, err := range s.bus.API().Messages(ctx, s.bus.StreamName(bus.Sessions), jsapi.Get{NextBySubject: subject, Sequence: after + 1, MaxBytes: 4 << 20}) {
 		if err != nil {
 			return nil, 0, fmt.Errorf("read %q: %w", subject, err)
 		}
@@ -61,7 +55,7 @@ func (s *Store) Append(ctx context.Context, session string, after uint64, entry 
 	}
 	// The conflict may be with this entry, if an earlier acknowledgement was lost.
 	// Then it is the first entry after that sequence.
-	m, readErr := s.api.GetMessage(ctx, s.stream, jsapi.Get{Sequence: after + 1, NextBySubject: subject})
+	m, readErr := s.bus.API().GetMessage(ctx, s.bus.StreamName(bus.Sessions), jsapi.Get{Sequence: after + 1, NextBySubject: subject})
 	switch {
 	case errors.Is(readErr, jetstream.ErrMsgNotFound):
 		return 0, err // the last entry is older than after

@@ -115,6 +115,8 @@ type Stream struct {
 	// Full says which of the messages go if the stream is full: "rejects new" or
 	// "drops old".
 	Full string `json:"full"`
+
+	fill bus.Fill
 }
 
 // Worker is a process that runs calls.
@@ -214,21 +216,19 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 		}
 	}
 	slices.Sort(s.Errors)
-	s.Problems = s.problems(b.StreamName(""))
+	s.Problems = s.problems()
 	return s
 }
 
-// problems lists what needs attention. streamPrefix is that of the names of streams.
-func (s *Status) problems(streamPrefix string) []Problem {
+// problems lists what needs attention.
+func (s *Status) problems() []Problem {
 	problems := []Problem{}
 	add := func(code, name, format string, args ...any) {
 		problems = append(problems, Problem{Code: code, Name: name, Text: fmt.Sprintf(format, args...)})
 	}
 	for _, stream := range s.Streams {
 		if stream.Fill >= nearlyFull {
-			f := bus.Fill{Stream: strings.TrimPrefix(stream.Name, streamPrefix), Name: stream.Name, Bytes: int64(stream.Bytes),
-				MaxBytes: stream.MaxBytes, Messages: stream.Messages}
-			add(StreamNearlyFull, f.Stream, "The %s.", f)
+			add(StreamNearlyFull, stream.fill.Stream, "The %s.", stream.fill)
 			problems[len(problems)-1].MaxBytes = stream.MaxBytes
 		}
 	}

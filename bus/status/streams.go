@@ -39,18 +39,13 @@ func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
 		if !strings.HasPrefix(name, ours) && !strings.HasPrefix(name, kv) && !strings.HasPrefix(name, obj) {
 			continue
 		}
+		fill := b.FillOf(info)
 		v := Stream{
-			Name: name, Messages: info.State.Msgs, Bytes: info.State.Bytes, MaxBytes: info.Config.MaxBytes,
-			Oldest: info.State.FirstTime, MaxAgeS: info.Config.MaxAge.Seconds(), Replicas: info.Config.Replicas, Full: "drops old",
+			Name: name, Messages: fill.Messages, Bytes: info.State.Bytes, MaxBytes: info.Config.MaxBytes, Fill: fill.Ratio(), Oldest: fill.Oldest,
+			MaxAgeS: info.Config.MaxAge.Seconds(), Replicas: info.Config.Replicas, Full: "drops old", fill: fill,
 		}
-		if info.State.Msgs == 0 {
-			v.Oldest = time.Time{}
-		}
-		if info.Config.Discard != 0 {
+		if fill.Rejects {
 			v.Full = "rejects new"
-		}
-		if v.MaxBytes > 0 {
-			v.Fill = float64(v.Bytes) / float64(v.MaxBytes)
 		}
 		if info.Cluster != nil {
 			v.Leader = info.Cluster.Leader
