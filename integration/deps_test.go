@@ -36,7 +36,7 @@ var allowedImports = map[string][]string{
 	"bus/worker":                 {"tools/tracing", "bus", "bus/admin", "bus/approvals", "bus/cron", "bus/dead", "bus/retention", "bus/task", "tools/metrics", "tools", "offload", "state", "tools/retry", "tools/trouble"},
 	"bus/rpc":                    {"tools/tracing", "bus", "bus/approvals", "bus/dead", "bus/cron", "bus/task", "tools", "offload"},
 	"bus/notify":                 {"bus", "bus/cron", "bus/dead", "bus/notify/channel", "state", "tools", "tools/metrics", "tools/tracing", "tools/trouble"},
-	"bus/notify/channel":         {"bus", "bus/notify/markup", "state/durable", "tools", "tools/trouble"},
+	"bus/notify/channel":         {"bus", "bus/notify/markup", "state/durable", "tools", "tools/retry", "tools/trouble"},
 	"bus/notify/markup":          {},
 	"cmd/internal/heartbeat":     {"bus", "bus/cron", "bus/dead", "tools", "state/durable", "tools/trouble"},
 	"cmd/internal/memory":        {"bus", "tools"},
@@ -99,8 +99,8 @@ var allowedImports = map[string][]string{
 	"cmd/internal/shorten":         {"tools"},
 	"tools/sandbox":                {"state/durable", "tools/sandbox/internal/enter"},
 	"tools/sandbox/internal/enter": {},
-	"tools/agent":                  {"tools/jsonform", "tools/tracing", "tools", "offload"},
-	"tools/agent/provider":         {"tools/jsonform", "tools/tracing", "tools/metrics", "tools", "tools/agent", "offload", "tools/trouble"},
+	"tools/agent":                  {"tools/jsonform", "tools/retry", "tools/tracing", "tools", "offload"},
+	"tools/agent/provider":         {"tools/jsonform", "tools/retry", "tools/tracing", "tools/metrics", "tools", "tools/agent", "offload", "tools/trouble"},
 
 	// Other MCP servers and MCP clients.
 	"cmd/internal/mcp":           {"bus", "bus/agents", "bus/approvals", "cmd/internal/httpauth", "bus/rpc", "bus/task", "offload", "tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/wire", "tools/tracing"},

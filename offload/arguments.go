@@ -33,7 +33,7 @@ func (r *Reader) Expand(ctx context.Context, session string, schema *jsonschema.
 	if !bytes.Contains(args, []byte(`$artifact"`)) && !bytes.Contains(args, []byte(`\u`)) {
 		return args, nil
 	}
-	value, err := decodeJSON(args)
+	value, err := jsonform.Decode(args)
 	if err != nil {
 		return args, nil // the registry says what is wrong
 	}
@@ -45,14 +45,6 @@ func (r *Reader) Expand(ctx context.Context, session string, schema *jsonschema.
 		return args, err
 	}
 	return jsonform.Encode(value)
-}
-
-// decodeJSON decodes one value; numbers keep their text.
-func decodeJSON(data []byte) (v any, err error) {
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	err = dec.Decode(&v)
-	return v, err
 }
 
 type expander struct {
@@ -148,7 +140,7 @@ func (e *expander) typed(id, text, want string) (any, error) {
 	if want == "" || want == "string" {
 		return text, nil
 	}
-	value, err := decodeJSON([]byte(text))
+	value, err := jsonform.Decode([]byte(text))
 	if err != nil {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "the argument must be of type %s, but the artifact %.100q is not JSON", want, id)
 	}
@@ -222,7 +214,7 @@ func (e *expander) query(id string, query any, want string) (any, error) {
 	}
 	values := make([]any, len(res.Results))
 	for i, result := range res.Results {
-		if values[i], err = decodeJSON(result); err != nil {
+		if values[i], err = jsonform.Decode(result); err != nil {
 			return nil, err
 		}
 	}

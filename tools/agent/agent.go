@@ -32,8 +32,6 @@ type Config struct {
 	Fresh bool
 	// MaxTokens bounds a turn. Default DefaultMaxTokens.
 	MaxTokens int
-	// Temperature of the model; nil means the provider's default.
-	Temperature *float64
 	// ContextTokens is how many tokens a request may have, by estimate. When a
 	// request nears it, the loop offloads the oldest tool results and, if that is not
 	// enough, replaces the oldest turns by a summary. Default 150,000.
@@ -48,9 +46,6 @@ type Config struct {
 	// SendOutput sends ForUser of a call's result to the user. If it is called again
 	// for the same call, it sends nothing. Nil means that the user sees no results.
 	SendOutput func(ctx context.Context, call tools.Call, res tools.Result) error
-	// Delivery says who gets the completions of background tasks, unless a call of spawn
-	// says otherwise. Default both.
-	Delivery tools.Delivery
 	// EndOf returns why a run ended whose call has a result although its log has no end:
 	// Cancelled if a client cancelled the call, and otherwise Abandoned. The loop then ends
 	// that run. It is empty if the call has no result. Nil means that no call has one.

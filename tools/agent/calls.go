@@ -11,11 +11,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 const (
@@ -70,9 +70,8 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 		return rejected(call, tools.Errorf(tools.CodeUnknownTool, "unknown tool %q%s; known are %q", tools.Excerpt(use.Name, 80),
 			tools.DidYouMean(use.Name, slices.Collect(maps.Keys(r.tools))), slices.Sorted(maps.Keys(r.tools)))), nil
 	}
-	call.Delivery = r.cfg.Delivery
 	if use.Name == SpawnTool {
-		call.Delivery = deliveryOf(use.Input, call.Delivery)
+		call.Delivery = deliveryOf(use.Input)
 	}
 	if startsSubagent(use.Name) {
 		if s.childrenBefore(index) >= r.limits.MaxChildren {
@@ -82,13 +81,13 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 	}
 	r.step("call")
 	var event tools.ResultEvent
-	err = backoff.Retry(func() (err error) {
+	err = retry.Do(ctx, backOff(callTimeout), func(err error) bool {
+		_, final := errors.AsType[*tools.Error](err)
+		return final || isPause(err) || ctx.Err() != nil
+	}, nil, func() (err error) {
 		event, err = r.runner.Call(ctx, call)
-		if _, final := errors.AsType[*tools.Error](err); final || isPause(err) || err != nil && ctx.Err() != nil {
-			return backoff.Permanent(err)
-		}
 		return err
-	}, backoff.WithContext(backOff(callTimeout), ctx))
+	})
 	if final, ok := errors.AsType[*tools.Error](err); ok && ctx.Err() == nil {
 		return rejected(call, final), nil
 	}

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -90,10 +89,7 @@ func shortArguments(input json.RawMessage, artifact string) json.RawMessage {
 		}
 		return v
 	}
-	var value any
-	dec := json.NewDecoder(bytes.NewReader(input))
-	dec.UseNumber()
-	if dec.Decode(&value) == nil {
+	if value, err := jsonform.Decode(input); err == nil {
 		if short, err := jsonform.Encode(shorten(value)); err == nil && utf8.RuneCount(short) <= maxArguments {
 			return short
 		}

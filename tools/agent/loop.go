@@ -141,7 +141,7 @@ func (r *run) request() Request {
 
 func (r *run) requestFor(messages []Message) Request {
 	return Request{System: r.cfg.System, Messages: messages, Tools: r.cfg.Tools, MaxTokens: r.cfg.MaxTokens,
-		Temperature: r.cfg.Temperature, Probe: len(r.conv.open.waits) > 0}
+		Probe: len(r.conv.open.waits) > 0}
 }
 
 // finish logs the run's end.

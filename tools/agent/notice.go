@@ -9,10 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // Notice is what a conversation is told from outside: a background task that it started has
@@ -160,15 +159,12 @@ var errBehind = errors.New("the log has no new entries")
 func (r *run) addNotices(ctx context.Context) (bool, error) {
 	var log [][]byte
 	var last uint64
-	err := backoff.Retry(func() (err error) {
-		if log, last, err = r.log.Read(ctx, r.session, r.conv.last); err != nil {
-			return backoff.Permanent(err)
-		}
-		if len(log) == 0 {
+	err := retry.Do(ctx, backOff(replicaLag), func(err error) bool { return !errors.Is(err, errBehind) }, nil, func() (err error) {
+		if log, last, err = r.log.Read(ctx, r.session, r.conv.last); err == nil && len(log) == 0 {
 			return errBehind
 		}
-		return nil
-	}, backoff.WithContext(backOff(replicaLag), ctx))
+		return err
+	})
 	switch {
 	case errors.Is(err, errBehind):
 		return false, nil

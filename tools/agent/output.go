@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // ToolOutput says which tool results the user sees, as messages before the reply.
@@ -62,11 +61,11 @@ func (r *run) sendOutput(ctx context.Context, res CallResult) error {
 		return nil
 	}
 	call := tools.Call{ID: res.Call, Session: r.call.Session, Tool: res.Tool, Channel: r.call.Channel, ChatID: r.call.ChatID}
-	err := backoff.Retry(func() error {
+	err := retry.Do(ctx, backOff(logTimeout), func(error) bool { return false }, nil, func() error {
 		sending, stop := withGrace(ctx, shutdownTimeout)
 		defer stop()
 		return r.cfg.SendOutput(sending, call, res.Result)
-	}, backoff.WithContext(backOff(logTimeout), ctx))
+	})
 	if err != nil && (ctx.Err() == nil || errors.Is(context.Cause(ctx), context.DeadlineExceeded)) {
 		r.cfg.Log.Error().Err(err).Str("session", r.session).Str("call", res.Call).Msg("the output of a tool was not sent to the user")
 		return nil

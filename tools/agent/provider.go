@@ -26,8 +26,6 @@ type Request struct {
 	Tools []tools.Definition
 	// MaxTokens bounds the turn. Default DefaultMaxTokens.
 	MaxTokens int
-	// Temperature of the model; nil means the provider's default.
-	Temperature *float64
 	// ReplacedTurns is how many messages of the model a summary in the first message
 	// replaces.
 	ReplacedTurns int

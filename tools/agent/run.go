@@ -14,6 +14,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
@@ -76,8 +77,7 @@ func (a *Agent) Run(ctx context.Context, call tools.Call, prompt ...Block) (Outc
 
 // backOff returns the policy of all repetitions of a run.
 func backOff(limit time.Duration) *backoff.ExponentialBackOff {
-	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(limit))
+	return retry.Pauses(100*time.Millisecond, 5*time.Second, limit)
 }
 
 // untilEnd continues the run from its log until it has an end. A log may fail for
@@ -85,18 +85,15 @@ func backOff(limit time.Duration) *backoff.ExponentialBackOff {
 func (r *run) untilEnd(ctx context.Context) (Outcome, error) {
 	policy := backOff(logTimeout)
 	var outcome Outcome
-	err := backoff.RetryNotify(func() (err error) {
+	err := retry.Do(ctx, policy, func(err error) bool { return !errors.Is(err, errLog) }, func(err error, _ time.Duration) {
+		r.cfg.Log.Warn().Err(err).Str("session", r.session).Str("run", r.id).Msg("the run continues from its log")
+	}, func() (err error) {
 		outcome, err = r.attempt(ctx)
 		if r.logWorked {
 			r.logWorked = false
 			policy.Reset()
 		}
-		if err != nil && !errors.Is(err, errLog) {
-			return backoff.Permanent(err)
-		}
 		return err
-	}, backoff.WithContext(policy, ctx), func(err error, _ time.Duration) {
-		r.cfg.Log.Warn().Err(err).Str("session", r.session).Str("run", r.id).Msg("the run continues from its log")
 	})
 	return outcome, err
 }

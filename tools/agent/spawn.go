@@ -15,12 +15,10 @@ type spawnArgs struct {
 	Delivery tools.Delivery `json:"delivery,omitempty" jsonschema:"who gets the report: user, parent (you, in this conversation) or both; default both"`
 }
 
-// deliveryOf returns the delivery in the arguments of a spawn call, or the default.
-func deliveryOf(args json.RawMessage, byDefault tools.Delivery) tools.Delivery {
+// deliveryOf returns the delivery in the arguments of a spawn call, or "".
+func deliveryOf(args json.RawMessage) tools.Delivery {
 	var in spawnArgs
-	if json.Unmarshal(args, &in) != nil || in.Delivery == "" {
-		return byDefault
-	}
+	_ = json.Unmarshal(args, &in) // the tool says what is wrong
 	return in.Delivery
 }
 

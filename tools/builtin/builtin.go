@@ -36,16 +36,12 @@ type Config struct {
 	// SearchTime is how much processor time a grep, a glob or a listing may take,
 	// which then returns what it has found. Default 10 s.
 	SearchTime time.Duration
-	// MaxEdit is the size, in bytes, of the largest file that edit_file reads into
-	// memory. Default 16 MiB.
-	MaxEdit int64
 }
 
 // Tools opens the workspace and returns the tools, and a function that closes the
 // workspace after the last call.
 func Tools(cfg Config) ([]tools.Tool, func() error, error) {
 	cfg.SearchTime = cmp.Or(cfg.SearchTime, limited.Grep.Most)
-	cfg.MaxEdit = cmp.Or(cfg.MaxEdit, 16<<20)
 	if cfg.Pool == nil {
 		cfg.Pool = limited.NewPool()
 	}

@@ -44,6 +44,9 @@ func (ws *workspace) editFile(ctx context.Context, _ tools.Call, args editFileAr
 	})
 }
 
+// maxEdit is the size, in bytes, of the largest file that edit_file reads into memory.
+const maxEdit = 16 << 20
+
 func (ws *workspace) readForEdit(rel, path string) (string, fs.FileInfo, error) {
 	if info, err := ws.target(rel); err != nil {
 		return "", nil, err
@@ -55,12 +58,12 @@ func (ws *workspace) readForEdit(rel, path string) (string, fs.FileInfo, error) 
 		return "", nil, err
 	}
 	defer f.Close()
-	content, err := io.ReadAll(io.LimitReader(f, ws.cfg.MaxEdit+1))
+	content, err := io.ReadAll(io.LimitReader(f, maxEdit+1))
 	if err != nil {
 		return "", nil, err
 	}
-	if int64(len(content)) > ws.cfg.MaxEdit {
-		return "", nil, fmt.Errorf("it has more than %d bytes; use shell", ws.cfg.MaxEdit)
+	if len(content) > maxEdit {
+		return "", nil, fmt.Errorf("it has more than %d bytes; use shell", maxEdit)
 	}
 	if bytes.IndexByte(content[:min(len(content), sniffLen)], 0) >= 0 {
 		return "", nil, fmt.Errorf("it is not a text file")

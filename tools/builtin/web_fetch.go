@@ -27,9 +27,6 @@ type WebConfig struct {
 	HeaderTimeout time.Duration
 	// MaxBytes is how many bytes of a decompressed body are read. Default 8 MiB.
 	MaxBytes int64
-	// MaxRedirects is how many redirects web_fetch follows; negative means none.
-	// Default 5.
-	MaxRedirects int
 	// Resolver resolves host names. Default the system's.
 	Resolver *net.Resolver
 }
@@ -51,7 +48,6 @@ func newWebFetch(ws *workspace) *tools.FuncTool {
 	cfg.Timeout = cmp.Or(cfg.Timeout, 30*time.Second)
 	cfg.HeaderTimeout = cmp.Or(cfg.HeaderTimeout, 10*time.Second)
 	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, 8<<20)
-	cfg.MaxRedirects = max(cmp.Or(cfg.MaxRedirects, 5), 0)
 	w := &web{ws: ws, cfg: cfg, client: newClient(cfg)}
 	return tools.MustTool("web_fetch",
 		"Fetch a page or a text file from the web and return it as Markdown or text, after a summary with title, final URL, status, media "+

@@ -17,6 +17,8 @@ import (
 const (
 	// maxHeader is the largest header of a response, in bytes.
 	maxHeader = 64 << 10
+	// maxRedirects is how many redirects web_fetch follows.
+	maxRedirects = 5
 	// maxRatio is the largest compression ratio of a body that is larger than
 	// ratioFree, in bytes. The ratio of text is rarely above 10.
 	maxRatio  = 200
@@ -38,8 +40,8 @@ func newClient(cfg WebConfig) *http.Client {
 			DisableCompression:     true, // keep decompresses with a limit
 		},
 		CheckRedirect: func(req *http.Request, via []*http.Request) error {
-			if len(via) > cfg.MaxRedirects {
-				return tools.Errorf(tools.CodeToolFailed, "more than %d redirects", cfg.MaxRedirects)
+			if len(via) > maxRedirects {
+				return tools.Errorf(tools.CodeToolFailed, "more than %d redirects", maxRedirects)
 			}
 			req.Header.Del("Referer")
 			return checkURL(req.URL)

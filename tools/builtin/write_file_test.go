@@ -196,10 +196,10 @@ func TestEditFile(t *testing.T) {
 }
 
 func TestEditFileNeedsOneMatch(t *testing.T) {
-	b := newFixture(t, builtin.Config{MaxEdit: 1000})
+	b := newFixture(t, builtin.Config{})
 	const content = "func a() {\n\treturn  1\n}\n\nfunc b() {\n\treturn 2\n}\naaa\n"
 	b.file("f", content)
-	b.file("big", strings.Repeat("x", 1001))
+	b.file("big", strings.Repeat("x", 16<<20+1))
 	b.file("bin", "a\x00b")
 	b.file("latin1", "caf\xe9")
 	for _, tt := range []struct {
@@ -216,7 +216,7 @@ func TestEditFileNeedsOneMatch(t *testing.T) {
 		{"latin1", "caf\\xe9", "x", []string{"not found", "shows \\xNN for invalid bytes"}},
 		{"f", "caf\\xe9", "x", []string{"not found in \"f\"; it must match exactly, including white space"}},
 		{"absent", "a", "b", []string{"not found"}},
-		{"big", "a", "b", []string{"more than 1000 bytes"}},
+		{"big", "a", "b", []string{"more than 16777216 bytes"}},
 		{"bin", "a", "b", []string{"not a text file"}},
 	} {
 		b.fails("edit_file", args{"path": tt.path, "old_text": tt.old, "new_text": tt.new}, tt.want...)

@@ -7,7 +7,6 @@ package jsonform
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -37,6 +36,14 @@ var encoders = sync.Pool{New: func() any {
 	return e
 }}
 
+// Decode decodes the first value of data. Numbers are json.Number, which keeps their text.
+func Decode(data []byte) (v any, err error) {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	err = dec.Decode(&v)
+	return v, err
+}
+
 // Canonical sorts keys, removes white space and writes strings in one way, as Encode does.
 // Numbers keep their text. The order of keys is that of RFC 8785. Canonical returns data
 // unchanged if it is not JSON.
@@ -51,13 +58,8 @@ func Canonical(data []byte) []byte {
 		return out
 	}
 	// encoding/json also decides what a duplicate key and half a surrogate pair mean.
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	var v any
-	if dec.Decode(&v) != nil {
-		return data
-	}
-	if _, err := dec.Token(); err != io.EOF { // more than one value
+	v, err := Decode(data)
+	if err != nil || !json.Valid(data) { // not JSON, or more than one value
 		return data
 	}
 	if out, err = Encode(v); err != nil {

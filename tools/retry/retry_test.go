@@ -3,7 +3,9 @@ package retry
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -43,4 +45,22 @@ func TestDoEnds(t *testing.T) {
 	if err := Do(ctx, Pauses(time.Hour, time.Hour, 0), never, nil, fail); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of the context: %v", err)
 	}
+}
+
+// What a server asks for is bounded.
+func TestAfter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // begins at midnight of 2000-01-01
+		for value, want := range map[string]time.Duration{
+			"5": 5 * time.Second, "0.5": 500 * time.Millisecond, "-3": time.Millisecond, "1e300": time.Hour, "NaN": time.Millisecond,
+			"Sat, 01 Jan 2000 00:00:10 GMT": 10 * time.Second, "Thu, 01 Jan 2099 00:00:00 GMT": time.Hour, "Thu, 01 Jan 1970 00:00:00 GMT": time.Millisecond,
+			"": 0, "soon": 0,
+		} {
+			if got, ok := After(http.Header{"Retry-After": {value}}, time.Hour); got != want || ok != (want > 0) {
+				t.Errorf("Retry-After %q: %s, %v, want %s", value, got, ok, want)
+			}
+		}
+		if got, _ := After(http.Header{"Retry-After-Ms": {"70"}}, time.Hour); got != 70*time.Millisecond {
+			t.Errorf("70 ms became %s", got)
+		}
+	})
 }

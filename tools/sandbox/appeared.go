@@ -19,10 +19,8 @@ import (
 // before is what was there when a command began. Its file, whose lock this process holds, lets the
 // next process examine what a command made whose worker died.
 type before struct {
-	found    []string
-	closed   []string // directories that the worker could not read
-	approved bool     // the command may make and write repositories
-	file     *os.File
+	marker
+	file *os.File
 }
 
 // markers is the directory of these files, in the state.
@@ -31,13 +29,13 @@ const markers = "running"
 // marker is the content of the file.
 type marker struct {
 	Found    []string `json:"found"`
-	Closed   []string `json:"closed,omitempty"`
-	Approved bool     `json:"approved"`
+	Closed   []string `json:"closed,omitempty"` // directories that the worker could not read
+	Approved bool     `json:"approved"`         // the command may make and write repositories
 }
 
 // note stores what was there before a command.
 func (s *Sandbox) note(ctx context.Context, found scan, approved bool) (*before, error) {
-	b := &before{found: found.found, closed: found.closed, approved: approved}
+	b := &before{marker: marker{found.found, found.closed, approved}}
 	dir := filepath.Join(s.cfg.State, markers)
 	err := os.MkdirAll(dir, 0o700)
 	if err == nil {
@@ -58,7 +56,7 @@ func (s *Sandbox) note(ctx context.Context, found scan, approved bool) (*before,
 
 // store writes the file anew.
 func (b *before) store() error {
-	data, err := json.Marshal(marker{b.found, b.closed, b.approved})
+	data, err := json.Marshal(b.marker)
 	if err == nil {
 		err = b.file.Truncate(0)
 	}
@@ -89,11 +87,9 @@ func (s *Sandbox) recover() {
 			_ = file.Close()
 			continue
 		}
-		var m marker
 		info, err := file.Stat()
-		switch decodeErr := json.NewDecoder(file).Decode(&m); {
+		switch decodeErr := json.NewDecoder(file).Decode(&b.marker); {
 		case decodeErr == nil:
-			b.found, b.closed, b.approved = m.Found, m.Closed, m.Approved
 			end := s.setAside(b)
 			s.left = append(s.left, append(end.SetAside, end.Unsafe...)...)
 		case err != nil || time.Since(info.ModTime()) < time.Minute: // its worker makes it now
@@ -112,7 +108,7 @@ func (s *Sandbox) setAside(b *before) (end Ended) {
 	now := s.protect.scan(s.writable())
 	s.openUp(&now, b)
 	for _, path := range now.found {
-		if slices.Contains(b.found, path) || b.approved && !isSettings(filepath.Base(path)) {
+		if slices.Contains(b.Found, path) || b.Approved && !isSettings(filepath.Base(path)) {
 			continue
 		}
 		name, err := s.disarm(path)
@@ -123,8 +119,8 @@ func (s *Sandbox) setAside(b *before) (end Ended) {
 			end.SetAside = append(end.SetAside, s.shown(name))
 			s.befores.Range(func(_, running any) bool { // the rename ended its mount, so another command can make it again
 				other := running.(*before)
-				if i := slices.Index(other.found, path); i >= 0 {
-					other.found = slices.Delete(other.found, i, i+1)
+				if i := slices.Index(other.Found, path); i >= 0 {
+					other.Found = slices.Delete(other.Found, i, i+1)
 					_ = other.store() // only a worker that dies needs it
 				}
 				return true
@@ -142,7 +138,7 @@ func (s *Sandbox) setAside(b *before) (end Ended) {
 func (s *Sandbox) openUp(now *scan, b *before) {
 	for i := 0; i < len(now.closed); i++ {
 		path := now.closed[i]
-		if slices.Contains(b.closed, path) {
+		if slices.Contains(b.Closed, path) {
 			continue
 		}
 		if dir, err := s.openBelow(path); err == nil {

@@ -43,19 +43,8 @@ func (p *platform) command(ctx context.Context, s *Sandbox, run Run, protected [
 	if p.works {
 		argv = append([]string{sandboxExec, "-p", profile(s, protected, tmp)}, argv...)
 	}
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = run.Dir, run.Env
-	if s.cfg.Mode != Off {
-		cmd.Env = s.environment(run.Env, tmp)
-	}
-	return cmd, nil
+	return s.unconfined(ctx, run, tmp, argv), nil
 }
-
-// visible returns the path at which a command sees its temporary directory.
-func (*platform) visible(tmp string) string { return tmp }
-
-// reaps reports that there is no helper for this system that kills what a command leaves behind.
-func (*platform) reaps() bool { return false }
 
 // profile returns the rules of sandbox-exec. The last rule that matches applies.
 func profile(s *Sandbox, protected []string, tmp string) string {

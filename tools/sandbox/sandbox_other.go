@@ -27,16 +27,5 @@ func (platform) protection() Protection {
 }
 
 func (platform) command(ctx context.Context, s *Sandbox, run Run, protected []string, tmp string, argv []string) (*exec.Cmd, error) {
-	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Dir, cmd.Env = run.Dir, run.Env
-	if s.cfg.Mode != Off {
-		cmd.Env = s.environment(run.Env, tmp)
-	}
-	return cmd, nil
+	return s.unconfined(ctx, run, tmp, argv), nil
 }
-
-// visible returns the path at which a command sees its temporary directory.
-func (*platform) visible(tmp string) string { return tmp }
-
-// reaps reports that there is no helper for this system that kills what a command leaves behind.
-func (*platform) reaps() bool { return false }

@@ -150,19 +150,6 @@ func TestClassify(t *testing.T) {
 	}
 }
 
-func TestRetryAfterIsBounded(t *testing.T) {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for value, want := range map[string]time.Duration{
-		"5": 5 * time.Second, "0.5": 500 * time.Millisecond, "-3": time.Millisecond, "1e300": time.Hour, "NaN": time.Millisecond,
-		"Thu, 01 Jan 2026 00:00:10 GMT": 10 * time.Second, "Thu, 01 Jan 2099 00:00:00 GMT": time.Hour, "Thu, 01 Jan 1970 00:00:00 GMT": time.Millisecond,
-		"": 0, "soon": 0,
-	} {
-		if got, ok := parseRetryAfter(value, now); got != want || ok != (want > 0) {
-			t.Errorf("parseRetryAfter(%q) = %s, %v, want %s", value, got, ok, want)
-		}
-	}
-}
-
 func TestPresets(t *testing.T) {
 	n := Notification{ID: "1", Tool: "shell", Session: "s", IsError: true, Text: "a \"b\" <!channel> @All\r\n\u202eü\x07"}
 	for preset, want := range map[string]string{

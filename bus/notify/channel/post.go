@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 const (
@@ -122,7 +123,7 @@ func download(ctx context.Context, url string, header http.Header, secrets secre
 func classify(res *http.Response, err error) error {
 	switch {
 	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusServiceUnavailable:
-		if pause, ok := parseRetryAfter(res.Header.Get("Retry-After"), time.Now()); ok {
+		if pause, ok := retry.After(res.Header, maxPause); ok {
 			return bus.RetryAfter(pause, err)
 		}
 		return err
@@ -130,17 +131,4 @@ func classify(res *http.Response, err error) error {
 		return err
 	}
 	return bus.Reject("refused_"+strconv.Itoa(res.StatusCode), err)
-}
-
-// parseRetryAfter reads a Retry-After header: seconds or a date.
-func parseRetryAfter(value string, now time.Time) (time.Duration, bool) {
-	var pause time.Duration
-	if seconds, err := strconv.ParseFloat(value, 64); err == nil {
-		pause = time.Duration(min(max(seconds, 0), maxPause.Seconds()) * float64(time.Second))
-	} else if date, err := http.ParseTime(value); err == nil {
-		pause = date.Sub(now)
-	} else {
-		return 0, false
-	}
-	return min(max(pause, time.Millisecond), maxPause), true
 }

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
@@ -163,16 +163,16 @@ const refusedPause = 5 * time.Minute
 // again calls receive until ctx ends, with a pause after each error. The pauses grow until
 // receive calls healthy.
 func (r *reception) again(ctx context.Context, receive func(ctx context.Context, healthy func()) error) error {
-	retry := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxInterval(time.Minute), backoff.WithMaxElapsedTime(0))
+	pauses := retry.Pauses(time.Second, time.Minute, 0)
 	for ctx.Err() == nil {
 		err := receive(ctx, func() {
-			retry.Reset()
+			pauses.Reset()
 			trouble.Report(ctx, trouble.Receiver, r.Name(), nil)
 		})
 		if err == nil || ctx.Err() != nil {
 			continue
 		}
-		pause := retry.NextBackOff()
+		pause := pauses.NextBackOff()
 		if wait, ok := bus.Postponed(err); ok && wait > 0 {
 			pause = wait
 		} else if _, refused := bus.Rejected(err); refused { // the token was revoked

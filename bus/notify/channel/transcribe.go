@@ -13,6 +13,7 @@ import (
 	"github.com/cenkalti/backoff/v4"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // transcribeTries is how often a server that fails is asked; other messages wait meanwhile.
@@ -34,14 +35,11 @@ func NewTranscriber(url, key, model string) (*Transcriber, error) {
 
 // Text returns what a recording says.
 func (t *Transcriber) Text(ctx context.Context, voice Attachment) (text string, err error) {
-	tries := backoff.WithContext(backoff.WithMaxRetries(backoff.NewExponentialBackOff(backoff.WithInitialInterval(500*time.Millisecond)), transcribeTries-1), ctx)
-	err = backoff.Retry(func() error {
+	tries := backoff.WithMaxRetries(retry.Pauses(500*time.Millisecond, time.Minute, 0), transcribeTries-1)
+	err = retry.Do(ctx, tries, func(err error) bool { _, final := bus.Rejected(err); return final }, nil, func() (err error) {
 		text, err = t.ask(ctx, voice)
-		if _, final := bus.Rejected(err); final {
-			return backoff.Permanent(err)
-		}
 		return err
-	}, tries)
+	})
 	return text, err
 }
 

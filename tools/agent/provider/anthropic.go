@@ -36,7 +36,6 @@ func NewAnthropic(model string, cfg Config) (*Anthropic, error) {
 type anthropicRequest struct {
 	Model     string          `json:"model"`
 	MaxTokens int             `json:"max_tokens"`
-	Temp      *float64        `json:"temperature,omitempty"`
 	System    []agent.Block   `json:"system,omitempty"`
 	Messages  []agent.Message `json:"messages"`
 	Tools     []anthropicTool `json:"tools,omitempty"`
@@ -72,7 +71,7 @@ func (u anthropicUsage) usage() agent.Usage {
 // Complete asks the model. The model gets its own blocks back exactly as it sent
 // them, blocks of unknown types included.
 func (a *Anthropic) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
-	wire := anthropicRequest{Model: a.model, MaxTokens: maxTokens(req), Temp: req.Temperature}
+	wire := anthropicRequest{Model: a.model, MaxTokens: maxTokens(req)}
 	for _, def := range req.Tools {
 		wire.Tools = append(wire.Tools, anthropicTool{def.Name, def.Description, schemaOf(def)})
 	}

@@ -91,7 +91,7 @@ type api struct {
 // asks for a stream, because a long answer in one piece would exceed the timeouts of
 // proxies, and accepts an answer in one piece too.
 func (c *client) complete(ctx context.Context, probe bool, format api) (agent.Response, error) {
-	return retry(ctx, c.retryTimeout, probe, func() (agent.Response, error) {
+	return repeat(ctx, c.retryTimeout, probe, func() (agent.Response, error) {
 		for {
 			mode := streaming(c.streaming.Load())
 			body, err := jsonform.Encode(format.request(mode))

@@ -34,7 +34,7 @@ func NewOpenAI(model string, cfg Config) (*OpenAI, error) {
 
 // Complete asks the model.
 func (o *OpenAI) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
-	wire := openAIRequest{Model: o.model, Messages: openAIMessages(req), Temperature: req.Temperature}
+	wire := openAIRequest{Model: o.model, Messages: openAIMessages(req)}
 	if o.official {
 		wire.MaxCompletionTokens = maxTokens(req)
 	} else {

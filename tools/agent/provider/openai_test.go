@@ -148,32 +148,3 @@ func TestOpenAIStops(t *testing.T) {
 		}
 	}
 }
-
-// A request has a temperature only if one is set; 0 is one.
-func TestTemperature(t *testing.T) {
-	open := map[string]func(url string) (agent.Provider, error){
-		"/v1/messages": func(url string) (agent.Provider, error) {
-			return provider.NewAnthropic("m", provider.Config{BaseURL: url})
-		},
-		"/chat/completions": func(url string) (agent.Provider, error) {
-			return provider.NewOpenAI("m", provider.Config{BaseURL: url})
-		},
-	}
-	for path, open := range open {
-		p := serve(t, path, reply{status: 200, body: `{"type":"message","choices":[{"message":{"content":"hi"}}]}`})
-		model, err := open(p.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		zero := 0.0
-		for _, temperature := range []*float64{nil, &zero} {
-			if _, err := model.Complete(t.Context(), agent.Request{Messages: lookAround.Messages, Temperature: temperature}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got := p.received()
-		if strings.Contains(got[0], "temperature") || !strings.Contains(got[1], `"temperature":0`) {
-			t.Errorf("%s: requests %q", path, got)
-		}
-	}
-}

@@ -17,7 +17,6 @@ type openAIRequest struct {
 	Messages            []openAIMessage `json:"messages"`
 	Tools               []openAITool    `json:"tools,omitempty"`
 	MaxTokens           int             `json:"max_tokens,omitempty"`
-	Temperature         *float64        `json:"temperature,omitempty"`
 	MaxCompletionTokens int             `json:"max_completion_tokens,omitempty"`
 	Stream              bool            `json:"stream,omitempty"`
 	StreamOptions       map[string]bool `json:"stream_options,omitempty"`

@@ -94,10 +94,8 @@ func expandInput(input json.RawMessage, vars map[string]string) (json.RawMessage
 	if len(input) == 0 || !bytes.Contains(input, []byte("${")) {
 		return input, nil
 	}
-	dec := json.NewDecoder(bytes.NewReader(input))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
+	v, err := jsonform.Decode(input)
+	if err != nil {
 		return nil, err
 	}
 	expanded, err := expandValue(v, vars)
