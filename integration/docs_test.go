@@ -19,13 +19,14 @@ import (
 
 var (
 	packageOrTest = regexp.MustCompile("`[a-z]+(/[a-z]+)*`|\\bTest[A-Z]\\w+")
+	goFile        = regexp.MustCompile("`([a-z]+(?:/[a-z_]+)+\\.go)`")
 	relativeLink  = regexp.MustCompile(`\]\(([^):#]*)(?:#([^)]*))?\)`)
 	heading       = regexp.MustCompile(`(?m)^#+ (.*)$`)
 	notInAnchor   = regexp.MustCompile(`[^\w -]`)
 )
 
 // The tests that the docs name exist in the package that the page names before them,
-// and so do the files and headings that the docs link to.
+// and so do the Go files that they name, and the files and headings that they link to.
 func TestDocsNameWhatExists(t *testing.T) {
 	root := ".."
 	pages, err := filepath.Glob(root + "/docs/*.md")
@@ -56,6 +57,11 @@ func TestDocsNameWhatExists(t *testing.T) {
 				in = root + "/" + strings.TrimSuffix(folder, "`")
 			} else if !strings.Contains(tests[in], "func "+name+"(") {
 				t.Errorf("%s names the test %s, which is not in %s", page, name, in)
+			}
+		}
+		for _, file := range goFile.FindAllStringSubmatch(string(text), -1) {
+			if _, err := os.Stat(filepath.Join(root, file[1])); err != nil {
+				t.Errorf("%s names a file: %v", page, err)
 			}
 		}
 		for _, link := range relativeLink.FindAllStringSubmatch(string(text), -1) {

@@ -17,9 +17,9 @@ import (
 // artifactKey marks an object in arguments that stands for the content of an artifact.
 const artifactKey = "$artifact"
 
-// MaxArguments is the maximum size of all contents that Expand puts into the arguments
+// maxArguments is the maximum size of all contents that Expand puts into the arguments
 // of one call, in bytes.
-const MaxArguments = 4 << 20
+const maxArguments = 4 << 20
 
 // Expand returns args with the content of an artifact of the session in place of each
 // object {"$artifact":"ID"}. Optional keys select a part: "lines" ("10-20", "10-" to the
@@ -38,8 +38,8 @@ func (r *Reader) Expand(ctx context.Context, session string, schema *jsonschema.
 		return args, nil // the registry says what is wrong
 	}
 	large := *r
-	large.cfg.MaxChars = MaxArguments
-	e := &expander{ctx: ctx, reader: &large, session: session, left: MaxArguments}
+	large.cfg.MaxChars = maxArguments
+	e := &expander{ctx: ctx, reader: &large, session: session, left: maxArguments}
 	value, err = e.value(value, schema)
 	if err != nil || !e.changed {
 		return args, err
@@ -130,7 +130,7 @@ func (e *expander) content(object map[string]any, schema *jsonschema.Schema) (an
 func (e *expander) take(id string, size int64) error {
 	if e.left -= size; e.left < 0 {
 		return tools.Errorf(tools.CodeInvalidArguments, "the artifact %.100q is too large for an argument: all contents together may have "+
-			"%d bytes; pass a part with lines or jq", id, MaxArguments)
+			"%d bytes; pass a part with lines or jq", id, maxArguments)
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ func (e *expander) all(id string, encoded bool) (text string, err error) {
 	err = open(e.ctx, e.session, id, func(rec Record, c blockContent) error {
 		size := c.Size()
 		if encoded {
-			size = int64(base64.StdEncoding.EncodedLen(int(min(size, MaxArguments+1))))
+			size = int64(base64.StdEncoding.EncodedLen(int(min(size, maxArguments+1))))
 		}
 		if err := e.take(id, size); err != nil {
 			return err
@@ -186,7 +186,7 @@ func (e *expander) lines(id string, lines any) (string, error) {
 	case err != nil:
 		return "", err
 	case found.NextCursor != "":
-		return "", e.take(id, MaxArguments+1)
+		return "", e.take(id, maxArguments+1)
 	case found.Data != nil:
 		return "", tools.Errorf(tools.CodeInvalidArguments, "the lines of the artifact %.100q are not text", id)
 	}
@@ -207,7 +207,7 @@ func (e *expander) query(id string, query any, want string) (any, error) {
 		size += len(result)
 	}
 	if res.Limited {
-		size = MaxArguments + 1
+		size = maxArguments + 1
 	}
 	if err := e.take(id, int64(size)); err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ func TestCorruptRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, data := range map[string]string{"alias": string(alias), "broken": "{", "empty": "", "number": "5"} {
-		if _, err := js.Publish(t.Context(), "$KV."+DefaultRecordBucket+".s1."+id, []byte(data)); err != nil {
+		if _, err := js.Publish(t.Context(), "$KV."+defaultRecordBucket+".s1."+id, []byte(data)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 // A bucket of an unreleased version, which has no format version, is not read.
 func TestUnmarkedBucketIsRefused(t *testing.T) {
 	js := connect(t, startServer(t, server.Options{}))
-	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: DefaultRecordBucket})
+	kv, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: defaultRecordBucket})
 	if err != nil {
 		t.Fatal(err)
 	}

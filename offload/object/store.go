@@ -36,7 +36,7 @@ import (
 // Default names of the buckets.
 const (
 	DefaultBlobBucket   = "stevedore_blobs"
-	DefaultRecordBucket = "stevedore_artifacts"
+	defaultRecordBucket = "stevedore_artifacts"
 )
 
 // Config configures a Store. The zero value works. On a bus with a prefix, set the
@@ -45,8 +45,7 @@ type Config struct {
 	offload.StoreConfig
 	// Bucket is the object store that holds the bytes. Default DefaultBlobBucket.
 	Bucket string
-	// Records is the key-value bucket that holds the records. Default
-	// DefaultRecordBucket.
+	// Records is the key-value bucket that holds the records. Default "stevedore_artifacts".
 	Records string
 	// Replicas is for buckets that Open creates. Default 1.
 	Replicas int
@@ -93,7 +92,7 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, erro
 		cfg.Bucket = DefaultBlobBucket
 	}
 	if cfg.Records == "" {
-		cfg.Records = DefaultRecordBucket
+		cfg.Records = defaultRecordBucket
 	}
 	s, err := open(ctx, js, cfg)
 	if err != nil {

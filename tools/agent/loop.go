@@ -53,7 +53,7 @@ func (r *run) loop(ctx context.Context) (Outcome, error) {
 		case isPause(err):
 			return Outcome{}, err
 		case tools.CodeOf(err) == CodeCostBudget:
-			return r.finish(ctx, CostBudget, err)
+			return r.finish(ctx, costBudget, err)
 		default:
 			return r.waitOrFail(ctx, err)
 		}

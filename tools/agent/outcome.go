@@ -19,8 +19,8 @@ const (
 	// The run reached one of its limits.
 	TurnLimit   Reason = "turn_limit"
 	TokenBudget Reason = "token_budget"
-	// CostBudget: the budget of the day is spent; see Config.CheckBudget.
-	CostBudget Reason = "cost_budget"
+	// costBudget: the budget of the day is spent; see Config.CheckBudget.
+	costBudget Reason = "cost_budget"
 	Deadline   Reason = "deadline"
 	// Cancelled: a client cancelled the call.
 	Cancelled Reason = "cancelled"
@@ -66,7 +66,7 @@ func (o Outcome) Err() error {
 		return tools.Errorf("turn_limit", "the agent stopped before it was done: it reached its limit of %d turns", o.Turns)
 	case TokenBudget:
 		return tools.Errorf("token_budget", "the agent stopped before it was done: it used %d tokens and so exhausted its budget", o.Usage.Total()+o.SubagentTokens)
-	case CostBudget:
+	case costBudget:
 		return tools.Errorf(CodeCostBudget, "the agent stopped before it was done: %s", o.Error.Message)
 	case Deadline:
 		return tools.Errorf(tools.CodeTimeout, "the agent ran out of time before it was done, after %d turns", o.Turns)

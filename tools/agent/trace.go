@@ -39,12 +39,12 @@ type TraceStep struct {
 type TraceKind string
 
 const (
-	TraceRun      TraceKind = "run"
-	TraceTurn     TraceKind = "turn" // of the model, from the entry before it
+	traceRun      TraceKind = "run"
+	traceTurn     TraceKind = "turn" // of the model, from the entry before it
 	TraceCall     TraceKind = "call" // from the turn that made it
 	TraceApproval TraceKind = "approval"
-	TraceWait     TraceKind = "wait"    // for a provider that is down
-	TraceSummary  TraceKind = "summary" // of old turns
+	traceWait     TraceKind = "wait"    // for a provider that is down
+	traceSummary  TraceKind = "summary" // of old turns
 )
 
 // AddUsage adds the usage of the steps to that of the step, and so on below them.
@@ -78,7 +78,7 @@ type tracer struct {
 func (t *tracer) add(e Entry) {
 	switch {
 	case e.Kind == KindUser:
-		t.run = &TraceStep{Kind: TraceRun, ID: e.Run, At: e.At, Text: traceText(e.Message)}
+		t.run = &TraceStep{Kind: traceRun, ID: e.Run, At: e.At, Text: traceText(e.Message)}
 		if e.Call != nil {
 			t.run.Name, t.run.Session = tools.Excerpt(e.Call.Tool, 80), e.Call.SessionToken()
 		}
@@ -98,7 +98,7 @@ func (t *tracer) addStep(e Entry) {
 	}
 	switch {
 	case e.Kind == KindAssistant && e.Message != nil:
-		turn := t.append(TraceStep{Kind: TraceTurn, Name: tools.Excerpt(e.Model, 80), EndedAt: e.At, Text: traceText(e.Message)})
+		turn := t.append(TraceStep{Kind: traceTurn, Name: tools.Excerpt(e.Model, 80), EndedAt: e.At, Text: traceText(e.Message)})
 		turn.Usage.Add(e.Usage)
 		t.addCalls(e.At)
 	case e.Kind == KindResults:
@@ -106,9 +106,9 @@ func (t *tracer) addStep(e Entry) {
 			t.endCall(e.At, res)
 		}
 	case e.Kind == KindCompacted && e.Compaction != nil:
-		t.append(TraceStep{Kind: TraceSummary, EndedAt: e.At, Text: shortText(e.Compaction.Summary)}).Usage.Add(e.Usage)
+		t.append(TraceStep{Kind: traceSummary, EndedAt: e.At, Text: shortText(e.Compaction.Summary)}).Usage.Add(e.Usage)
 	case e.Kind == KindWaiting && e.Wait != nil:
-		t.wait = t.append(TraceStep{Kind: TraceWait, At: e.At})
+		t.wait = t.append(TraceStep{Kind: traceWait, At: e.At})
 		if e.Wait.Error != nil {
 			t.wait.Text = shortText(e.Wait.Error.Message)
 		}
