@@ -39,7 +39,7 @@ func Example() {
 	fmt.Println(tools.CodeOf(err))
 	// Output:
 	// toolu_1 100001 lines, true
-	// Found 1 match(es) for pattern 'memory' in knowledge#toolu_1 (100002 total lines)
+	// Found 1 match(es) for pattern 'memory' in knowledge#toolu_1 (100001 total lines)
 	//
 	// 100000- 99999: request served
 	// 100001: 100000: out of memory

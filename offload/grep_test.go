@@ -211,14 +211,14 @@ func TestGrepText(t *testing.T) {
 		q    GrepQuery
 		want string
 	}{
-		{GrepQuery{Pattern: "t.*o"}, "Found 1 match(es) for pattern 't.*o' in knowledge#a (8 total lines)\n\n2: two"},
-		{GrepQuery{Pattern: "o", ContextAfter: 1}, "Found 3 match(es) for pattern 'o' in knowledge#a (8 total lines)\n\n1: one\n2: two\n3- three\n4: four\n5- five"},
-		{GrepQuery{Pattern: "^(one|six)", ContextBefore: 1, ContextAfter: 1}, "Found 2 match(es) for pattern '^(one|six)' in knowledge#a (8 total lines)\n\n1: one\n2- two\n--\n5- five\n6: six\n7- seven"},
-		{GrepQuery{Pattern: "SEVEN", IgnoreCase: true, ContextAfter: 9}, "Found 1 match(es) for pattern 'SEVEN' in knowledge#a (8 total lines)\n\n7: seven\n8- "},
-		{GrepQuery{Pattern: "nothing"}, "Found 0 match(es) for pattern 'nothing' in knowledge#a (8 total lines)"},
-		{GrepQuery{Pattern: "^$"}, "Found 1 match(es) for pattern '^$' in knowledge#a (8 total lines)\n\n8: "},
-		{GrepQuery{Pattern: "o", MaxResults: 3}, "Found 3 match(es) for pattern 'o' in knowledge#a (8 total lines)\n\n1: one\n2: two\n--\n4: four"},
-		{GrepQuery{Pattern: "o", MaxResults: 1, ContextAfter: 1}, "Found 3 match(es) for pattern 'o' in knowledge#a (8 total lines)\n\n1: one\n2- two\n\n[only the first 1 matching line(s) are shown; continue with cursor=\"at6+0\" (line 2), or narrow the pattern]"},
+		{GrepQuery{Pattern: "t.*o"}, "Found 1 match(es) for pattern 't.*o' in knowledge#a (7 total lines)\n\n2: two"},
+		{GrepQuery{Pattern: "o", ContextAfter: 1}, "Found 3 match(es) for pattern 'o' in knowledge#a (7 total lines)\n\n1: one\n2: two\n3- three\n4: four\n5- five"},
+		{GrepQuery{Pattern: "^(one|six)", ContextBefore: 1, ContextAfter: 1}, "Found 2 match(es) for pattern '^(one|six)' in knowledge#a (7 total lines)\n\n1: one\n2- two\n--\n5- five\n6: six\n7- seven"},
+		{GrepQuery{Pattern: "SEVEN", IgnoreCase: true, ContextAfter: 9}, "Found 1 match(es) for pattern 'SEVEN' in knowledge#a (7 total lines)\n\n7: seven\n8- "},
+		{GrepQuery{Pattern: "nothing"}, "Found 0 match(es) for pattern 'nothing' in knowledge#a (7 total lines)"},
+		{GrepQuery{Pattern: "^$"}, "Found 1 match(es) for pattern '^$' in knowledge#a (7 total lines)\n\n8: "},
+		{GrepQuery{Pattern: "o", MaxResults: 3}, "Found 3 match(es) for pattern 'o' in knowledge#a (7 total lines)\n\n1: one\n2: two\n--\n4: four"},
+		{GrepQuery{Pattern: "o", MaxResults: 1, ContextAfter: 1}, "Found 3 match(es) for pattern 'o' in knowledge#a (7 total lines)\n\n1: one\n2- two\n\n[only the first 1 matching line(s) are shown; continue with cursor=\"at6+0\" (line 2), or narrow the pattern]"},
 	} {
 		res, err := r.Grep(t.Context(), "s", "a", row.q)
 		if err != nil {

@@ -2,6 +2,7 @@ package offload
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -33,6 +34,8 @@ type Lines struct {
 	// MediaType is set if the artifact is not text; Size is its size in bytes.
 	MediaType string `json:"media_type,omitempty"`
 	Size      int64  `json:"size"`
+
+	counted int64 // lines as wc, references and lists count them, for Text
 }
 
 // Bytes returns the exact bytes of the lines.
@@ -48,7 +51,11 @@ func (l *Lines) Text() string {
 	if l.MediaType != "" {
 		return binaryNotice(l.ArtifactID, l.MediaType, l.Size)
 	}
-	text := fmt.Sprintf("Lines %d-%d of %d (knowledge_id: %s):\n\n%s", l.StartLine, l.EndLine, l.TotalLines, l.ArtifactID, tools.EscapeBytes(string(l.Bytes())))
+	end, total := l.EndLine, cmp.Or(l.counted, l.TotalLines)
+	if l.StartLine <= total {
+		end = min(end, total)
+	}
+	text := fmt.Sprintf("Lines %d-%d of %d (knowledge_id: %s):\n\n%s", l.StartLine, end, total, l.ArtifactID, tools.EscapeBytes(string(l.Bytes())))
 	if l.NextCursor != "" {
 		text += fmt.Sprintf("\n\n[not all is shown; continue with cursor=%q]", l.NextCursor)
 	}
@@ -110,7 +117,7 @@ func readLines(ctx context.Context, rec Record, c blockContent, q LinesQuery, ma
 	case end < start:
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "end_line %d is before start_line %d; valid values are %d to %d", end, start, start, total)
 	}
-	lines := &Lines{ArtifactID: rec.ID, StartLine: start, EndLine: min(end, total), TotalLines: total, MediaType: rec.binary(), Size: c.Size()}
+	lines := &Lines{ArtifactID: rec.ID, StartLine: start, EndLine: min(end, total), TotalLines: total, counted: rec.Lines, MediaType: rec.binary(), Size: c.Size()}
 	from, err := index.LineOffset(c, start)
 	if err != nil {
 		return nil, err

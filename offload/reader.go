@@ -194,6 +194,7 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (res
 		if err != nil {
 			return err
 		}
+		res.Counted = rec.Lines
 		if res.MediaType = rec.binary(); res.MediaType != "" {
 			res.Instead = binaryNotice(rec.ID, res.MediaType, res.Size)
 		}

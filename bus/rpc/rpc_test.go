@@ -73,7 +73,7 @@ func TestSubmitOffloadsAndReads(t *testing.T) {
 	if err := json.Unmarshal(body, &lines); err != nil {
 		t.Fatal(err)
 	}
-	want := "Lines 5000-5001 of 10001 (knowledge_id: b1):\n\none line of many\none line of many"
+	want := "Lines 5000-5001 of 10000 (knowledge_id: b1):\n\none line of many\none line of many"
 	if lines.Text != want || lines.Content != "one line of many\none line of many" {
 		t.Errorf("lines %q", lines.Text)
 	}

@@ -1,6 +1,7 @@
 package grep
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -69,6 +70,8 @@ type Result struct {
 	Size      int64  `json:"size"`
 	// Instead replaces the lines in Text if the artifact is not text.
 	Instead string `json:"-"`
+	// Counted is the lines as wc, references and lists count them, for Text.
+	Counted int64 `json:"-"`
 
 	budget int // characters that may still be shown
 }
@@ -97,7 +100,7 @@ func (r *Result) Text() string {
 	if r.AtLeast {
 		atLeast = "at least "
 	}
-	fmt.Fprintf(&b, "Found %s%d match(es) for pattern '%s' in knowledge#%s (%d total lines)", atLeast, r.Matches, r.Pattern, r.ArtifactID, r.TotalLines)
+	fmt.Fprintf(&b, "Found %s%d match(es) for pattern '%s' in knowledge#%s (%d total lines)", atLeast, r.Matches, r.Pattern, r.ArtifactID, cmp.Or(r.Counted, r.TotalLines))
 	if r.Instead != "" {
 		return b.String() + "\n\n" + r.Instead
 	}

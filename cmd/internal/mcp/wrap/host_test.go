@@ -35,14 +35,14 @@ func TestReadResult(t *testing.T) {
 		args map[string]any
 		want string
 	}{
-		{map[string]any{"id": id, "lines": "10-12"}, "Lines 10-12 of 5001"},
-		{map[string]any{"id": id, "lines": "10"}, "Lines 10-10 of 5001"},
-		{map[string]any{"id": id, "lines": 10, "grep": "", "jq": nil, "offset": 0}, "Lines 10-10 of 5001"},
-		{map[string]any{"id": id, "lines": "-20"}, "Lines 4981-5000 of 5001"},
-		{map[string]any{"id": id, "lines": "4990-"}, "Lines 4990-5001 of 5001"},
-		{map[string]any{"id": id, "lines": []any{10, 20}}, "Lines 10-20 of 5001"},
-		{map[string]any{"id": id, "lines": "10–20"}, "Lines 10-20 of 5001"},
-		{map[string]any{"id": id, "lines": "-20--19"}, "Lines 4981-4982 of 5001"},
+		{map[string]any{"id": id, "lines": "10-12"}, "Lines 10-12 of 5000"},
+		{map[string]any{"id": id, "lines": "10"}, "Lines 10-10 of 5000"},
+		{map[string]any{"id": id, "lines": 10, "grep": "", "jq": nil, "offset": 0}, "Lines 10-10 of 5000"},
+		{map[string]any{"id": id, "lines": "-20"}, "Lines 4981-5000 of 5000"},
+		{map[string]any{"id": id, "lines": "4990-"}, "Lines 4990-5000 of 5000"},
+		{map[string]any{"id": id, "lines": []any{10, 20}}, "Lines 10-20 of 5000"},
+		{map[string]any{"id": id, "lines": "10–20"}, "Lines 10-20 of 5000"},
+		{map[string]any{"id": id, "lines": "-20--19"}, "Lines 4981-4982 of 5000"},
 		{map[string]any{"artifact_id": id, "grep": "LINE\" 4321$", "ignore_case": true}, "Found 1 match(es)"},
 		{map[string]any{"id": id, "offset": "108000"}, "line\" 4999"},
 		{map[string]any{"id": id}, "the next page has offset="},

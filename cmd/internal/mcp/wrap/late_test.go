@@ -128,7 +128,7 @@ func TestHostsThatNeedNoTool(t *testing.T) {
 		t.Errorf("Codex: %s", reference)
 	}
 	for query, want := range map[string]string{
-		"?grep=LINE\\\" 4321$&ignore_case=true": "Found 1 match(es)", "?grep=line%5C%22 4321%24": "Found 1 match(es)", "?lines=10-12": "Lines 10-12 of 5001", "?lines=-20": "Lines 4981-5000 of 5001",
+		"?grep=LINE\\\" 4321$&ignore_case=true": "Found 1 match(es)", "?grep=line%5C%22 4321%24": "Found 1 match(es)", "?lines=10-12": "Lines 10-12 of 5000", "?lines=-20": "Lines 4981-5000 of 5000",
 		"?offset=108000": "line\" 4999", "": "the next page has offset=7500", "?lines=x": "want a range such as", "?lines=1-2&grep=x": "give one of grep and lines",
 		"?jq=.": "use ?grep=REGEXP or ?lines=10-40", // it is not JSON
 	} {
