@@ -1,0 +1,36 @@
+# Reads the output of go test -v: prints the lines of the packages, what each test that failed has
+# printed, and the ten slowest tests.
+
+/^=== (RUN|CONT|NAME|PAUSE) / { test = $3; next }
+
+/^ *--- (PASS|FAIL|SKIP): / {
+  seconds = substr($NF, 2) + 0
+  if ($2 == "FAIL:") printf "%s%s\n", said[$3], $0
+  tests[++ran] = $3; took[ran] = seconds
+  test = $3; said[test] = ""
+  next
+}
+
+/^(ok|FAIL|---|\?) *\t/ || /^FAIL$/ || /^panic: / || /^# / { crashed = /^panic: / ; print }
+
+/^(ok|FAIL|\?) *\t/ { # the tests before were those of this package
+  for (; listed < ran;) package[++listed] = $2
+  test = ""; crashed = 0; delete said
+  next
+}
+
+/^PASS$/ || /^FAIL$/ || /^panic: / || /^# / { next }
+
+test == "" || crashed { print; next }
+
+{ if (++kept[test] < 10000) said[test] = said[test] $0 "\n" }
+
+END {
+  print "== the ten slowest tests"
+  for (i = 1; i <= ran; i++)
+    for (at = 10; at > 0 && took[i] > slow[at] + 0; at--) {
+      slow[at + 1] = slow[at]; line[at + 1] = line[at]
+      slow[at] = took[i]; line[at] = package[i] " " tests[i]
+    }
+  for (at = 1; at <= 10 && line[at] != ""; at++) printf "%7.1f s  %s\n", slow[at], line[at]
+}
