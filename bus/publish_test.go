@@ -34,6 +34,24 @@ func TestFirstPublishWins(t *testing.T) {
 	}
 }
 
+// The server rejects a call that would vanish after a time, because an accepted call has a result.
+func TestCallThatExpiresIsRejected(t *testing.T) {
+	b := bustest.New(t)
+	for i, subject := range []string{b.Call("q", "x", "s", "c"), b.Raw("q", "x", "s", "d")} {
+		msg := nats.NewMsg(subject)
+		msg.Header.Set(jetstream.MsgTTLHeader, "1h")
+		if _, err := b.JetStream().PublishMsg(t.Context(), msg); err == nil || !strings.Contains(err.Error(), "TTL") {
+			t.Errorf("%s: %v", subject, err)
+		}
+		if n := bustest.Messages(t, b, bus.Calls); n != i {
+			t.Errorf("%d messages are stored, want %d", n, i)
+		}
+		if _, err := b.JetStream().PublishMsg(t.Context(), nats.NewMsg(subject)); err != nil {
+			t.Errorf("%s without a TTL: %v", subject, err)
+		}
+	}
+}
+
 // The stream drops a repeated key. Publish does not change the caller's header.
 func TestPublishKey(t *testing.T) {
 	b := bustest.New(t)

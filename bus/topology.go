@@ -90,11 +90,11 @@ func (s Subjects) Streams(cfg Config) []jetstream.StreamConfig {
 	// Each subject names one call and holds one message, the first one. So while a call
 	// is stored, the server rejects it if it is submitted again, and one read shows
 	// whether it is stored. No work queue: it would delete a message, and sync, at each
-	// acknowledgement. Workers trim the stream instead (trim.go).
+	// acknowledgement. Workers trim the stream instead (trim.go). It rejects a message with a
+	// Nats-TTL, because an accepted call would vanish without a result.
 	calls := base(Calls, "calls and raw results that wait for a worker or run", "call.*.*.*.*", "raw.*.*.*.*")
 	calls.MaxMsgsPerSubject, calls.DiscardNewPerSubject = 1, true
 	calls.Duplicates = shortestKeys
-	calls.AllowMsgTTL = true // a client may limit how long a call waits
 	if cfg.OnDemand {
 		calls.Metadata[onDemandKey] = "yes"
 	}

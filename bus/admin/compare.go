@@ -39,7 +39,9 @@ func align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Differen
 	setting(&d, "allow_direct", &have.AllowDirect, want.AllowDirect)
 	setting(&d, "republish", &have.RePublish, want.RePublish)
 	setting(&d, "allow_atomic", &have.AllowAtomicPublish, want.AllowAtomicPublish)
-	setting(&d, "allow_msg_ttl", &have.AllowMsgTTL, want.AllowMsgTTL)
+	if want.AllowMsgTTL { // the server cannot switch it off
+		setting(&d, "allow_msg_ttl", &have.AllowMsgTTL, want.AllowMsgTTL)
+	}
 	setting(&d, "allow_msg_schedules", &have.AllowMsgSchedules, want.AllowMsgSchedules)
 	return d.found
 }

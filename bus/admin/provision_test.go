@@ -30,13 +30,13 @@ func TestProvisionIsIdempotent(t *testing.T) {
 }
 
 // Provision does not change existing streams and returns the differences. An update
-// applies these and nothing else.
+// applies these and nothing else. Message TTLs stay, because the server cannot switch them off.
 func TestProvisionExisting(t *testing.T) {
 	b := bustest.Dial(t, bustest.Server(t), bus.Config{ResultsTTL: bus.ResultsKept})
 	name := b.StreamName(bus.Results)
 	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: name, Description: "the operator's", Subjects: []string{"stevedore.result.*.*", "stevedore.completion.*.*", "stevedore.claim.*.*"},
-		MaxMsgsPerSubject: 5, MaxAge: time.Hour, Metadata: map[string]string{"team": "ops", "stevedore.format": "3"}, Compression: jetstream.S2Compression,
+		MaxMsgsPerSubject: 5, MaxAge: time.Hour, AllowMsgTTL: true, Metadata: map[string]string{"team": "ops", "stevedore.format": "3"}, Compression: jetstream.S2Compression,
 	}); err != nil {
 		t.Fatal(err)
 	}

@@ -84,6 +84,26 @@ func wantTask(t *testing.T, p parts, id string, want task.State) task.Task {
 	return got
 }
 
+// A client whose publish of a raw result was not acknowledged learns whether it is stored.
+func TestRawResultIsATask(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	for _, queue := range []string{"none", bus.DefaultQueue} { // the first one has no worker
+		if _, err := task.Get(t.Context(), p.bus, "s", queue); tools.CodeOf(err) != tools.CodeNotFound {
+			t.Errorf("before it is published: %v", err)
+		}
+		publish(t, p.bus, bus.Message{Subject: p.bus.Raw(queue, "x", "s", queue), Body: []byte(`{"for_llm":"text"}`)})
+	}
+	wantTask(t, p, "none", task.Queued)
+	bustest.WaitUntil(t, "the result", func() bool {
+		got, err := task.Get(t.Context(), p.bus, "s", bus.DefaultQueue)
+		if err != nil {
+			t.Fatalf("while a worker takes it: %v", err)
+		}
+		return got.State == task.Completed
+	})
+}
+
 // A running call can be cancelled, and a later result loses.
 func TestCancel(t *testing.T) {
 	t.Parallel()
