@@ -10,7 +10,7 @@ import (
 const (
 	maxTitles = 20 // lines above a table
 	// The first rows decide, fewer of a wide table: this many, or those with so many cells.
-	sampleRows, minRows, sampleCells   = 400, 20, 4_000
+	sampleRows, minRows, sampleCells   = 200, 20, 2_000
 	headerRows, minHeader, headerCells = 64, 10, 1_000 // that are compared with the first row
 )
 
