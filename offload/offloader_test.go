@@ -438,7 +438,7 @@ func TestLongTextForTheUser(t *testing.T) {
 	if storedText(t, store, "s", "toolu_1_user") != text {
 		t.Error("the text for the user is lost")
 	}
-	info, err := NewReader(store, ReaderConfig{}).OffloadInfo(t.Context(), "s", "")
+	info, err := NewReader(store, ReaderConfig{}).OffloadInfo(t.Context(), "s", "", 0, 0)
 	if err != nil || info.Count != 0 {
 		t.Errorf("a text for the user is listed as a tool result: %+v, %v", info, err)
 	}

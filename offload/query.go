@@ -93,23 +93,18 @@ func age(seconds int64) string {
 }
 
 // Query lists the artifacts of a session whose metadata equals all values of filter.
-// A filter may also contain artifact_id and type. An empty filter lists all.
-func (r *Reader) Query(ctx context.Context, session string, filter map[string]string) (*Listing, error) {
-	return r.QueryPage(ctx, session, filter, 0, maxListed)
-}
-
-// QueryPage is Query without the newest offset artifacts, and with at most limit of the
-// others; 0 means the default of 200.
-func (r *Reader) QueryPage(ctx context.Context, session string, filter map[string]string, offset, limit int) (*Listing, error) {
+// A filter may also contain artifact_id and type. An empty filter lists all. The listing leaves
+// out the newest offset artifacts, and has at most limit of the others; 0 means the default of 200.
+func (r *Reader) Query(ctx context.Context, session string, filter map[string]string, offset, limit int) (*Listing, error) {
 	return r.list(ctx, session, filter, offset, limit, 0)
 }
 
-// QueryAll is QueryPage for the artifacts of all sessions, for operators.
+// QueryAll is Query for the artifacts of all sessions, for operators.
 func (r *Reader) QueryAll(ctx context.Context, offset, limit int) (*Listing, error) {
 	return r.listOf(ctx, "", nil, offset, limit, 0)
 }
 
-// list is QueryPage. The artifacts of the page have at most maxText bytes in Text; 0 means
+// list is Query. The artifacts of the page have at most maxText bytes in Text; 0 means
 // no limit.
 func (r *Reader) list(ctx context.Context, session string, filter map[string]string, offset, limit, maxText int) (*Listing, error) {
 	if session == "" {
@@ -194,15 +189,9 @@ func (l *Listing) add(rec Record, limit int) {
 	}
 }
 
-// OffloadInfo lists the offloaded tool results of a session, or only those of a task
+// OffloadInfo is Query for the offloaded tool results of a session, or only those of a task
 // if task is not empty.
-func (r *Reader) OffloadInfo(ctx context.Context, session, task string) (*Listing, error) {
-	return r.OffloadInfoPage(ctx, session, task, 0, maxListed)
-}
-
-// OffloadInfoPage is OffloadInfo without the newest offset results, and with at most limit
-// of the others; 0 means the default of 200.
-func (r *Reader) OffloadInfoPage(ctx context.Context, session, task string, offset, limit int) (*Listing, error) {
+func (r *Reader) OffloadInfo(ctx context.Context, session, task string, offset, limit int) (*Listing, error) {
 	return r.list(ctx, session, ofTask(task), offset, limit, 0)
 }
 

@@ -40,7 +40,7 @@ func TestQuery(t *testing.T) {
 		{map[string]string{"session_id": "other"}, nil},
 		{map[string]string{"tool_name": "FETCH"}, nil},
 	} {
-		listing, err := r.Query(t.Context(), "s", row.filter)
+		listing, err := r.Query(t.Context(), "s", row.filter, 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -53,10 +53,10 @@ func TestQuery(t *testing.T) {
 			t.Errorf("query %v finds %q, want %q", row.filter, got, row.want)
 		}
 	}
-	_, err := r.Query(t.Context(), "s", map[string]string{"tool": "fetch"})
+	_, err := r.Query(t.Context(), "s", map[string]string{"tool": "fetch"}, 0, 0)
 	wantCode(t, err, tools.CodeInvalidArguments, "tool_name")
 
-	info, err := r.OffloadInfo(t.Context(), "s", "t1")
+	info, err := r.OffloadInfo(t.Context(), "s", "t1", 0, 0)
 	if err != nil || info.Count != 2 || info.TotalSize != 2*13 {
 		t.Errorf("info is %+v, %v", info, err)
 	}
@@ -72,7 +72,7 @@ func TestListingIsBounded(t *testing.T) {
 	for i := range 250 {
 		putArtifact(t, store, "s", fmt.Sprintf("a%03d%s", i, strings.Repeat("x", i*100)), []byte("x"))
 	}
-	listing, err := NewReader(store, ReaderConfig{}).Query(t.Context(), "s", nil)
+	listing, err := NewReader(store, ReaderConfig{}).Query(t.Context(), "s", nil, 0, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +167,7 @@ func TestTextSurvivesTheWire(t *testing.T) {
 	lines, err2 := r.GetByLines(ctx, "s", "a", LinesQuery{StartLine: 1, EndLine: 20_000})
 	found, err3 := r.Grep(ctx, "s", "a", GrepQuery{Pattern: "1", MaxResults: 3, ContextAfter: 2})
 	made, err4 := r.JQ(ctx, "s", "a", JQQuery{Query: ".[0]?, .a?"})
-	listing, err5 := r.Query(ctx, "s", nil)
+	listing, err5 := r.Query(ctx, "s", nil, 0, 0)
 	for _, err := range []error{err1, err2, err3, err4, err5} {
 		if err != nil {
 			t.Fatal(err)
@@ -239,7 +239,7 @@ func TestQueryPages(t *testing.T) {
 	r := NewReader(store, ReaderConfig{})
 	var seen []string
 	for offset := 0; ; {
-		page, err := r.QueryPage(t.Context(), "s", nil, offset, 50)
+		page, err := r.Query(t.Context(), "s", nil, offset, 50)
 		if err != nil || page.Count != 120 {
 			t.Fatal(page, err)
 		}
@@ -258,7 +258,7 @@ func TestQueryPages(t *testing.T) {
 	if len(seen) != 120 || !slices.IsSorted(seen) {
 		t.Errorf("the pages have %d artifacts, sorted %v", len(seen), slices.IsSorted(seen))
 	}
-	if n := len(must(r.QueryPage(t.Context(), "s", nil, 0, 50)).Text()); n > 15_000 {
+	if n := len(must(r.Query(t.Context(), "s", nil, 0, 50)).Text()); n > 15_000 {
 		t.Errorf("a page has %d bytes", n)
 	}
 }

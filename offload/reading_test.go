@@ -364,7 +364,7 @@ func TestReaderKeepsSessionsApart(t *testing.T) {
 		if session == "" {
 			continue
 		}
-		listing, err := r.Query(t.Context(), session, nil)
+		listing, err := r.Query(t.Context(), session, nil, 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -374,7 +374,7 @@ func TestReaderKeepsSessionsApart(t *testing.T) {
 			}
 		}
 	}
-	if _, err := r.Query(t.Context(), "", nil); err == nil {
+	if _, err := r.Query(t.Context(), "", nil, 0, 0); err == nil {
 		t.Error("a query without a session lists something")
 	}
 	// A session that looks like the token of another session is a different session.
@@ -405,7 +405,7 @@ func TestReaderDoesNotTrustTheStore(t *testing.T) {
 	r := NewReader(store, ReaderConfig{})
 	_, err := r.GetByID(t.Context(), "other", "a", 0, 0)
 	wantCode(t, err, tools.CodeNotFound, "no artifact")
-	if listing, err := r.Query(t.Context(), "other", nil); err != nil || listing.Count != 0 {
+	if listing, err := r.Query(t.Context(), "other", nil, 0, 0); err != nil || listing.Count != 0 {
 		t.Errorf("another session lists %+v, %v", listing, err)
 	}
 }

@@ -67,7 +67,7 @@ var (
 		}).like(offload.ToolSQL)
 	QueryArtifacts = Define("queryArtifacts", "artifact.SESSION.query", "List artifacts by their metadata.",
 		func(ctx context.Context, env Env, in ReadRequest) (*offload.Listing, error) {
-			return env.Reader.QueryPage(ctx, env.session(), in.Filter, int(in.Offset), int(in.Limit))
+			return env.Reader.Query(ctx, env.session(), in.Filter, int(in.Offset), int(in.Limit))
 		}).like(offload.ToolQuery)
 	ListAllArtifacts = Define("listAllArtifacts", "artifacts.list", "List the artifacts of all sessions.",
 		func(ctx context.Context, env Env, in ReadRequest) (*offload.Listing, error) {
@@ -78,7 +78,7 @@ var (
 			if in.ArtifactID != "" {
 				return env.Reader.Record(ctx, env.session(), in.ArtifactID)
 			}
-			return env.Reader.OffloadInfoPage(ctx, env.session(), in.TaskID, int(in.Offset), int(in.Limit))
+			return env.Reader.OffloadInfo(ctx, env.session(), in.TaskID, int(in.Offset), int(in.Limit))
 		}).like(offload.ToolInfo)
 	ArtifactRecord = Define("artifactRecord", "artifact.SESSION.record", "Get the record of an artifact.",
 		func(ctx context.Context, env Env, in ArtifactRequest) (offload.Record, error) {

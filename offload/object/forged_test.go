@@ -73,7 +73,7 @@ func TestCorruptRecords(t *testing.T) {
 			t.Errorf("%s: %+v", id, page)
 		}
 	}
-	list, err := reader.Query(t.Context(), "s1", nil)
+	list, err := reader.Query(t.Context(), "s1", nil, 0, 0)
 	if err != nil || list.Count != 1 || list.Artifacts[0].ID != "good" {
 		t.Errorf("list %+v, %v", list, err)
 	}
