@@ -28,8 +28,16 @@ func previewOf(src io.ReaderAt, size, chars, lines int64) (string, error) {
 		start := strings.Join(strings.Fields(cutHead(head, 160)), " ")
 		return fmt.Sprintf("%s; it begins with %s...", what, start), nil
 	}
-	text, err := preview(src, size, chars, previewRunes)
-	return stripANSI(text), err
+	if chars <= 2*previewRunes {
+		text, err := preview(src, size, chars, previewRunes)
+		return stripANSI(text), err
+	}
+	notable, err := highlights(src, size)
+	if err != nil {
+		return "", err
+	}
+	text, err := preview(src, size, chars, previewRunes-utf8.RuneCountInString(notable)/2)
+	return notable + stripANSI(text), err
 }
 
 // ansi matches the escape sequences of terminals, also one that is cut at the end.

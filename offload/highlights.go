@@ -1,0 +1,103 @@
+package offload
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	highlightBytes = 4 << 20 // of a text whose lines are read for its preview
+	highlightLines = 4       // that are shown
+	highlightRunes = 110     // of such a line
+	logLines       = 40      // that decide whether a text is a log
+)
+
+var (
+	// logLevel matches the start of a line of a log.
+	logLevel = regexp.MustCompile(`(?:\b|\x1b\[[\d;]*m)(?:(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL|PANIC)\b|level=(\w+))|\[(trace|debug|info|notice|warn|warning|error|crit)\]`)
+	// failure matches a line that says what failed in a test run or build.
+	failure = regexp.MustCompile(`^\s*(?:--- FAIL|FAIL(?:ED)?\b|not ok\b|[✗✕✖] |error(?:\[\w+\])?:|npm ERR!)|^\S+:\d+(?::\d+)?:(?: fatal)? error|\berror [A-Z]+\d+:`)
+	severe  = regexp.MustCompile(`^(?:ERROR|FATAL|CRIT(?:ICAL)?|PANIC)$`)
+)
+
+// highlights returns how many lines of a log have each level and the first errors, or the first lines
+// of a test run or build that say what failed, or "".
+func highlights(src io.ReaderAt, size int64) (string, error) {
+	text, err := readRange(src, 0, min(size, highlightBytes))
+	if err != nil {
+		return "", err
+	}
+	levels, order, shown, failed := map[string]int{}, []string(nil), "", 0
+	n, isLog := 0, looksLikeLog(text)
+	for line := range bytes.Lines(text) {
+		n++
+		level := ""
+		switch {
+		case !isLog && !mayFail(line):
+			continue
+		case isLog:
+			if level = levelOf(line); level != "" && levels[level] == 0 {
+				order = append(order, level)
+			}
+			levels[level]++
+		}
+		if isLog && !severe.MatchString(level) || !isLog && !failure.Match(line[:min(len(line), 400)]) {
+			continue
+		}
+		if failed++; failed <= highlightLines {
+			shown += fmt.Sprintf("%d: %s\n", n, tools.Excerpt(strings.TrimSpace(stripANSI(string(line))), highlightRunes))
+		}
+	}
+	part := ""
+	if size > highlightBytes {
+		part = fmt.Sprintf(" (the first %d MiB)", highlightBytes>>20)
+	}
+	switch {
+	case isLog:
+		for i, level := range order {
+			order[i] = fmt.Sprintf("%d %s", levels[level], level)
+		}
+		return fmt.Sprintf("a log; its lines%s by level: %s\n%s", part, strings.Join(order, ", "), shown), nil
+	case failed > 0:
+		return fmt.Sprintf("lines%s that say what failed: %d; the first of them:\n%s", part, failed, shown), nil
+	}
+	return "", nil
+}
+
+// looksLikeLog reports whether most of the first lines of a text have a level.
+func looksLikeLog(text []byte) bool {
+	n, leveled := 0, 0
+	for line := range bytes.Lines(text) {
+		if levelOf(line) != "" {
+			leveled++
+		}
+		if n++; n == logLines {
+			break
+		}
+	}
+	return n >= 10 && leveled*5 >= n*3
+}
+
+// levelOf returns the level of a line of a log, or "".
+func levelOf(line []byte) string {
+	m := logLevel.FindSubmatch(line[:min(len(line), 120)])
+	if m == nil {
+		return ""
+	}
+	return strings.ToUpper(string(m[1]) + string(m[2]) + string(m[3]))
+}
+
+// mayFail reports quickly whether a line may match failure.
+func mayFail(line []byte) bool {
+	for _, part := range []string{"FAIL", "rror", "ERR!", "not ok", "\xe2\x9c"} {
+		if bytes.Contains(line, []byte(part)) {
+			return true
+		}
+	}
+	return false
+}
