@@ -110,24 +110,31 @@ func (o *Offloader) changes(ctx context.Context, call tools.Call, rec Record) st
 	if err != nil || before.Digest == rec.Digest {
 		return ""
 	}
-	old, now := o.linesOf(ctx, before), o.linesOf(ctx, rec)
-	if old == "" || now == "" {
+	isJSON := before.isJSON() && rec.isJSON() && max(before.Size, rec.Size) <= maxComparedJSON
+	if !isJSON && min(before.Lines, rec.Lines) < 2 || max(before.Size, rec.Size) > maxCompared {
 		return ""
 	}
-	return fmt.Sprintf("Compared with the artifact '%s', which the same call returned before, %s\n", attribute(last), compareLines(old, now))
-}
-
-// linesOf returns the content of an artifact, or "" if it cannot be compared.
-func (o *Offloader) linesOf(ctx context.Context, rec Record) string {
-	if rec.Lines < 2 || rec.Size > maxCompared {
-		return ""
-	}
-	text, err := o.content(ctx, rec)
+	old, err := o.content(ctx, before)
 	if err != nil {
 		return ""
 	}
-	return text
+	now, err := o.content(ctx, rec)
+	if err != nil {
+		return ""
+	}
+	said := ""
+	if isJSON {
+		said = compareJSON(old, now)
+	} else {
+		said = compareLines(old, now)
+	}
+	if said == "" {
+		return ""
+	}
+	return fmt.Sprintf("Compared with the artifact '%s', which the same call returned before, %s\n", attribute(last), said)
 }
+
+func (rec Record) isJSON() bool { return rec.Type == TypeJSON || isMedia(rec.MediaType, mediaNDJSON) }
 
 // compareLines counts the lines that only one of two texts has, and shows the first of them.
 func compareLines(old, now string) string {
