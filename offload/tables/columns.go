@@ -141,7 +141,8 @@ func (c *columns) typed() []Column {
 		name = tools.Excerpt(name, 100)
 		all[i] = Column{Name: unique(name), Type: "TEXT", source: i, reading: reading{typ: "TEXT"}}
 		if free := all[i].Name; free != name && len(c.renamed) < maxRenamed {
-			c.renamed = append(c.renamed, fmt.Sprintf("%s is called %s, because another column has this name; upper and lower case do not count", columnName(name), columnName(free)))
+			c.renamed = append(c.renamed, fmt.Sprintf("%s is called %s, because another column has this name; upper and lower case do not count",
+				columnName(name), columnName(free)))
 		}
 		if i < len(c.seen) {
 			if c.seen[i].decide(&all[i]); c.semicolons && all[i].Type == "REAL" && !all[i].comma && all[i].Read == "" {

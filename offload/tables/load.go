@@ -68,7 +68,8 @@ func load(ctx context.Context, t Table, contents io.Reader) error {
 	schema.Notes = append(append(schema.Notes, l.renamed...), l.notes...)
 	for i, seen := range l.seen {
 		if seen.total != "" {
-			schema.Notes = append(schema.Notes, fmt.Sprintf("the column %s has a '%s', so that a row may be the sum of others", columnName(schema.Columns[i].Name), seen.total))
+			schema.Notes = append(schema.Notes, fmt.Sprintf("the column %s has a '%s', so that a row may be the sum of others",
+				columnName(schema.Columns[i].Name), seen.total))
 		}
 	}
 	if (t.Format == FormatJSON || t.Format == FormatLog) && l.path != rowsPath && l.path != wholePath {

@@ -81,7 +81,8 @@ func (c Column) note(rows int64, query string, parts []token) string {
 	case c.Type == "DATE" && u.asNumber:
 		notes = append(notes, name+" is DATE, a text as in ISO 8601, and never equals a number")
 	case c.Time != "" && len(days) > 0:
-		notes = append(notes, fmt.Sprintf("%s has times, such as %s, which are later than the text '%s'; use date(%s) or the next day", name, c.Time, days[0], name))
+		notes = append(notes, fmt.Sprintf("%s has times, such as %s, which are later than the text '%s'; use date(%s) or the next day",
+			name, c.Time, days[0], name))
 	case c.Time != "" && u.asDate && describe.ClockOf(c.Time).Zone != "" && !strings.HasSuffix(c.Time, "Z"):
 		notes = append(notes, fmt.Sprintf("%s has times with a zone, such as %s, which functions for dates convert to UTC", name, c.Time))
 	case u.asDate && c.Type != "DATE" && c.Type != "REAL" && !strings.Contains(query, "unixepoch") && !strings.Contains(query, "'auto'"):

@@ -14,7 +14,8 @@ type token struct {
 	within []string // the functions in whose arguments it is
 }
 
-var tokenForm = regexp.MustCompile("(?s)--[^\\n]*|/\\*.*?\\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\\[[^\\]]*\\]|[\\pL_][\\pL\\pN_$]*|\\.?\\d[\\w.]*|->>?|\\|\\||[<>=!]+|\\S")
+var tokenForm = regexp.MustCompile("(?s)--[^\\n]*|/\\*.*?\\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\\[[^\\]]*\\]|" +
+	"[\\pL_][\\pL\\pN_$]*|\\.?\\d[\\w.]*|->>?|\\|\\||[<>=!]+|\\S")
 
 // tokens returns the tokens of a query.
 func tokens(query string) (all []token) {
