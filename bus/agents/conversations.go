@@ -86,7 +86,8 @@ func (c Conversations) Completed(ctx context.Context, session, call string, even
 
 // Received adds a text that a user gets to the conversation of his chat, unless a run of it has
 // the text. A conversation begins with it if he may answer in the chat, or at the console what a
-// schedule wrote to him.
+// schedule wrote to him. The text is there before the channel has it, and stays if the channel never takes it, so
+// the notice says that it was sent. If the chat gets another session between two attempts, both have it.
 func (c Conversations) Received(ctx context.Context, n channel.Notification, chat string) error {
 	session, receives, err := c.sessionOf(ctx, n, chat)
 	if err != nil || session == "" {
@@ -96,7 +97,7 @@ func (c Conversations) Received(ctx context.Context, n channel.Notification, cha
 	if own && strings.HasPrefix(n.ID, outputPrefix) {
 		return nil // the run that sends it has the result
 	}
-	what, from := "received this message", " from the session "+tools.Excerpt(n.Session, 80)
+	what, from := "was sent this message", " from the session "+tools.Excerpt(n.Session, 80)
 	job, scheduled := cron.ParseCallID(n.Call)
 	switch {
 	case own && scheduled:

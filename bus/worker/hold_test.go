@@ -168,3 +168,35 @@ func TestLargeResultWaitsOnTheBus(t *testing.T) {
 		return errors.Is(err, jetstream.ErrObjectNotFound)
 	})
 }
+
+// A once-only call is submitted again while its result waits on the bus. It does not run again.
+func TestHeldCallIsSubmittedAgain(t *testing.T) {
+	for _, own := range []bool{true, false} { // the worker that has the held result, and another one
+		b := bustest.New(t)
+		store := returningStore{back: new(atomic.Bool), raw: make(chan tools.RawEvent, 1), hold: make(chan struct{})}
+		runs := new(atomic.Int64)
+		results := bustest.Subscribe(t, b, "stevedore.result.>")
+		stop := workertest.Start(t, b, store, worker.Config{Grace: time.Millisecond}, echo(t, "echo", tools.Once, runs, nil))
+		submit(t, b, short("default", "echo"), `{"id":"a","session":"s","args":{"text":"x"}}`)
+		<-store.raw
+		gone := func() bool {
+			last, err := b.Last(t.Context(), bus.Calls, b.Call("default", "echo", "s", "a"))
+			return err == nil && last.Sequence == 0
+		}
+		bustest.WaitUntil(t, "the call to be removed", gone)
+		if !own {
+			stop()
+			workertest.Start(t, b, store, worker.Config{}, echo(t, "echo", tools.Once, runs, nil))
+		}
+		submit(t, b, short("default", "echo"), `{"id":"a","session":"s","args":{"text":"x"}}`)
+		store.back.Store(true)
+		close(store.hold)
+		if got, _ := bustest.Next[tools.ResultEvent](t, results); got.Outcome != tools.Completed || runs.Load() != 1 {
+			t.Errorf("own %v: after %d runs: %+v", own, runs.Load(), got)
+		}
+		bustest.WaitUntil(t, "the second call to end", gone)
+		if runs.Load() != 1 {
+			t.Errorf("own %v: the second call ran", own)
+		}
+	}
+}
