@@ -77,8 +77,12 @@ func TestReleaseChecksItsVersion(t *testing.T) {
 		{func() { changelog("# Changelog\n\n## v0.1.0 (2026-12-01)\n\n**Upgrade**\n") }, "v0.1.0", "files were changed since the commit"},
 	} {
 		step.do()
-		if out := release(t, dir, step.version); !strings.Contains(out, step.want) {
+		out := release(t, dir, step.version)
+		if !strings.Contains(out, step.want) {
 			t.Errorf("release %s printed %q, want %q", step.version, out, step.want)
+		}
+		if strings.Contains(out, "has no tag") && strings.Count(out, "release.sh: ") < 3 {
+			t.Errorf("not all demands at once: %s", out)
 		}
 	}
 }

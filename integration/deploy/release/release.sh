@@ -7,10 +7,17 @@ cd "$(git rev-parse --show-toplevel)"
 version=${1:?usage: release.sh VERSION}
 fail() { echo "release.sh: $*" >&2; exit 1; }
 [[ $version =~ ^v[0-9]+\.[0-9]+\.[0-9]+$ ]] || fail "$version is no version such as v1.2.3"
-git tag --points-at HEAD | grep -qxF "$version" || fail "the commit has no tag $version; make it with: git tag $version"
-[ "$(sed -n 's/^## //p' CHANGELOG.md | head -1 | cut -d' ' -f1)" = "$version" ] || fail "the first section of CHANGELOG.md is not '## $version'"
-awk '/^## / {n++} n == 1' CHANGELOG.md | grep -qxF '**Upgrade**' || fail "the first section of CHANGELOG.md has no paragraph **Upgrade**, which says what a user must do"
-[ -z "$(git status --porcelain --untracked-files=no)" ] || fail "files were changed since the commit"
+# All demands at once, the tag last, because it is made when the others are met.
+demands=0
+demand() { echo "release.sh: $*" >&2; demands=1; }
+for tool in go git tar gzip zip sha256sum; do
+  command -v $tool > /dev/null || demand "there is no program $tool"
+done
+[ "$(sed -n 's/^## //p' CHANGELOG.md | head -1 | cut -d' ' -f1)" = "$version" ] || demand "the first section of CHANGELOG.md is not '## $version'"
+awk '/^## / {n++} n == 1' CHANGELOG.md | grep -qxF '**Upgrade**' || demand "the first section of CHANGELOG.md has no paragraph **Upgrade**, which says what a user must do"
+[ -z "$(git status --porcelain --untracked-files=no)" ] || demand "files were changed since the commit"
+git tag --points-at HEAD | grep -qxF "$version" || demand "the commit has no tag $version; make it with: git tag $version"
+[ $demands = 0 ] || exit 1
 out=dist
 rm -rf "$out" && mkdir -p "$out/completions" "$out/man"
 export CGO_ENABLED=0
