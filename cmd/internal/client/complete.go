@@ -28,12 +28,28 @@ func (o *Options) Complete(names Names, cmds ...*cobra.Command) {
 		if !strings.Contains(cmd.Use, " ") {
 			continue
 		}
-		cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
+		o.CompleteArgs(cmd, func(before []string) Names {
+			if len(before) > 0 {
+				return nil
 			}
-			return o.complete(cmd, prefix, names), cobra.ShellCompDirectiveNoFileComp
+			return names
+		})
+	}
+}
+
+// CompleteArgs lets shells complete each argument of a command. namesAfter returns the names for the one that
+// follows others, or nil.
+func (o *Options) CompleteArgs(cmd *cobra.Command, namesAfter func(before []string) Names) {
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, prefix string) ([]string, cobra.ShellCompDirective) {
+		names, directive := namesAfter(args), cobra.ShellCompDirectiveNoFileComp
+		if names == nil {
+			return nil, directive
 		}
+		found := o.complete(cmd, prefix, names)
+		if len(found) == 1 && strings.HasSuffix(found[0], "=") { // its value follows
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		return found, directive
 	}
 }
 

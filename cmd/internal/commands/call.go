@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -73,9 +74,38 @@ func newCallCommand() *cobra.Command {
 	o.call.Session, o.Queue = tools.DefaultSession, bus.DefaultQueue
 	cli.AddOptions(cmd.Flags(), &o)
 	cli.AddOptionsOf(cmd.Flags(), &o.call, callFields{})
-	o.Complete(toolNames, cmd)
+	o.CompleteArgs(cmd, func(before []string) client.Names {
+		if len(before) == 0 {
+			return toolNames
+		}
+		return argNames(before[0])
+	})
 	o.CompleteSession(cmd)
 	return cmd
+}
+
+// argNames returns the arguments of a tool as "name=", or as "name=value" if the schema lists the values.
+func argNames(tool string) client.Names {
+	return func(ctx context.Context, o *client.Options, b *bus.Bus) (names []string, err error) {
+		answer, err := client.Ask(ctx, o, b, rpc.ListOffers, tools.OfferQuery{})
+		i := slices.IndexFunc(answer.Out.Tools, func(t rpc.ToolInfo) bool { return t.Name == tool && t.Parameters != nil })
+		if err != nil || i < 0 {
+			return nil, err
+		}
+		for name, schema := range answer.Out.Tools[i].Parameters.Properties {
+			values := schema.Enum
+			if schema.Type == "boolean" {
+				values = []any{true, false}
+			} else if len(values) == 0 {
+				values = []any{""}
+			}
+			for _, value := range values {
+				names = append(names, fmt.Sprintf("%s=%v", name, value))
+			}
+		}
+		slices.Sort(names)
+		return names, nil
+	}
 }
 
 // parseArgs returns the arguments as a JSON object.

@@ -76,8 +76,22 @@ func newCronCommand() *cobra.Command {
 		o.command(cron.ActionDisable, "disable NAME", "Disable a job without removing it"),
 		o.next(),
 	)
+	for _, c := range cmd.Commands() {
+		if c != add {
+			o.Complete(o.jobNames, c)
+		}
+	}
 	o.CompleteSession(cmd)
 	return cmd
+}
+
+// jobNames are the names of the jobs of the session, or of all.
+func (o *cronOptions) jobNames(ctx context.Context, _ *client.Options, b *bus.Bus) (names []string, err error) {
+	answer, err := cron.New(b).Do(ctx, cron.Caller{Session: o.Session, Operator: o.Session == ""}, "", cron.Request{Action: cron.ActionList})
+	for _, job := range answer.Jobs {
+		names = append(names, job.Name)
+	}
+	return names, err
 }
 
 func (o *cronOptions) addTimes(cmd *cobra.Command) {

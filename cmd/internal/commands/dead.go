@@ -56,6 +56,8 @@ func newDeadCommand() *cobra.Command {
 		}
 	}
 	cmd.AddCommand(ls, o.Command("show NUMBER", "Show a dead letter and its message", o.show), retry, rm)
+	o.Complete(client.Listed(rpc.ListDead, func(p dead.Page) []dead.Stored { return p.Letters },
+		func(l dead.Stored) string { return strconv.FormatUint(l.Number, 10) }), cmd.Commands()...)
 	return cmd
 }
 
