@@ -18,8 +18,6 @@ const (
 )
 
 var (
-	// logLevel matches the start of a line of a log.
-	logLevel = regexp.MustCompile(`(?:\b|\x1b\[[\d;]*m)(?:(TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|FATAL|CRITICAL|PANIC)\b|level=(\w+))|\[(trace|debug|info|notice|warn|warning|error|crit)\]`)
 	// failure matches a line that says what failed in a test run or build.
 	failure = regexp.MustCompile(`^\s*(?:--- FAIL|FAIL(?:ED)?\b|not ok\b|[✗✕✖] |error(?:\[\w+\])?:|npm ERR!)|^\S+:\d+(?::\d+)?:(?: fatal)? error|\berror [A-Z]+\d+:`)
 	severe  = regexp.MustCompile(`^(?:ERROR|FATAL|CRIT(?:ICAL)?|PANIC)$`)
@@ -83,13 +81,42 @@ func looksLikeLog(text []byte) bool {
 	return n >= 10 && leveled*5 >= n*3
 }
 
-// levelOf returns the level of a line of a log, or "".
+// levelNames are the levels of logs.
+var levelNames = map[string]bool{"TRACE": true, "DEBUG": true, "INFO": true, "NOTICE": true, "WARN": true, "WARNING": true, "ERROR": true, "FATAL": true,
+	"CRITICAL": true, "CRIT": true, "PANIC": true}
+
+// levelOf returns the level of a line of a log, or "": the first word in capitals, in brackets or behind
+// "level=" that is one. It is called for each line, so it is no regular expression.
 func levelOf(line []byte) string {
-	m := logLevel.FindSubmatch(line[:min(len(line), 120)])
-	if m == nil {
-		return ""
+	line = line[:min(len(line), 120)]
+	letter := func(i int) bool { return i < len(line) && 'a' <= line[i]|0x20 && line[i]|0x20 <= 'z' }
+	for i := 0; i < len(line); i++ {
+		start := i
+		for letter(i) {
+			i++
+		}
+		word := line[start:i]
+		if start > 0 && '0' <= line[start-1] && line[start-1] <= '9' {
+			word = bytes.TrimPrefix(word, []byte("m")) // the end of a colour
+		}
+		before, after := byte(' '), byte(' ')
+		if start > 0 {
+			before = line[start-1]
+		}
+		if i < len(line) {
+			after = line[i]
+		}
+		switch {
+		case len(word) < 4 || before == '_' || after == '_':
+		case levelNames[string(word)]:
+			return string(word)
+		case before == '[' && after == ']', start >= 6 && string(line[start-6:start]) == "level=":
+			if level := strings.ToUpper(string(word)); levelNames[level] {
+				return level
+			}
+		}
 	}
-	return strings.ToUpper(string(m[1]) + string(m[2]) + string(m[3]))
+	return ""
 }
 
 // mayFail reports quickly whether a line may match failure.
