@@ -47,16 +47,17 @@ func compareJSON(old, now string) string {
 	if len(d.added)+len(d.gone)+len(d.changed) == 0 {
 		return "it has the same values in another order or form."
 	}
-	text := fmt.Sprintf("%d values are new, %d are gone, and %d records have changed; the first of them:", len(d.added), len(d.gone), len(d.changed))
+	var text strings.Builder
+	text.WriteString(fmt.Sprintf("%d values are new, %d are gone, and %d records have changed; the first of them:", len(d.added), len(d.gone), len(d.changed)))
 	for _, kind := range []struct {
 		sign string
 		all  []string
 	}{{"+", d.added}, {"-", d.gone}, {"~", d.changed}} {
 		for _, change := range kind.all[:min(changedLines, len(kind.all))] {
-			text += "\n" + kind.sign + " " + neutralise(tools.Excerpt(change, 160))
+			text.WriteString("\n" + kind.sign + " " + neutralise(tools.Excerpt(change, 160)))
 		}
 	}
-	return text
+	return text.String()
 }
 
 // decodeAll decodes a document, or all rows of NDJSON as an array.

@@ -35,7 +35,8 @@ type Lines struct {
 	MediaType string `json:"media_type,omitempty"`
 	Size      int64  `json:"size"`
 
-	counted int64 // lines as wc, references and lists count them, for Text
+	// Counted is the lines as wc, references and lists count them, for Text.
+	Counted int64 `json:"counted_lines,omitempty"`
 }
 
 // Bytes returns the exact bytes of the lines.
@@ -51,7 +52,7 @@ func (l *Lines) Text() string {
 	if l.MediaType != "" {
 		return binaryNotice(l.ArtifactID, l.MediaType, l.Size)
 	}
-	end, total := l.EndLine, cmp.Or(l.counted, l.TotalLines)
+	end, total := l.EndLine, cmp.Or(l.Counted, l.TotalLines)
 	if l.StartLine <= total {
 		end = min(end, total)
 	}
@@ -117,7 +118,7 @@ func readLines(ctx context.Context, rec Record, c blockContent, q LinesQuery, ma
 	case end < start:
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "end_line %d is before start_line %d; valid values are %d to %d", end, start, start, total)
 	}
-	lines := &Lines{ArtifactID: rec.ID, StartLine: start, EndLine: min(end, total), TotalLines: total, counted: rec.Lines, MediaType: rec.binary(), Size: c.Size()}
+	lines := &Lines{ArtifactID: rec.ID, StartLine: start, EndLine: min(end, total), TotalLines: total, Counted: rec.Lines, MediaType: rec.binary(), Size: c.Size()}
 	from, err := index.LineOffset(c, start)
 	if err != nil {
 		return nil, err

@@ -67,12 +67,13 @@ func TestMarkupIsRefused(t *testing.T) {
 	t.Parallel()
 	store := newFakeStore(StoreConfig{})
 	r := NewReader(store, ReaderConfig{SQL: sqlite.Engine{}})
-	bomb := "a0: &a0 [x]\n"
+	var bomb strings.Builder
+	bomb.WriteString("a0: &a0 [x]\n")
 	for i := range 20 {
-		bomb += fmt.Sprintf("a%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d,", i), 8), i)
+		bomb.WriteString(fmt.Sprintf("a%d: &a%d [%s*a%d]\n", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d,", i), 8), i))
 	}
 	for id, row := range map[string]struct{ text, media, want string }{
-		"bomb":     {bomb, mediaText, "not JSON"},
+		"bomb":     {bomb.String(), mediaText, "not JSON"},
 		"entities": {`<!DOCTYPE a [<!ENTITY b "c">]><a>` + strings.Repeat("<i>&b;</i>", 500) + "</a>", mediaText, "not JSON"},
 		"mail":     {strings.Repeat("From: a\nTo: b\n  c\n\nText.\n", 100), mediaText, "not JSON"},
 		"markdown": {"---\ntitle: a\ntags:\n  - b\n---\n" + strings.Repeat("# Title\n\nSome text: here it is.\n", 100), mediaText, "not JSON"},

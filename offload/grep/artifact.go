@@ -71,7 +71,7 @@ type Result struct {
 	// Instead replaces the lines in Text if the artifact is not text.
 	Instead string `json:"-"`
 	// Counted is the lines as wc, references and lists count them, for Text.
-	Counted int64 `json:"-"`
+	Counted int64 `json:"counted_lines,omitempty"`
 
 	budget int // characters that may still be shown
 }

@@ -58,7 +58,8 @@ func init() {
 	}
 	works["say and spin"] = func() {
 		fmt.Print("!")
-		for {
+		for x := 0; x >= 0; { // without end
+			x ^= 1
 		}
 	}
 }

@@ -54,11 +54,11 @@ func (t *Table) Print(out io.Writer, empty string) error {
 	var lines []string
 	widths := widthsOf(rows)
 	for _, row := range rows {
-		line := ""
+		var line strings.Builder
 		for i, c := range row {
-			line += text.Pad(strings.ReplaceAll(c, noBreak, " "), widths[i]+columnGap, ' ')
+			line.WriteString(text.Pad(strings.ReplaceAll(c, noBreak, " "), widths[i]+columnGap, ' '))
 		}
-		lines = append(lines, strings.TrimRight(line, " "))
+		lines = append(lines, strings.TrimRight(line.String(), " "))
 	}
 	if len(hidden) > 0 {
 		lines = append(lines, fmt.Sprintf("(%s: --wide shows all columns)", strings.ToLower(strings.Join(hidden, ", "))))

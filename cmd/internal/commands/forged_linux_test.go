@@ -171,7 +171,7 @@ func TestForgedTextsDoNotReachTheTerminal(t *testing.T) {
 		quoted("/"+evil)+`:{"mcpServers":{"p":{"command":"x"}}}}}`)
 	write(".cursor/mcp.json", `{"mcpServers":{"a":`+evil+`}}`)
 	write("data/savings/"+time.Now().UTC().Format(time.DateOnly)+".jsonl", `{"v":1,"host":`+quoted(evil)+`,"tool":`+quoted(evil)+`,"whole":10,"shown":5}`+"\n")
-	settings, broken := write("settings.yaml", quoted(evil)+": 1\n"), write("EVIL.yaml", "a: [\n"+evil)
+	settings, broken := write("settings.yaml", strconv.QuoteToASCII(evil)+": 1\n"), write("EVIL.yaml", "a: [\n"+evil)
 	bus := []string{"--server", srv.URL()}
 	at := func(session string) []string { return []string{"--server", srv.URL(), "--session", session} }
 	type command struct {

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -91,7 +92,7 @@ func (w *writer) string(text string) {
 
 // number writes a text that may be a number. One such as 0777 and 1e9 is rather an id.
 func (w *writer) number(text string) {
-	if !describe.IsInteger(text) && !describe.IsReal(text) {
+	if !describe.IsInteger(text) && !describe.IsReal(text) || strings.ContainsAny(text, "eE") {
 		w.string(text)
 	} else if w.err == nil {
 		w.err = w.out.WriteValue(jsontext.Value(text))
