@@ -12,12 +12,16 @@ import (
 var format = durable.Format{Name: "artifact store", Version: 2}
 
 // openFormat checks the format of the directory at path, and marks a new one. A directory with
-// other files is a *durable.FormatError. Hidden ones do not count: other processes may be opening
-// the new directory too.
+// other files is a *durable.FormatError. Hidden ones do not count, except in the directories whose
+// leftovers a store removes.
 func openFormat(path string, d *dir) error {
-	entries, err := d.list(".") // before the check: every store marks its directory before it makes that of a session
+	entries, err := d.list(".") // before the check: every store marks its directory before it writes anything else
 	if err != nil {
 		return err
+	}
+	for _, own := range []string{blobDir, tempDir} {
+		inside, _ := d.list(own) // what cannot be listed fails when it is used
+		entries = append(entries, inside...)
 	}
 	marked, err := format.Check(path)
 	if err != nil || marked {

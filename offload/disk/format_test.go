@@ -19,6 +19,7 @@ import (
 func TestForeignDirectoryIsRefused(t *testing.T) {
 	for name, files := range map[string][]string{
 		"content": {".blobs/0123", "s1/a1.md"}, "record": {".blobs/0123", "s1/a1.md", "s1/.a1.artifact.json"}, "project": {".git/config", "go.mod"},
+		"files in a directory that a store cleans": {".tmp/important.txt"},
 	} {
 		dir := t.TempDir()
 		makeFiles(t, dir, files...)
@@ -41,7 +42,7 @@ func TestForeignDirectoryIsRefused(t *testing.T) {
 // A new file system and hidden files do not count, and a store may have files of other programs.
 func TestForeignFilesDoNotCount(t *testing.T) {
 	dir := t.TempDir()
-	makeFiles(t, dir, "lost+found/x", ".blobs/x", ".tmp/x", ".DS_Store")
+	makeFiles(t, dir, "lost+found/x", ".DS_Store", ".git/config")
 	storetest.Put(t, openTest(t, dir, offload.StoreConfig{}), storetest.NewRecord("s", "a"), []byte("text"))
 	makeFiles(t, dir, "notes/todo.md")
 	storetest.Put(t, openTest(t, dir, offload.StoreConfig{}), storetest.NewRecord("s", "b"), []byte("text"))
