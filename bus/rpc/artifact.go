@@ -61,6 +61,9 @@ var (
 		}).like(offload.ToolJQ)
 	SQLArtifacts = Define("sqlArtifacts", "artifact.SESSION.sql", "Run a SELECT on artifacts that are tables.",
 		func(ctx context.Context, env Env, in ReadRequest) (*offload.SQLResult, error) {
+			if len(in.Artifacts) == 0 && in.ArtifactID != "" {
+				in.Artifacts = []string{in.ArtifactID}
+			}
 			return env.Reader.SQL(ctx, env.session(), offload.SQLQuery{
 				SQL: in.SQL, Artifacts: in.Artifacts, Path: in.Path, Header: in.Header, Delimiter: in.Delimiter, Cursor: in.Cursor,
 			})

@@ -7,7 +7,7 @@ const quoted = name => '"' + name.replaceAll('"', '""') + '"';
 
 // table shows the table of an artifact in root.
 export async function table(root, base, id, signal) {
-  const ask = params => get(base + "/sql", { artifacts: JSON.stringify([id]), ...params }, signal);
+  const ask = params => get(base + "/sql", params, signal);
   const body = h("div.grid-box"), status = h("p.hint", { role: "status" });
   let job = 0, order = "", down = false, columns = [];
 
