@@ -16,7 +16,7 @@ type look struct {
 	unit   string // of a number
 	zero   bool
 	plain  bool // as programs print a number
-	padded bool // with a zero behind the decimals, or an exponent without a sign
+	padded bool // the text is not how the value is printed: 3.10, 1e5, or more digits than a real has
 	// point and comma say what a number is if a point, or a comma, precedes its decimals.
 	point, comma value
 	orders       describe.Order // of a date
@@ -32,7 +32,7 @@ const (
 	isString  = 's' // a number or a boolean as a string of JSON; the number may be a version
 	isDate    = 'd'
 	isBoolean = 'b'
-	isAmount  = 'a' // a short text with a number first, such as 1k, <5, 1/2 and 10:05:00
+	isAmount  = 'a' // a short text with a number first, such as 1k, <5, 1/2, v1.10 and 10:05:00
 	isNested  = '{'
 )
 
@@ -65,15 +65,15 @@ func lookOf(c cell) look {
 	}
 	switch {
 	case describe.IsInteger(text):
-		return look{what: isNumber, plain: true, point: integer, comma: integer, zero: text == "0"}
+		return look{what: isNumber, plain: true, point: integer, comma: integer, zero: text == "0", padded: len(text) > maxExact}
 	case describe.IsISO(text):
 		return look{what: isDate, orders: describe.ISO, clock: describe.ClockOf(text)}
 	case c.kind == quoted && (describe.IsReal(text) || describe.IsBoolean(text)):
 		return look{what: isString}
 	case describe.IsReal(text), c.kind == number && strings.ContainsAny(text, ".eE") && describe.IsFinite(text):
 		l := look{what: isNumber, plain: true, point: real, zero: text[0] == '0' && strings.Trim(text, "0.") == ""}
-		_, padded := describe.Decimals(text)
-		l.padded = padded && c.kind == word
+		n, padded := describe.Decimals(text)
+		l.padded = padded && !strings.HasSuffix(text, ".0") && (n > 0 || c.kind == word) // 3.0 is printed so
 		if whole, decimals, _ := strings.Cut(text, "."); len(decimals) == 3 && len(whole) < 4 && whole != "0" {
 			l.comma = integer // 1.234
 		}
@@ -91,7 +91,7 @@ func lookOf(c cell) look {
 	if orders, ok := describe.ParseDate(text); ok {
 		return look{what: isDate, orders: orders}
 	}
-	if first, _ := utf8.DecodeRuneInString(strings.TrimLeft(text, "<>=~+-")); len(text) <= maxAmount && unicode.IsDigit(first) {
+	if first, _ := utf8.DecodeRuneInString(strings.TrimLeft(text, "<>=~+-vV")); len(text) <= maxAmount && unicode.IsDigit(first) {
 		return look{what: isAmount}
 	}
 	return look{what: isOther}

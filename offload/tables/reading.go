@@ -104,7 +104,7 @@ func (t looks) decide(c *Column) {
 	if c.Type, c.Empty = c.typ, t.empty; c.typ == "TEXT" || c.typ == "JSON" {
 		t.odd(c)
 	}
-	if nested || code && t.shortest == t.longest { // codes of one length sort like numbers
+	if nested || code && t.shortest == t.longest && t.most == 0 { // codes of one length sort like numbers
 		c.Misfits = 0
 	}
 	lossy := c.typ == "REAL" && (t.longest > maxExact || t.fewest < t.most && has(func(g *group) bool { return g.padded }))
@@ -148,7 +148,7 @@ func (t looks) differs(c *Column, g *group, lossy bool) {
 		if c.Stored == nil {
 			c.Stored = []string{text, stored}
 		}
-		loses := lossy && (g.padded || len(text) > maxExact)
+		loses := lossy && g.padded
 		if loses || c.utc || c.Read == "" && c.reading.surprises(g.look) || g.what == isDate && g.orders == c.order && c.reading.surprises(g.look) {
 			c.lossy = c.lossy || loses
 			if read := fmt.Sprintf("'%s' is read as %s", text, strings.TrimSuffix(stored, ".0")); !c.utc {
