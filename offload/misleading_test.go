@@ -138,6 +138,18 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 	"decimals of YAML":                      {"items:\n- v: 3.10\n- v: 3.1\n- v: 3.9\n", "SELECT count(DISTINCT v) FROM t1", "2", "v: '3.10' is read as 3.1"},
 	"codes beside decimals":                 {"a,m\nx,3.10\ny,3.9\nz,007\n", "SELECT max(m) FROM t1", "3.9", "m is TEXT (such as '"},
 	"versions with a letter":                {"a,r\nx,v1.9.2\ny,v1.10.0\n", "SELECT max(r) FROM t1", "v1.9.2", "r is TEXT (such as 'v1.9.2')"},
+	"a log of W3C with another order":       {"#Fields: date time status\n2025-01-01 10:00 200\n#Fields: status date time\n404 2025-01-01 10:01\n", "SELECT sum(status), max(time) FROM t1", "604|10:01", "1 rows follow a line with the names in another order"},
+	"a log of W3C with the same order":      {"#Fields: date time status\n2025-01-01 10:00 200\n#Fields: date time status\n2025-01-01 10:01 404\n", "SELECT sum(status), max(date) FROM t1", "604|2025-01-01", ""},
+	"a log of Zeek with another column":     {"#fields\tts\tuid\n1.5\ta\n#fields\tid\tuid\tts\n7\tb\t2.5\n", "SELECT max(ts), max(uid) FROM t1", "2.5|b", "its columns id are left out"},
+	"a name again in an object":             {`[{"a":1,"a":2},{"a":3}]`, "SELECT sum(a) FROM t1", "5", "1 cells are the last of several values with the same name"},
+	"a name again in a line of a log":       {"x\n{\"a\":1,\"a\":2}\n{\"a\":3}\n", "SELECT sum(a) FROM t1", "5", "1 cells are the last of several values with the same name"},
+	"days between dates":                    {"d,n\n2025-01-01,1\n2025-02-01,2\n", "SELECT max(d) - min(d) FROM t1", "0", "d is DATE, a text as in ISO 8601"},
+	"days between named dates":              {"d,n\n2025-01-01,1\n2025-02-01,2\n", "SELECT b - a FROM (SELECT max(d) AS b, min(d) AS a FROM t1)", "0", "d is DATE, a text as in ISO 8601"},
+	"days between dates as numbers":         {"d,n\n2025-01-01,1\n2025-02-01,2\n", "SELECT julianday(max(d)) - julianday(min(d)), max(n) - min(n) FROM t1", "31.0|1", ""},
+	"a year as a number":                    {"d,n\n2024-01-01,1\n2025-02-01,2\n", "SELECT count(*) FROM t1 WHERE strftime('%Y', d) = 2024", "0", "strftime() returns a text, which never equals a number"},
+	"a year as a number in front":           {"d,n\n2024-01-01,1\n2025-02-01,2\n", "SELECT count(*) FROM t1 WHERE 2024 = substr(trim(d), 1, 4)", "0", "substr() returns a text"},
+	"a named year as a number":              {"d,n\n2024-01-01,1\n2025-02-01,2\n", "SELECT count(*) FROM (SELECT strftime('%Y', d) AS y FROM t1) WHERE y IN (2024, 2025)", "0", "strftime() returns a text"},
+	"a year as a text":                      {"d,n\n2024-01-01,1\n2025-02-01,2\n", "SELECT sum(strftime('%Y', d) = '2024'), sum(CAST(substr(d, 1, 4) AS INTEGER) = 2024) FROM t1 WHERE n < 5 AND length(upper(d)) = 10", "1|1", ""},
 	"a log of Zeek":                         {"#separator \\x09\n#fields\tts\tid.orig_h\n#types\ttime\taddr\n1.5\t10.0.0.1\n2.5\t10.0.0.2\n#close\n", "SELECT count(*), max(ts) FROM t1", "2|2.5", ""},
 }
 

@@ -23,6 +23,9 @@ type Rows struct {
 	Crossed int64
 	// Blank counts the empty lines between rows of cells.
 	Blank int64
+	// Moved counts the rows behind another line with names, and Dropped has its names that are no columns.
+	Moved   int64
+	Dropped []string
 	// More is true if other lines, which may be another table, follow one that is ruled or aligned.
 	More bool
 
@@ -41,6 +44,7 @@ type Rows struct {
 	cells   []string
 	next    func() ([]string, error)
 	columns []string
+	places  []int // of the cells in a row, behind another line with names
 }
 
 // Rows returns the rows of a text that has the form f.
@@ -116,12 +120,16 @@ func (r *Rows) Notes() (notes []string) {
 	if r.More {
 		notes = append(notes, "this is the first table of the text; other lines follow it, which grep_knowledge finds")
 	}
+	if len(r.Dropped) > 0 {
+		notes = append(notes, fmt.Sprintf("a later line has other names; its columns %s are left out", strings.Join(r.Dropped, ", ")))
+	}
 	for _, kind := range []struct {
 		rows int64
 		note string
 	}{
 		{r.Short, "have fewer cells than the others; what they lack is NULL"},
 		{r.Long, fmt.Sprintf("have more cells than the others, from column %d on", r.Width+1)},
+		{r.Moved, "follow a line with the names in another order; the names say what their cells are"},
 		{r.Blank, "follow an empty line, and may be those of another table"},
 		{r.Crossed, "have cells that are not below their names, and were split at spaces"},
 	} {
@@ -174,6 +182,9 @@ func (r *Rows) record() ([]string, error) {
 		if line == "" && len(r.cells) > 0 {
 			blank = 1
 		}
+		if line != "" && r.Names != nil {
+			r.rename(line)
+		}
 		if line, err = r.line(); err == nil && line != "" {
 			r.Blank += blank
 		}
@@ -202,7 +213,34 @@ func (r *Rows) record() ([]string, error) {
 		}
 		r.cells = append(r.cells, cell)
 	}
-	return r.cells, nil
+	if r.places == nil {
+		return r.cells, nil
+	}
+	r.Moved++
+	row := make([]string, len(r.Names))
+	for i, cell := range r.cells[:min(len(r.cells), len(r.places))] {
+		if r.places[i] >= 0 {
+			row[r.places[i]] = cell
+		}
+	}
+	return row, nil
+}
+
+// rename reads a line such as "#Fields: time date", behind which the cells may have another order.
+func (r *Rows) rename(line string) {
+	f := r.Form
+	if !f.fields([]byte(line)) {
+		return
+	}
+	if r.places = nil; slices.Equal(f.Names, r.Names) {
+		return
+	}
+	for _, name := range f.Names {
+		at := slices.Index(r.Names, name)
+		if r.places = append(r.places, at); at < 0 && !slices.Contains(r.Dropped, name) {
+			r.Dropped = append(r.Dropped, name)
+		}
+	}
 }
 
 // cell returns the text before the next comma, and what follows it.

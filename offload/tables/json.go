@@ -38,6 +38,9 @@ func (l *layout) json(src io.Reader, yield func([]cell) error) error {
 	for values := 0; ; values++ {
 		switch _, err := r.Peek(); {
 		case err == io.EOF && values > 0:
+			if l.repeated > 0 {
+				l.notes = append(l.notes, fmt.Sprintf("%d cells are the last of several values with the same name in one object", l.repeated))
+			}
 			return nil
 		case err != nil:
 			return notJSON(err)
@@ -130,6 +133,9 @@ func (l *layout) element(r *jsonread.Reader, key string, yield func([]cell) erro
 			row = append(row, cell{})
 		}
 		if ok {
+			if row[i].kind != missing {
+				l.repeated++
+			}
 			row[i] = c
 		}
 		return nil

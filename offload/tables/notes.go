@@ -36,6 +36,9 @@ func (d *database) notes(query string) (notes []string) {
 			}
 		}
 	}
+	if function := textAsNumber(parts); function != "" {
+		about = append([]string{function + "() returns a text, which never equals a number and is greater than each; compare with a text such as '2024', or use CAST"}, about...)
+	}
 	if note := d.joined(parts); note != "" {
 		about = append([]string{note}, about...)
 	}

@@ -20,6 +20,8 @@ type layout struct {
 	others []describe.Place // that are not the table
 	notes  []string         // about the rows
 	words  bool             // a text may be a number, as in XML
+	// repeated counts the values of JSON that follow one with the same name.
+	repeated int
 }
 
 // rows calls yield with the cells of each row of a content. It adds the columns to l, whose path
@@ -31,7 +33,7 @@ func (l *layout) rows(t Table, src io.Reader, yield func([]cell) error) error {
 	case FormatLog:
 		values := jq.NewLogValues(src)
 		err := l.json(values, yield)
-		l.notes = []string{values.Note()}
+		l.notes = append(l.notes, values.Note())
 		return err
 	}
 	return l.json(src, yield)

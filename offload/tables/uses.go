@@ -54,12 +54,57 @@ func (t token) is(words string) bool {
 	return !t.isText && t.text != "" && strings.Contains(words, " "+t.text+" ")
 }
 
+// function returns the innermost function in whose arguments a token is.
+func (t token) function() string {
+	if len(t.within) == 0 {
+		return ""
+	}
+	return t.within[len(t.within)-1]
+}
+
+// textAsNumber returns a function whose result is a text that a query compares with a number, or "".
+func textAsNumber(query []token) string {
+	results := map[string]string{}  // the functions by the names of their results
+	for n := range 2 * len(query) { // a query may use a name before it gives it
+		i := n % len(query)
+		end, function := i, results[query[i].name]
+		if query[i].is(textResults) && at(query, i+1).is(" ( ") {
+			function = query[i].name
+			for end < len(query) && (!query[end].is(" ) ") || len(query[end].within) > len(query[i].within)+1) {
+				end++
+			}
+			if name := at(query, end+2).name; name != "" && at(query, end+1).is(" as ") {
+				results[name] = function
+			}
+		}
+		right := at(query, end+2)
+		if right.is(" ( ") {
+			right = at(query, end+3)
+		}
+		if function != "" && (at(query, end+1).is(comparisons) && right.isNumber() || at(query, i-1).is(comparisons) && at(query, i-2).isNumber()) {
+			return function
+		}
+	}
+	return ""
+}
+
+// at returns the token with a number, or none.
+func at(query []token, i int) (t token) {
+	if i >= 0 && i < len(query) {
+		t = query[i]
+	}
+	return t
+}
+
 // These are the functions, operators and words around a column that see it as a text, a number, or as
 // true or false.
 const (
 	textFunctions = " char_length concat concat_ws format glob group_concat hex instr length like lower ltrim octet_length printf quote " +
 		"replace rtrim string_agg substr substring trim unicode unistr_quote upper "
+	signs       = " + - * / % "
 	comparisons = " = == != <> < > <= >= is in between "
+	textResults = " char concat concat_ws date datetime format group_concat hex lower ltrim printf quote replace rtrim strftime string_agg substr " +
+		"substring time trim unistr_quote upper "
 	beforeTruth = " where and or not on when having "
 	behindTruth = " and or ) then group order limit having union "
 )
@@ -77,15 +122,14 @@ type use struct {
 // useOf returns what a query does with a column.
 func useOf(query []token, column string) (u use) {
 	names := []string{strings.ToLower(column)}
-	at := func(i int) (t token) {
-		if i >= 0 && i < len(query) {
-			t = query[i]
-		}
-		return t
-	}
+	at := func(i int) token { return at(query, i) }
 	for i, t := range query { // a query may use another name before it gives it
-		if t.name == names[0] && at(i+1).is(" as ") && at(i+2).name != "" {
-			names = append(names, at(i+2).name)
+		as := i + 1
+		if at(as).is(" ) ") && (token{text: at(as).function()}).is(" min max ") {
+			as++
+		}
+		if t.name == names[0] && at(as).is(" as ") && at(as+1).name != "" {
+			names = append(names, at(as+1).name)
 		}
 	}
 	for i, t := range query {
@@ -109,10 +153,11 @@ func useOf(query []token, column string) (u use) {
 			}
 		}
 		u.asText = u.asText || operator.is(" like glob regexp match || ") || before.is(" || ") || operator.is(" as ") && at(next+1).is(" text char varchar ")
-		u.asNull = u.asNull || argument.is(" count ") || before.is(" ( ") && len(t.within) > 0 && (token{text: t.within[len(t.within)-1]}).is(" coalesce ifnull ") ||
+		u.asNull = u.asNull || argument.is(" count ") || before.is(" ( ") && (token{text: t.function()}).is(" coalesce ifnull ") ||
 			operator.is(" is ") && (at(next+1).is(" null ") || at(next+2).is(" null ")) || operator.is(" isnull notnull ") || at(next).is(" null ")
 		u.ordered = u.ordered || argument.is(" min max ")
-		u.asNumber = u.asNumber || argument.is(" sum total avg abs round ") || operator.is(" + - * / % ") || before.is(" not + - * / % ") ||
+		u.asNumber = u.asNumber || argument.is(" sum total avg abs round ") || argument.is(" min max ") && (at(next+1).is(signs) || at(left-2).is(signs)) ||
+			operator.is(signs) || before.is(" not "+signs) ||
 			before.is(beforeTruth) && (operator.text == "" || operator.is(behindTruth))
 		if before.is(comparisons) && at(left-1).isText {
 			u.compared = append(u.compared, at(left-1).text)
