@@ -150,6 +150,16 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 	"a year as a number in front":           {"d,n\n2024-01-01,1\n2025-02-01,2\n", "SELECT count(*) FROM t1 WHERE 2024 = substr(trim(d), 1, 4)", "0", "substr() returns a text"},
 	"a named year as a number":              {"d,n\n2024-01-01,1\n2025-02-01,2\n", "SELECT count(*) FROM (SELECT strftime('%Y', d) AS y FROM t1) WHERE y IN (2024, 2025)", "0", "strftime() returns a text"},
 	"a year as a text":                      {"d,n\n2024-01-01,1\n2025-02-01,2\n", "SELECT sum(strftime('%Y', d) = '2024'), sum(CAST(substr(d, 1, 4) AS INTEGER) = 2024) FROM t1 WHERE n < 5 AND length(upper(d)) = 10", "1|1", ""},
+	"types of EXCEPT":                       {"id,code\n1,01\n10,10\n", "SELECT count(*) FROM (SELECT DISTINCT t1.id FROM t1 EXCEPT SELECT code AS id FROM t1)", "2", "id and code are compared, and are of several types (number, TEXT)"},
+	"types of the second column of UNION":   {"id,n,code\n1,5,01\n10,6,10\n", "SELECT count(*) FROM (SELECT max(id, 1), n FROM t1 UNION SELECT id, code FROM t1 LIMIT 9)", "4", "n and code are compared"},
+	"types of UNION ALL and equal ones":     {"id,n,code\n1,5,01\n10,6,10\n", "SELECT count(*) FROM (SELECT id, n FROM t1 UNION SELECT n, id FROM t1) UNION ALL SELECT code FROM t1 LIMIT 1", "4", ""},
+	"types in a subselect":                  {"id,code\n1,01\n10,10\n", "SELECT count(*) FROM t1 WHERE id IN (SELECT code FROM t1)", "2", "id and code are compared"},
+	"times of several forms":                {"id,d,e\n1,2025-01-01T10:00:00Z,2025-01-01 10:00:00\n2,2025-01-02T10:00:00Z,2025-01-02 10:00:00\n", "SELECT count(*) FROM t1 a JOIN t1 b ON a.d = b.e", "0", "d and e are compared, and are of several types (DATE of the form 0000-00-00T00:00:00Z, DATE of the form 0000-00-00 00:00:00)"},
+	"times of several forms in EXCEPT":      {"id,d,e\n1,2025-01-01T10:00:00Z,2025-01-01 10:00:00\n2,2025-01-02T10:00:00Z,2025-01-02 10:00:00\n", "SELECT count(*) FROM (SELECT d FROM t1 EXCEPT SELECT e FROM t1)", "2", "d and e are compared"},
+	"times of several forms in a subselect": {"id,d,e\n1,2025-01-01T10:00:00Z,2025-01-01 10:00:00\n2,2025-01-02T10:00:00Z,2025-01-02 10:00:00\n", "SELECT count(*) FROM t1 WHERE e > (SELECT max(d) FROM t1)", "0", "e and d are compared"},
+	"a time and a day":                      {"d,e\n2025-01-01 10:00:00,2025-01-01\n", "SELECT count(*) FROM t1 WHERE d = e", "0", "d and e are compared, and are of several types (DATE of the form 0000-00-00 00:00:00, DATE)"},
+	"times of several zones in two columns": {"d,e\n2025-01-01 10:00:00+02:00,2025-01-01 08:00:00+00:00\n", "SELECT count(*) FROM t1 WHERE d = e", "0", "d and e are compared"},
+	"times of one form":                     {"d,e\n2025-01-01 10:00:00,2025-01-01 10:00:00\n", "SELECT sum(d = e), sum(date(d) = date(e)) FROM t1", "1|1", ""},
 	"a log of Zeek":                         {"#separator \\x09\n#fields\tts\tid.orig_h\n#types\ttime\taddr\n1.5\t10.0.0.1\n2.5\t10.0.0.2\n#close\n", "SELECT count(*), max(ts) FROM t1", "2|2.5", ""},
 }
 

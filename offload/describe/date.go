@@ -100,6 +100,17 @@ func SortsWith(text, one string) bool {
 	return a.separator == b.separator && (a.Zone == "" || a.Zone == b.Zone)
 }
 
+// FormOf returns the form of a time of ISO 8601: its text with 0 in place of the digits, and with its zone.
+func FormOf(text string) string {
+	zone := ClockOf(text).Zone
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return '0'
+		}
+		return r
+	}, strings.TrimSuffix(text, zone)) + zone
+}
+
 // zoned are the layouts of times with a zone, without spaces.
 var zoned = []string{"2006-01-02T15:04:05Z07:00", "2006-01-02T15:04:05Z0700", "2006-01-02T15:04:05Z07", "2006-01-02T15:04Z07:00",
 	"2006-01-02T15:04:05", "2006-01-02T15:04"}

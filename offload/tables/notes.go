@@ -107,35 +107,88 @@ func (c Column) note(rows int64, query string, parts []token) string {
 	return strings.Join(notes, "; ")
 }
 
-// joined says that a query compares columns of several types, or returns "".
+// joined says that a query compares columns of several types, or dates of several forms, or returns "".
 func (d *database) joined(query []token) string {
 	types := map[string][]string{} // by the name of a column
 	for _, s := range d.schemas {
 		for _, c := range s.Columns {
 			name, typ := strings.ToLower(c.Name), cmp.Or(map[string]string{"REAL": "number", "INTEGER": "number", "JSON": "TEXT"}[c.Type], c.Type)
+			if typ == "DATE" && c.Time != "" {
+				typ += " of the form " + describe.FormOf(c.Time)
+			}
 			if !slices.Contains(types[name], typ) {
 				types[name] = append(types[name], typ)
 			}
 		}
 	}
-	for i, t := range query {
-		right := t
-		if j := i + 2; !slices.Contains(t.within, "using") {
-			if j+2 < len(query) && query[j+1].text == "." {
-				j += 2
-			}
-			if j >= len(query) || !query[i+1].is(comparisons) {
-				continue
-			}
-			right = query[j]
-		}
-		a, b := types[t.name], types[right.name]
-		if t.name == right.name && len(a) > 1 || len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, func(typ string) bool { return slices.Contains(b, typ) }) {
+	for _, pair := range d.compared(query) {
+		a, b := types[pair[0]], types[pair[1]]
+		if pair[0] == pair[1] && len(a) > 1 || len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, func(typ string) bool { return slices.Contains(b, typ) }) {
 			return fmt.Sprintf("%s and %s are compared, and are of several types (%s), which may never be equal",
-				columnName(t.name), columnName(right.name), strings.Join(slices.Compact(append(a, b...)), ", "))
+				columnName(pair[0]), columnName(pair[1]), strings.Join(slices.Compact(append(a, b...)), ", "))
 		}
 	}
 	return ""
+}
+
+// compared returns the names that a query compares with each other, as far as they are those of columns.
+func (d *database) compared(query []token) (pairs [][2]string) {
+	for i, t := range query {
+		switch j := i + 2; {
+		case slices.Contains(t.within, "using"):
+			pairs = append(pairs, [2]string{t.name, t.name})
+		case at(query, i+1).is(comparisons):
+			for at(query, j).is(" ( select distinct min max ") {
+				j++
+			}
+			if at(query, j+1).is(" . ") {
+				j += 2
+			}
+			if !at(query, j+1).is(" ( ") {
+				pairs = append(pairs, [2]string{t.name, at(query, j).name})
+			}
+		case t.is(" union except intersect ") && !at(query, i+1).is(" all "):
+			left := i
+			for left > 0 && (!query[left].is(" select ") || len(query[left].within) != len(t.within)) {
+				left--
+			}
+			a, b := d.selected(query[left:]), d.selected(query[i+1:])
+			for n := range min(len(a), len(b)) {
+				pairs = append(pairs, [2]string{a[n], b[n]})
+			}
+		}
+	}
+	return pairs
+}
+
+// selected returns the columns of the SELECT that a query begins with. One that is calculated is "".
+func (d *database) selected(query []token) (names []string) {
+	depth, start := len(query[0].within), true
+	for i, t := range query[1:] {
+		item := query[i+1:]
+		switch {
+		case len(t.within) < depth || len(t.within) == depth && t.is(" from where union except intersect limit order group ) "):
+			return names
+		case len(t.within) > depth || t.is(" distinct "):
+		case start && t.is(" * ") && len(d.schemas) > 0:
+			for _, c := range d.schemas[0].Columns {
+				names = append(names, strings.ToLower(c.Name))
+			}
+			start = false
+		case start:
+			if at(item, 1).is(" . ") {
+				item = item[2:]
+			}
+			name := at(item, 0).name
+			if next := at(item, 1); next.name == "" && next.text != "" && !next.is(" , ) ") {
+				name = ""
+			}
+			names, start = append(names, name), false
+		default:
+			start = t.is(" , ")
+		}
+	}
+	return names
 }
 
 // instead says what to compare with in place of a text.

@@ -177,8 +177,10 @@ func (t looks) zones(c *Column) {
 	if len(zones) > 1 {
 		c.utc, c.Read = false, "some times have a zone and others have none, and they are compared as text"
 	}
-	if first != nil {
-		c.Time, _ = c.reading.value(cell{word, first.examples[0]}).(string)
+	for _, g := range t.groups {
+		if stored, _ := c.reading.value(cell{word, g.examples[0]}).(string); len(stored) > 10 {
+			c.Time = cmp.Or(c.Time, stored)
+		}
 	}
 }
 
