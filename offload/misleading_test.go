@@ -153,6 +153,7 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 	"types of EXCEPT":                       {"id,code\n1,01\n10,10\n", "SELECT count(*) FROM (SELECT DISTINCT t1.id FROM t1 EXCEPT SELECT code AS id FROM t1)", "2", "id and code are compared, and are of several types (number, TEXT)"},
 	"types of the second column of UNION":   {"id,n,code\n1,5,01\n10,6,10\n", "SELECT count(*) FROM (SELECT max(id, 1), n FROM t1 UNION SELECT id, code FROM t1 LIMIT 9)", "4", "n and code are compared"},
 	"types of UNION ALL and equal ones":     {"id,n,code\n1,5,01\n10,6,10\n", "SELECT count(*) FROM (SELECT id, n FROM t1 UNION SELECT n, id FROM t1) UNION ALL SELECT code FROM t1 LIMIT 1", "4", ""},
+	"types in NOT IN":                       {"id,code\n1,01\n10,10\n", "SELECT count(*) FROM t1 WHERE code NOT IN (SELECT t1.id FROM t1)", "0", "code and id are compared, and are of several types (TEXT, number)"},
 	"types in a subselect":                  {"id,code\n1,01\n10,10\n", "SELECT count(*) FROM t1 WHERE id IN (SELECT code FROM t1)", "2", "id and code are compared"},
 	"times of several forms":                {"id,d,e\n1,2025-01-01T10:00:00Z,2025-01-01 10:00:00\n2,2025-01-02T10:00:00Z,2025-01-02 10:00:00\n", "SELECT count(*) FROM t1 a JOIN t1 b ON a.d = b.e", "0", "d and e are compared, and are of several types (DATE of the form 0000-00-00T00:00:00Z, DATE of the form 0000-00-00 00:00:00)"},
 	"times of several forms in EXCEPT":      {"id,d,e\n1,2025-01-01T10:00:00Z,2025-01-01 10:00:00\n2,2025-01-02T10:00:00Z,2025-01-02 10:00:00\n", "SELECT count(*) FROM (SELECT d FROM t1 EXCEPT SELECT e FROM t1)", "2", "d and e are compared"},
@@ -178,6 +179,27 @@ func TestMisleadingInputs(t *testing.T) {
 		_, got, _ = strings.Cut(got, "\n")
 		if rows, _, _ := strings.Cut(got, "\n\n["); rows != row.want || !strings.Contains(got, row.note) || row.note == "" && len(res.Notes) > 0 {
 			t.Errorf("%s:\n%s\nwant %s and the note %q", name, got, row.want, row.note)
+		}
+	}
+}
+
+// TestColumnsOfOneNameAndSeveralTypes: the note names each type once, and columns of one type have none.
+func TestColumnsOfOneNameAndSeveralTypes(t *testing.T) {
+	store := newFakeStore(StoreConfig{})
+	r := NewReader(store, ReaderConfig{SQL: sqlite.Engine{}})
+	t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
+	putArtifact(t, store, "s", "a", []byte("id,at,n\n01,2025-01-01T10:00:00Z,1\n10,2025-01-01T10:00:00Z,2\n"))
+	putArtifact(t, store, "s", "b", []byte("id,at,n\n1,2025-01-01 10:00:00,1\n10,2025-01-01 10:00:00,3\n"))
+	for sql, want := range map[string]string{
+		"SELECT id FROM a EXCEPT SELECT id FROM b":            "id and id are compared, and are of several types (TEXT, number), which may never be equal",
+		"SELECT * FROM a INTERSECT SELECT * FROM b":           "id and id are compared, and are of several types (TEXT, number), which may never be equal",
+		"SELECT count(*) FROM a JOIN b USING (at)":            "at and at are compared, and are of several types (DATE of the form 0000-00-00T00:00:00Z, DATE of the form 0000-00-00 00:00:00), which may never be equal",
+		"SELECT n FROM a UNION SELECT n FROM b":               "",
+		"SELECT count(*) FROM a WHERE n IN (SELECT n FROM b)": "",
+	} {
+		res, err := r.SQL(t.Context(), "s", SQLQuery{SQL: sql})
+		if err != nil || strings.Join(res.Notes, "|") != want {
+			t.Errorf("%s: %v, %v; want the note %q", sql, res, err, want)
 		}
 	}
 }

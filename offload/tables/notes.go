@@ -124,6 +124,9 @@ func (d *database) joined(query []token) string {
 	for _, pair := range d.compared(query) {
 		a, b := types[pair[0]], types[pair[1]]
 		if pair[0] == pair[1] && len(a) > 1 || len(a) > 0 && len(b) > 0 && !slices.ContainsFunc(a, func(typ string) bool { return slices.Contains(b, typ) }) {
+			if pair[0] == pair[1] {
+				b = nil
+			}
 			return fmt.Sprintf("%s and %s are compared, and are of several types (%s), which may never be equal",
 				columnName(pair[0]), columnName(pair[1]), strings.Join(slices.Compact(append(a, b...)), ", "))
 		}
@@ -134,10 +137,14 @@ func (d *database) joined(query []token) string {
 // compared returns the names that a query compares with each other, as far as they are those of columns.
 func (d *database) compared(query []token) (pairs [][2]string) {
 	for i, t := range query {
-		switch j := i + 2; {
+		j := i + 2
+		if at(query, i+1).is(" not ") {
+			j++
+		}
+		switch {
 		case slices.Contains(t.within, "using"):
 			pairs = append(pairs, [2]string{t.name, t.name})
-		case at(query, i+1).is(comparisons):
+		case at(query, j-1).is(comparisons):
 			for at(query, j).is(" ( select distinct min max ") {
 				j++
 			}
