@@ -3,7 +3,8 @@
 
 /^=== (RUN|CONT|NAME|PAUSE) / { test = $3; next }
 
-/^ *--- (PASS|FAIL|SKIP): / {
+# A line of a subtest is indented by its depth; others are what a test has printed.
+/^ *--- (PASS|FAIL|SKIP): / && index($0, "---") == 1 + 4 * split($3, parts, "/") - 4 {
   seconds = substr($NF, 2) + 0
   if ($2 == "FAIL:") printf "%s%s\n", said[$3], $0
   tests[++ran] = $3; took[ran] = seconds
