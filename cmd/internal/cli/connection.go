@@ -11,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -124,18 +124,24 @@ func (c *Connection) Await(ctx context.Context, name string, log zerolog.Logger,
 		fmt.Fprintf(stderr, "stevedore: waiting for the bus, for %s at most (--timeout): %s\n", c.away(), tools.OneLine(what))
 	}
 	c.Awaiting = func(at string) { say("no connection to " + at) }
-	var last atomic.Pointer[string] // error
-	notice := time.AfterFunc(bus.Notice, func() {
-		if what := last.Load(); what != nil {
-			say(*what)
-		}
-	})
-	defer notice.Stop()
-	err = retry.Do(ctx, retry.Pauses(100*time.Millisecond, time.Second, c.away()), func(err error) bool { return !c.mayReturn(err) },
-		func(err error, _ time.Duration) { last.Store(new(err.Error())) }, func() error {
-			b, err = c.Connect(ctx, name, log)
+	wait, cancel := context.WithTimeout(ctx, c.away())
+	defer cancel()
+	var last error
+	notice := time.Now().Add(bus.Notice)
+	sayOnce := sync.OnceFunc(func() { say(last.Error()) })
+	err = retry.Do(wait, retry.Pauses(100*time.Millisecond, time.Second, 0), func(err error) bool { return !c.mayReturn(err) },
+		func(err error, pause time.Duration) {
+			last = err
+			if c.away() > bus.Notice && time.Now().Add(pause).After(notice) { // nothing is tried before
+				sayOnce()
+			}
+		}, func() error {
+			b, err = c.Connect(wait, name, log)
 			return err
 		})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil && last != nil {
+		err = last
+	}
 	return b, err
 }
 
