@@ -53,11 +53,15 @@ func small(t *testing.T, p *limited.Pool, session string) {
 
 // Small works end while another session, or this one, or a whole tenant, has works without end.
 func TestSmallWorkAmongEndlessOnes(t *testing.T) {
+	rounds := 10
+	if testing.Short() {
+		rounds = 2
+	}
 	p := limited.NewPool()
 	for i := range 8 { // more than there are slow slots
 		flood(t, p, fmt.Sprint("flood", i), 3)
 	}
-	for range 10 {
+	for range rounds {
 		small(t, p, "calm")
 	}
 	small(t, p, "flood0")
@@ -65,7 +69,7 @@ func TestSmallWorkAmongEndlessOnes(t *testing.T) {
 	for i := range 8 {
 		flood(t, red, fmt.Sprint("flood", i), 3)
 	}
-	for range 10 {
+	for range rounds {
 		small(t, blue, "calm")
 	}
 }
