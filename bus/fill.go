@@ -80,6 +80,9 @@ func (f Fill) reason() string {
 	case Dead:
 		return "the oldest dead letters are removed"
 	}
+	if strings.HasPrefix(f.Stream, "OBJ_") {
+		return "results are cut to what fits"
+	}
 	return "calls wait for workers"
 }
 

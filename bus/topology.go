@@ -66,7 +66,7 @@ const shortestKeys = 100 * time.Millisecond
 // ShortName returns the name of a stream without the prefix in lower case, as
 // Config.StreamBytes has it.
 func (s Subjects) ShortName(stream string) string {
-	return strings.ToLower(strings.TrimPrefix(stream, s.StreamName("")))
+	return strings.TrimPrefix(strings.ToLower(stream), strings.ToLower(s.StreamName("")))
 }
 
 // Streams returns the configurations of the streams.
@@ -163,7 +163,21 @@ func (s Subjects) Buckets(cfg Config) []jetstream.StreamConfig {
 	name := s.BucketName(BlobsBucket)
 	blobs := base("OBJ_"+name, "artifacts of Stevedore: bytes by their SHA-256", "$O."+name+".C.>", "$O."+name+".M.>")
 	blobs.MaxMsgsPerSubject = 1 << 40
+	if cfg.DiskSpace > 0 {
+		blobs.MaxBytes = s.blobBytes(cfg)
+	}
 	return append(all, blobs)
+}
+
+// blobBytes is the size of the bucket of blobs on a server with a known DiskSpace: what the streams
+// leave, without a sixteenth for the other buckets. A server that stores as much as it may refuses
+// everything, also a deletion; a full bucket refuses only blobs.
+func (s Subjects) blobBytes(cfg Config) int64 {
+	size := cfg.DiskSpace - cfg.DiskSpace/16
+	for _, stream := range s.Streams(cfg) {
+		size -= max(stream.MaxBytes, 0)
+	}
+	return max(size, cfg.DiskSpace/4, MinMaxBytes)
 }
 
 // All returns the configurations of the streams, and of those behind the buckets.

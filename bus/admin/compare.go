@@ -91,9 +91,13 @@ func hasSize(b *bus.Bus, stream string) bool {
 	return b.Config().MaxBytes > 0 || b.Config().StreamBytes[b.ShortName(stream)] > 0
 }
 
+// isBlobs reports whether a stream is that of the blobs. Its size is what the server has left.
+func isBlobs(b *bus.Bus, stream string) bool { return stream == "OBJ_"+b.BucketName(bus.BlobsBucket) }
+
 // keepLimits sets those limits in want that are not configured to those of have.
 func keepLimits(b *bus.Bus, want *jetstream.StreamConfig, have jetstream.StreamConfig) {
-	if !hasSize(b, want.Name) {
+	ofDisk := b.Config().DiskSpace > 0 && isBlobs(b, want.Name) // it changes with the disk
+	if !hasSize(b, want.Name) && !ofDisk {
 		want.MaxBytes = have.MaxBytes
 	}
 	if want.Name == b.StreamName(bus.Results) && b.Config().ResultsTTL <= 0 {

@@ -126,7 +126,7 @@ func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfi
 	case Limits:
 		if config.MaxBytes != want.MaxBytes || config.MaxAge != want.MaxAge {
 			config.MaxBytes, config.MaxAge, config.Duplicates = want.MaxBytes, want.MaxAge, min(config.Duplicates, want.Duplicates)
-			if err := updateStream(ctx, b, config); err != nil {
+			if err := updateStream(ctx, b, config); err != nil && !(isBlobs(b, want.Name) && isNoSpace(err)) {
 				return false, nil, err
 			}
 		}
@@ -134,11 +134,30 @@ func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfi
 	return false, compare(&config, want), nil
 }
 
+// updateStream changes a stream. If the server has no space for a larger one, the bucket of the blobs,
+// which got what the streams left, makes room.
 func updateStream(ctx context.Context, b *bus.Bus, config jetstream.StreamConfig) error {
-	return bus.WithChangeTimeout(ctx, func(ctx context.Context) error {
-		_, err := b.JetStream().UpdateStream(ctx, config)
-		return err
-	})
+	update := func(config jetstream.StreamConfig) error {
+		return bus.WithChangeTimeout(ctx, func(ctx context.Context) error {
+			_, err := b.JetStream().UpdateStream(ctx, config)
+			return err
+		})
+	}
+	for {
+		err := update(config)
+		if !isNoSpace(err) || isBlobs(b, config.Name) {
+			return err
+		}
+		blobs, lookup := b.LookUp(ctx, "OBJ_"+b.BucketName(bus.BlobsBucket))
+		if lookup != nil || blobs.CachedInfo().Config.MaxBytes/2 < bus.MinMaxBytes {
+			return &SpaceError{config.Name, config.MaxBytes, err}
+		}
+		smaller := blobs.CachedInfo().Config
+		smaller.MaxBytes /= 2
+		if err := update(smaller); err != nil {
+			return err
+		}
+	}
 }
 
 const (
@@ -154,6 +173,17 @@ const (
 	peersTimeout  = 15 * time.Second
 	peersInterval = 250 * time.Millisecond
 )
+
+// isNoSpace reports whether the server has no space for what a stream reserves.
+func isNoSpace(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (api.ErrorCode == errStorageExceeded || api.ErrorCode == errResourcesExceeded)
+}
+
+func exists(ctx context.Context, b *bus.Bus, stream string) bool {
+	_, err := b.LookUp(ctx, stream)
+	return err == nil
+}
 
 // SpaceError means that the server has no space for a stream of the size.
 type SpaceError struct {
@@ -192,10 +222,16 @@ func createStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig) 
 			continue
 		case ctx.Err() != nil && noPeers != nil: // the caller gave up while the server was asked again
 			return noPeers
-		case !ok || api.ErrorCode != errStorageExceeded && api.ErrorCode != errResourcesExceeded:
+		case !isNoSpace(err):
 			return err
 		case want.MaxBytes <= 0: // it reserves no space
 			return err
+		case isBlobs(b, want.Name) && exists(ctx, b, want.Name): // the answer to its creation was lost
+			return jetstream.ErrStreamNameAlreadyInUse
+		case isBlobs(b, want.Name) && want.MaxBytes/2 < bus.MinMaxBytes: // no limit is better than no bucket
+			want.MaxBytes = -1
+			continue
+		case isBlobs(b, want.Name):
 		case hasSize(b, want.Name) || want.MaxBytes/2 < bus.MinMaxBytes:
 			return &SpaceError{want.Name, want.MaxBytes, err}
 		}

@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -19,16 +20,37 @@ const (
 	minFree = 8 << 20
 )
 
-// isDiskFullLog reports whether a line of the server's log says that the disk is
-// full. Batches are staged in memory, and the client publishes one by one if that is full.
+// isDiskFullLog reports whether a line of the server's log says that the disk is full, or that
+// JetStream uses as much of it as it may. Batches are staged in memory, and the client publishes one by one
+// if that is full.
 func isDiskFullLog(text string) bool {
 	return !strings.Contains(text, "/"+batchesDir+"/") && (strings.Contains(text, "no space left on device") || strings.Contains(text,
-		"not enough space on the disk"))
+		"not enough space on the disk") || strings.Contains(text, "JetStream file resource limits exceeded"))
+}
+
+// maxStore returns Config.MaxStore or its default. The server's own default is three quarters of what is used
+// and free together: a server whose disk others have filled would then refuse everything, also a deletion.
+func (c Config) maxStore() int64 {
+	free, ok := freeSpace(c.Dir)
+	if c.MaxStore > 0 || !ok {
+		return c.MaxStore
+	}
+	var used int64
+	_ = filepath.WalkDir(filepath.Join(c.Dir, "jetstream"), func(_ string, file fs.DirEntry, err error) error {
+		if err == nil && !file.IsDir() {
+			if info, err := file.Info(); err == nil {
+				used += info.Size()
+			}
+		}
+		return nil // what is not readable now is what the server reports
+	})
+	return used + int64(free)/4*3
 }
 
 // restartWhenDiskHasSpace restarts the server after its disk was full: a stream
 // whose write failed accepts nothing until the server loads it again. Every
-// acknowledged message is on the disk, and clients reconnect automatically.
+// acknowledged message is on the disk, and clients reconnect automatically. A
+// server that has reached its MaxStore gets a new one.
 func (s *Server) restartWhenDiskHasSpace(ctx context.Context, full chan struct{}) {
 	for {
 		select {

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
@@ -109,5 +111,40 @@ func fill(t *testing.T, name string) {
 		for err = nil; err == nil; {
 			_, err = f.Write(make([]byte, size))
 		}
+	}
+}
+
+// A server that has stored its share of the disk gets three quarters of what is still free.
+func TestShareOfTheDiskGrows(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=64m"); err != nil {
+		t.Skip("cannot mount a small disk: ", err)
+	}
+	defer syscall.Unmount(dir, syscall.MNT_DETACH)
+	s := bustest.Start(t, embedded.Config{Dir: filepath.Join(dir, "data"), Listen: "127.0.0.1:0", NoSync: true})
+	b, err := bus.Connect(t.Context(), bus.Config{Server: s.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: "FILLER", Subjects: []string{"filler"}}); err != nil {
+		t.Fatal(err)
+	}
+	put := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // a publish while the server restarts has no answer
+		defer cancel()
+		_, err := b.JetStream().Publish(ctx, "filler", bytes.Repeat([]byte("x"), 500_000))
+		return err
+	}
+	stored := 0
+	for ; stored < 128 && put() == nil; stored++ {
+	}
+	if stored < 80 || stored > 110 {
+		t.Errorf("%d of 128 messages fit into three quarters of the disk", stored)
+	}
+	bustest.WaitUntil(t, "the server to accept more", func() bool { return put() == nil })
+	if err := s.CheckDisk(); err != nil {
+		t.Error(err)
 	}
 }

@@ -45,8 +45,8 @@ type Config struct {
 	// faster, but a power failure (not a crash of the process) can lose
 	// acknowledged messages.
 	NoSync bool
-	// MaxStore limits the disk space that JetStream uses, in bytes. Default: the
-	// server's, three quarters of the free space.
+	// MaxStore limits the disk space that JetStream uses, in bytes. Default: what it
+	// uses at the start, and three quarters of the free space.
 	MaxStore int64
 	// Log receives the server's warnings and errors.
 	Log zerolog.Logger
@@ -110,9 +110,6 @@ func Start(cfg Config) (*Server, error) {
 		s.url = fmt.Sprintf("%s://%s:%s@%s", scheme, user, password, address)
 		s.cfg.Listen = addr.String() // keep the port after a restart
 	}
-	if js := s.ns.JetStreamConfig(); js != nil {
-		s.cfg.MaxStore = js.MaxStore // the default depends on the free space
-	}
 	var watched context.Context
 	watched, s.close = context.WithCancel(context.Background())
 	s.watching.Go(func() { s.restartWhenDiskHasSpace(watched, full) })
@@ -128,7 +125,7 @@ func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 		JetStream:         true,
 		StoreDir:          cfg.Dir,
 		SyncAlways:        !cfg.NoSync,
-		JetStreamMaxStore: cfg.MaxStore,
+		JetStreamMaxStore: cfg.maxStore(),
 		NoSigs:            true,
 		DontListen:        cfg.Listen == "",
 

@@ -29,9 +29,9 @@ func quotaError(err error) error {
 	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
 		switch e.ErrorCode {
 		case 10077: // store failed: the limit of the stream
-			return fmt.Errorf("%w: the server refuses: %w", offload.ErrQuota, err)
+			return fmt.Errorf("%w: its bucket has no space left; remove artifacts and sweep: %w", offload.ErrQuota, err)
 		case 10023, 10047, 10028, 10002: // insufficient resources, storage or account limits
-			return fmt.Errorf("%w: the server has no space: %w", offload.ErrQuota, err)
+			return fmt.Errorf("%w: the server stores as much as it may; remove artifacts and sweep: %w", offload.ErrQuota, err)
 		}
 	}
 	return err

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/index"
@@ -58,5 +60,38 @@ func TestFullStoreIsSwept(t *testing.T) {
 	}
 	if store.n != 1 {
 		t.Errorf("the store was swept %d times within a minute, want once", store.n)
+	}
+}
+
+// A server that stores as much as it may refuses every message, and removes an artifact all the same.
+func TestDeleteOnAFullServer(t *testing.T) {
+	s := startServer(t, server.Options{JetStreamMaxStore: 4 << 20})
+	js := connect(t, s)
+	store := openTest(t, js, Config{})
+	if _, err := store.Put(t.Context(), storetest.NewRecord("s", "big"), bytes.NewReader(storetest.Text(2<<20, 1)), nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FILLER", Subjects: []string{"filler"}}); err != nil {
+		t.Fatal(err)
+	}
+	full := false
+	for i := 0; i < 100 && !full; i++ {
+		_, err := js.Publish(t.Context(), "filler", make([]byte, 500_000))
+		full = errors.Is(quotaError(err), offload.ErrQuota)
+	}
+	if !full {
+		t.Fatal("the server accepts everything")
+	}
+	if err := store.Delete(t.Context(), "s", "big"); err != nil {
+		t.Errorf("delete: %v", err)
+	}
+	if _, err := store.Get(t.Context(), "s", "big"); !errors.Is(err, offload.ErrNotFound) {
+		t.Errorf("after the deletion: %v", err)
+	}
+	if report, err := store.Sweep(t.Context(), 0); err != nil || report.Blobs != 1 {
+		t.Errorf("sweep: %+v, %v", report, err)
+	}
+	if _, err := js.Publish(t.Context(), "filler", nil); err != nil {
+		t.Errorf("after the sweep: %v", err)
 	}
 }

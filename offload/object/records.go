@@ -265,6 +265,9 @@ func (r *records) delete(ctx context.Context, session, id string) error {
 			return offload.ErrNotFound
 		}
 		err = r.kv.Delete(ctx, key, jetstream.LastRevision(rev))
+		if errors.Is(quotaError(err), offload.ErrQuota) { // a purge needs no space
+			return r.stream.Purge(ctx, jetstream.WithPurgeSubject(r.subject(key)))
+		}
 		if !errors.Is(err, jetstream.ErrKeyRevisionMismatch) && !isWrongSequence(err) {
 			return err
 		}

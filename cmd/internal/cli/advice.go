@@ -85,5 +85,9 @@ func StreamReason(stream string) string {
 	case bus.Dead:
 		return "Retry or remove dead letters (stevedore dead), or enlarge it"
 	}
+	if strings.HasPrefix(stream, "OBJ_") {
+		return "Results are cut to what fits. Remove artifacts (stevedore artifacts rm), or make room on the disk of the data directory and restart stevedore up. " +
+			"What removed artifacts leave goes after an hour, or with"
+	}
 	return "Calls wait for workers: start more, or enlarge it"
 }

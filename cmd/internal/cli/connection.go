@@ -92,6 +92,12 @@ func (c *Connection) Connect(ctx context.Context, name string, log zerolog.Logge
 	}
 	cfg := c.Config
 	cfg.Name, cfg.Log, cfg.Away = name, log, c.away()
+	if subjects, err := bus.NewSubjects(c.Prefix); err == nil && len(c.StreamBytes) > 0 { // status shows the full names
+		cfg.StreamBytes = map[string]int64{}
+		for stream, size := range c.StreamBytes {
+			cfg.StreamBytes[subjects.ShortName(stream)] = size
+		}
+	}
 	if !c.External() {
 		url, err := c.EmbeddedURL()
 		if err != nil {

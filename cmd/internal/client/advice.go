@@ -103,6 +103,9 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 // new one too.
 func fullAdvice(p status.Problem, c *cli.Connection) (advice string, command []string) {
 	advice = cli.StreamReason(p.Name)
+	if strings.HasPrefix(p.Name, "OBJ_") {
+		return advice + ":", []string{"artifacts", "sweep", "--grace", "10s"}
+	}
 	if !c.External() {
 		advice += " (give \"stevedore up\" the same --max-bytes from now on, because it sets the sizes at its start)"
 	}
