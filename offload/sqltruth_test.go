@@ -37,6 +37,7 @@ func TestSQLIsNotSilentlyWrong(t *testing.T) {
 	for id, text := range map[string]string{
 		"na": mostly("id,ms,name", "N/A"), "dash": mostly("id,ms,name", "-"), "nil": mostly("id,ms,name", "null"), "unit": mostly("id,ms,name", "9ms"),
 		"json":   rows.String(),
+		"nested": `[{"id":1,"sub":{"x":5}},{"id":2,"sub":{"x":6}}]`,
 		"money":  "item,price\na,\"1,234.50\"\nb,\"2,000.00\"\nc,€5.00\nd,\"7,5\"\n",
 		"dates":  "day,n\n01/02/2025,1\n12/31/2024,2\n03/04/2025,3\n",
 		"iso":    "day,n\n2025-01-02,1\n2024-12-31,2\n2025-03-04,3\n",
@@ -78,6 +79,12 @@ func TestSQLIsNotSilentlyWrong(t *testing.T) {
 		_, got, _ = strings.Cut(got, "\n")
 		if !strings.HasPrefix(got, row.want) || !strings.Contains(got, row.note) || row.note == "" && len(res.Notes) > 0 {
 			t.Errorf("%s of %s:\n%s\nwant %s and the note %q", row.sql, row.id, got, row.want, row.note)
+		}
+	}
+	for _, sql := range []string{`SELECT "sub.x" FROM t1`, `SELECT sub.x FROM t1`} {
+		_, err := r.SQL(t.Context(), "s", SQLQuery{SQL: sql, Artifacts: []string{"nested"}})
+		if tools.CodeOf(err) != tools.CodeInvalidArguments || !strings.Contains(err.Error(), "(did you mean sub->>'x'?)") {
+			t.Errorf("%s: %v", sql, err)
 		}
 	}
 	for sql, want := range map[string]string{

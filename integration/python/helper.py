@@ -137,6 +137,12 @@ def answers_that_are_cut():
     lame = connect(f"nats://127.0.0.1:{server.getsockname()[1]}")
     assert lame.page("x") == "yes"
     lame.close()
+    try:
+        lame.call("read_file", {"path": "note.txt"})
+    except StevedoreError as err:
+        assert err.code == "closed" and "is closed" in str(err), err
+    else:
+        raise AssertionError("a closed connection calls")
 
 
 def serve_a_tool():

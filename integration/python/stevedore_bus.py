@@ -18,7 +18,7 @@ START = 'Start "stevedore up", and run: eval "$(stevedore up --print-env)"'
 
 
 class StevedoreError(Exception):
-    """A rejection with a code of docs/protocol.md, "timeout" or "permission_denied"."""
+    """A rejection with a code of docs/protocol.md, "timeout", "closed" or "permission_denied"."""
 
     def __init__(self, code: str, message: str):
         super().__init__(message)
@@ -50,7 +50,9 @@ class Stevedore:
                 return json.loads(msg.data)
             if msg and code and code not in ("stopping", "timeout"):
                 raise StevedoreError(code, json.loads(msg.data)["error"]["message"])
-            if time.monotonic() > deadline - 0.5 or self.nc.closed:
+            if self.nc.closed:
+                raise StevedoreError("closed", f"{subject}: the connection is closed; a call goes on: connect, and call again with the same id")
+            if time.monotonic() > deadline - 0.5:
                 why = "no worker is running" if msg and msg.headers["Status"] == "503" else code or "no answer"
                 raise StevedoreError("timeout", f"{subject}: {why} within {timeout} s; a call goes on: call again with the same id")
             time.sleep(0.5)

@@ -269,7 +269,7 @@ var noColumn = regexp.MustCompile(`^no such column: "?(.*?)"?(?: - should this b
 
 // meant says which column a wrong name may mean, and that a text has single quotes.
 func (d *database) meant(name, query string) string {
-	_, short, dotted := strings.Cut(name, ".")
+	before, short, dotted := strings.Cut(name, ".")
 	if !dotted {
 		short = name
 	}
@@ -277,6 +277,9 @@ func (d *database) meant(name, query string) string {
 	for _, s := range d.schemas {
 		for _, c := range s.Columns {
 			known = append(known, c.Name)
+			if dotted && c.Name == before && c.Type == "JSON" {
+				return fmt.Sprintf(" (did you mean %s->>'%s'?)", columnName(before), short)
+			}
 		}
 	}
 	text := ""

@@ -103,13 +103,25 @@ func (c *Connection) Connect(ctx context.Context, name string, log zerolog.Logge
 		if err != nil {
 			return nil, err
 		}
-		cfg.Server = url
+		cfg.Server, cfg.Dialer = url, embeddedDialer{c}
 	}
 	b, err := bus.Connect(ctx, cfg)
 	if err != nil && c.Context != "" && strings.Contains(err.Error(), "unknown context") { // the library's error has no type
 		return nil, Exit(ExitUsage, "--context: there is no context %q; see nats context ls", c.Context)
 	}
 	return b, err
+}
+
+// embeddedDialer dials the embedded server where it listens now: after a restart, that may be another port.
+type embeddedDialer struct{ c *Connection }
+
+func (d embeddedDialer) Dial(network, address string) (net.Conn, error) {
+	if current, err := d.c.EmbeddedURL(); err == nil { // otherwise it does not run now
+		if u, err := url.Parse(current); err == nil {
+			address = u.Host
+		}
+	}
+	return net.DialTimeout(network, address, d.c.Config.Timeout)
 }
 
 // defaultTimeout is the default of --timeout.

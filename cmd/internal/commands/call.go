@@ -164,7 +164,8 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	if o.call.Session, err = agents.NameOf(ctx, b, o.call.Session); err != nil {
 		return err
 	}
-	if o.call.ID == "" {
+	again := o.call.ID != "" // perhaps
+	if !again {
 		o.call.ID = nuid.Next() // printed when the wait ends
 	}
 	connected, disconnect := b.WithConnection(ctx)
@@ -206,6 +207,13 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	}
 	if err := printResult(event, o.JSON, stdout); err != nil {
 		return err
+	}
+	if again && event.Artifact != nil {
+		_, err := rpc.ArtifactRecord.Ask(wait, b, o.call.Session, rpc.ArtifactRequest{ArtifactID: event.Artifact.ID})
+		if tools.CodeOf(err) == tools.CodeNotFound {
+			fmt.Fprintf(stderr, "stevedore: this is the result of an earlier call with this id, and its artifact has expired or was removed; "+
+				"to run the tool again, give another --id\n")
+		}
 	}
 	if event.IsError {
 		return cli.Exit(cli.ExitToolError, "")
