@@ -23,7 +23,7 @@ var layouts = map[Order][]string{
 	YearFirst: {"2006/1/2", "2006.1.2"},
 	MonthDay:  {"1/2/2006", "1-2-2006"},
 	DayMonth:  {"2/1/2006", "2-1-2006", "2.1.2006"},
-	Named:     {"2 Jan 2006", "2-Jan-2006", "Jan 2, 2006", "2 January 2006", "January 2, 2006"},
+	Named:     {"2 Jan 2006", "2-Jan-2006", "Jan 2, 2006", "Jan 2 2006", "2 January 2006", "January 2, 2006"},
 }
 
 // clocks are the layouts of times behind a date.
@@ -135,10 +135,16 @@ func ISODate(text string, order Order) string {
 }
 
 func iso(text string, order Order) string {
+	if day, rest, ok := strings.Cut(text, " "); ok && order == Named && len(day) > 2 && strings.Index("MonTueWedThuFriSatSun", day[:3])%3 == 0 {
+		text = strings.TrimLeft(rest, " ")
+	}
 	if !mayBe(text, order) {
 		return ""
 	}
 	fields := strings.Fields(text)
+	if n := len(fields); order == Named && n == 4 && len(fields[3]) == 4 { // Jan 31 15:04:05 2025, as date and ctime print it
+		fields[2], fields[3] = fields[3], fields[2]
+	}
 	for _, layout := range layouts[order] {
 		words := strings.Count(layout, " ") + 1
 		if len(fields) < words {

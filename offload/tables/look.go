@@ -91,10 +91,16 @@ func lookOf(c cell) look {
 	if orders, ok := describe.ParseDate(text); ok {
 		return look{what: isDate, orders: orders}
 	}
-	if first, _ := utf8.DecodeRuneInString(strings.TrimLeft(text, "<>=~+-vV")); len(text) <= maxAmount && unicode.IsDigit(first) {
+	if first, _ := utf8.DecodeRuneInString(strings.TrimLeft(text, "<>=~+-vV")); len(text) <= maxAmount && (unicode.IsDigit(first) || isRelease(text)) {
 		return look{what: isAmount}
 	}
 	return look{what: isOther}
+}
+
+// isRelease reports whether a text is letters and a version, such as go1.10.
+func isRelease(text string) bool {
+	digits := strings.TrimLeft(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-")
+	return strings.Contains(digits, ".") && digits[0] != '.' && strings.Trim(digits, "0123456789.") == ""
 }
 
 // maxAmount is the length in bytes of the longest text that may be taken for an amount.

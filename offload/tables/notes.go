@@ -42,6 +42,7 @@ func (d *database) notes(query string) (notes []string) {
 	if note := d.joined(parts); note != "" {
 		about = append([]string{note}, about...)
 	}
+	about = append(d.guesses(parts), about...)
 	if more := len(about) - maxNotes; more > 0 {
 		about = append(about[:maxNotes], fmt.Sprintf("%d more columns have cells that do not fit; ask without sql to see them", more))
 	}

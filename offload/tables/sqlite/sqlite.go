@@ -5,6 +5,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
+	"fmt"
 	"io"
 	"strings"
 
@@ -16,6 +18,22 @@ import (
 
 // Engine is SQLite.
 type Engine struct{}
+
+// SQLite's own lower and upper know only the letters of ASCII.
+func init() {
+	for name, change := range map[string]func(string) string{"lower": strings.ToLower, "upper": strings.ToUpper} {
+		sqlite.MustRegisterDeterministicScalarFunction(name, 1, func(_ *sqlite.FunctionContext, args []driver.Value) (driver.Value, error) {
+			switch v := args[0].(type) {
+			case nil:
+				return nil, nil
+			case []byte:
+				return change(string(v)), nil
+			default:
+				return change(fmt.Sprint(v)), nil
+			}
+		})
+	}
+}
 
 // Serve answers one query for the process that started this one; see tables.Serve.
 func Serve(ctx context.Context, stdin io.Reader, stdout io.Writer) error {
@@ -46,8 +64,8 @@ func (Engine) Confine(conn *sql.Conn, maxValue, maxStatement int) error {
 	if err := limit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, maxStatement); err != nil {
 		return err
 	}
-	return conn.Raw(func(driver any) error {
-		return driver.(sqlite.AuthorizerRegisterer).RegisterAuthorizer(authorize)
+	return conn.Raw(func(connection any) error {
+		return connection.(sqlite.AuthorizerRegisterer).RegisterAuthorizer(authorize)
 	})
 }
 
