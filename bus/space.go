@@ -152,8 +152,8 @@ func (s *Space) explain(ctx context.Context, subject string, err error) error {
 	case lookup != nil: // perhaps the client may not read it
 		return err
 	case f.Ratio() < NearlyFull-0.15 && f.MaxBytes > 16*s.b.nc.MaxPayload():
-		return fmt.Errorf("%w, although %s: the server has no space for it; remove artifacts (stevedore artifacts rm, then "+
-			"stevedore artifacts sweep), free space on its disk, or raise the limit of the account", err, f)
+		return fmt.Errorf("%w, although %s: the server has no space for it; remove artifacts and "+
+			"sweep, free space on its disk, or raise the limit of the account", err, f)
 	}
 	full := f.Full()
 	if stream != Results { // workers wait for this one, and then calls pile up
