@@ -28,6 +28,10 @@ func TestJQOfAllRows(t *testing.T) {
 		{table.String(), ".[4999].id", `"4999"`, ""},
 		{table.String(), `map(select(.amount > 8)) | length`, "5000", "each cell of a table is a string"},
 		{table.String(), `map(select((.amount | tonumber) > 8)) | length`, "500", ""},
+		{`{"runs":[{"ms":"10"},{"ms":"9"}]}`, `[.runs[]|select(.ms > 9)]|length`, "2", `ms has strings such as "10"`},
+		{`[{"t":{"ms":"10"}},{"t":{"ms":"9"}}]`, `max_by(.t.ms).t.ms`, `"9"`, "write (.ms|tonumber)"},
+		{`[{"ms":"10"},{"ms":"9"}]`, `sort_by(.ms|tonumber)|.[0].ms`, `"9"`, ""},
+		{`[{"ms":10,"name":"9"},{"ms":9,"name":"x"}]`, `map(select(.ms > 9 and .name != "y"))|length`, "1", ""},
 	} {
 		c := stored(t, []byte(row.text))
 		res, err := c.JQ(t.Context(), "s", "a", JQQuery{Query: row.query})

@@ -152,6 +152,9 @@ func (r *runner) eachRow(rows func(src io.Reader, cut bool) rowSource, in io.Rea
 	if note := aboutCells(r.Query, "cell of a table"); table && note != "" {
 		r.res.Notes = append(r.res.Notes, note)
 	}
+	if note := aboutTexts(r.query(), sample); !table && note != "" {
+		r.res.Notes = append(r.res.Notes, note)
+	}
 	if table && r.fits(sample) && r.Query != "." || !table && len(sample) > 1 && !r.fits(sample[0]) && r.fits(sample) {
 		return r.array(rows(in, false))
 	}
