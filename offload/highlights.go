@@ -20,7 +20,6 @@ const (
 var (
 	// failure matches a line that says what failed in a test run or build.
 	failure = regexp.MustCompile(`^\s*(?:--- FAIL|FAIL(?:ED)?\b|not ok\b|[✗✕✖] |error(?:\[\w+\])?:|npm ERR!)|^\S+:\d+(?::\d+)?:(?: fatal)? error|\berror [A-Z]+\d+:`)
-	severe  = regexp.MustCompile(`^(?:ERROR|FATAL|CRIT(?:ICAL)?|PANIC)$`)
 )
 
 // highlights returns how many lines of a log have each level and the first errors, or the first lines
@@ -44,7 +43,7 @@ func highlights(src io.ReaderAt, size int64) (string, error) {
 			}
 			levels[level]++
 		}
-		if isLog && !severe.MatchString(level) || !isLog && !failure.Match(line[:min(len(line), 400)]) {
+		if isLog && !severe[level] || !isLog && !failure.Match(line[:min(len(line), 400)]) {
 			continue
 		}
 		if failed++; failed <= highlightLines {
@@ -81,9 +80,12 @@ func looksLikeLog(text []byte) bool {
 	return n >= 10 && leveled*5 >= n*3
 }
 
-// levelNames are the levels of logs.
-var levelNames = map[string]bool{"TRACE": true, "DEBUG": true, "INFO": true, "NOTICE": true, "WARN": true, "WARNING": true, "ERROR": true, "FATAL": true,
-	"CRITICAL": true, "CRIT": true, "PANIC": true}
+// levelNames are the levels of logs, and severe those of errors.
+var (
+	levelNames = map[string]string{"TRACE": "TRACE", "DEBUG": "DEBUG", "INFO": "INFO", "NOTICE": "NOTICE", "WARN": "WARN", "WARNING": "WARNING",
+		"ERROR": "ERROR", "FATAL": "FATAL", "CRITICAL": "CRITICAL", "CRIT": "CRIT", "PANIC": "PANIC"}
+	severe = map[string]bool{"ERROR": true, "FATAL": true, "CRITICAL": true, "CRIT": true, "PANIC": true}
+)
 
 // levelOf returns the level of a line of a log, or "": the first word in capitals, in brackets or behind
 // "level=" that is one. It is called for each line, so it is no regular expression.
@@ -107,11 +109,14 @@ func levelOf(line []byte) string {
 			after = line[i]
 		}
 		switch {
-		case len(word) < 4 || before == '_' || after == '_':
-		case levelNames[string(word)]:
-			return string(word)
-		case before == '[' && after == ']', start >= 6 && string(line[start-6:start]) == "level=":
-			if level := strings.ToUpper(string(word)); levelNames[level] {
+		case len(word) < 4 || len(word) > 8 || before == '_' || after == '_':
+		case word[0]&0x20 == 0: // in capitals
+			if level := levelNames[string(word)]; level != "" {
+				return level
+			}
+		}
+		if before == '[' && after == ']' || before == '=' && start >= 6 && string(line[start-6:start]) == "level=" {
+			if level := levelNames[strings.ToUpper(string(word))]; level != "" {
 				return level
 			}
 		}
