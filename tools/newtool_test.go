@@ -33,7 +33,7 @@ func ExampleNewTool() {
 	}
 	// Output:
 	// false LAND HO!LAND HO!
-	// true arguments of shout: unexpected arguments ["txt"]; known are text, times
+	// true arguments of shout: unexpected arguments ["txt"] (did you mean "text"?); known are text, times
 }
 
 func TestNewTool(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -35,6 +36,10 @@ func Advice(err error) string {
 			"the page --inbox-prefix _INBOX_console."
 	case errors.Is(err, bus.ErrNoCredential):
 		return "The URL that \"stevedore up\" prints contains one."
+	case errors.Is(err, nats.ErrAuthorization):
+		return "Give a credential of this server: in the URL of --server, or with --creds, --nkey or --context. \"stevedore up\" prints its own URL."
+	case errors.Is(err, nats.ErrNoServers):
+		return "Start the server, or name another one with --server; without it, the commands use that of \"stevedore up\"."
 	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
 		return missingAdvice
 	}

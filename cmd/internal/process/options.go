@@ -2,6 +2,7 @@ package process
 
 import (
 	"errors"
+	"io/fs"
 	"math"
 	"os"
 	"slices"
@@ -132,7 +133,9 @@ func (o *Options) Check() error {
 	if _, err := o.Approvals.parse(); err != nil {
 		return err
 	}
-	if info, err := os.Stat(o.Workspace); err != nil {
+	if info, err := os.Stat(o.Workspace); errors.Is(err, fs.ErrNotExist) {
+		return cli.Exit(cli.ExitUsage, "--workspace %q does not exist; make the directory, or name another one", o.Workspace)
+	} else if err != nil {
 		return cli.Exit(cli.ExitUsage, "--workspace: %w", err)
 	} else if !info.IsDir() {
 		return cli.Exit(cli.ExitUsage, "--workspace %q is not a directory", o.Workspace)
