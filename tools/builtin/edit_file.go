@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/aymanbagabas/go-udiff"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -35,6 +36,10 @@ func (ws *workspace) editFile(ctx context.Context, _ tools.Call, args editFileAr
 		if err != nil {
 			return "", err
 		}
+		// Its letters have other bytes than those of the arguments, and the new text would be in another encoding.
+		if !utf8.ValidString(content) && !isASCII(args.OldText+args.NewText) {
+			return "", fmt.Errorf("it is not UTF-8, so that only ASCII can be edited; convert it first, for example with shell: iconv -f WINDOWS-1252 -t UTF-8")
+		}
 		change, err := findEdit(content, args)
 		if err != nil {
 			return "", err
@@ -42,6 +47,10 @@ func (ws *workspace) editFile(ctx context.Context, _ tools.Call, args editFileAr
 		err = ws.replace(ctx, rel, []byte(change.apply(content)), info)
 		return "File edited: " + showName(args.Path) + "\n" + change.diff(showName(args.Path), content), err
 	})
+}
+
+func isASCII(text string) bool {
+	return strings.IndexFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
 }
 
 // maxEdit is the size, in bytes, of the largest file that edit_file reads into memory.

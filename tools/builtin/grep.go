@@ -64,6 +64,7 @@ type grepCall struct {
 	lines lineSearch
 
 	files, matched, binary, skipped int
+	foreign                         int // files that are not UTF-8
 }
 
 func (g *grepCall) run(ctx context.Context, out *tools.Output) error {
@@ -113,6 +114,10 @@ func (g *grepCall) summarize(out *tools.Output) {
 	if g.lines.full() {
 		out.Note(fmt.Sprintf("[stopped at max_results = %d; there may be more]", g.lines.max))
 	}
+	if g.foreign > 0 && !isASCII(g.args.Pattern) {
+		out.Note(fmt.Sprintf("[%d of the files are not UTF-8: letters of the pattern beyond ASCII do not match there; convert them, for example with shell: iconv "+
+			"-f WINDOWS-1252 -t UTF-8]", g.foreign))
+	}
 	if g.binary+g.skipped > 0 {
 		out.Note(fmt.Sprintf("[skipped: %d binary files, %d unreadable files]", g.binary, g.skipped))
 	}
@@ -146,6 +151,9 @@ func (g *grepCall) search(ctx context.Context, f *os.File, shown string) error {
 		return nil
 	}
 	g.files++
+	if !isUTF8(head[:n]) {
+		g.foreign++
+	}
 	before := g.lines.found
 	err = g.lines.search(ctx, f, showName(shown))
 	if g.lines.found > before {

@@ -73,6 +73,9 @@ func checkText(f *os.File, path string, size int64) error {
 	if isTextWithoutNUL(head) {
 		return nil
 	}
+	if bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")) {
+		return tools.Errorf(tools.CodeToolFailed, "%q is a text in UTF-16, which only shell reads: iconv -f UTF-16 -t UTF-8 FILE", path)
+	}
 	return tools.Errorf(tools.CodeToolFailed, "%q is not a text file: it is %s, %d bytes", path, mimetype.Detect(head), size)
 }
 
@@ -80,13 +83,17 @@ func isTextWithoutNUL(head []byte) bool {
 	if bytes.IndexByte(head, 0) >= 0 {
 		return false
 	}
-	// head may end within a rune.
+	return isUTF8(head) || strings.HasPrefix(mimetype.Detect(head).String(), "text/")
+}
+
+// isUTF8 reports whether a text is UTF-8. It may end within a rune.
+func isUTF8(head []byte) bool {
 	for cut := 0; cut < utf8.UTFMax && cut <= len(head); cut++ {
 		if utf8.Valid(head[:len(head)-cut]) {
 			return true
 		}
 	}
-	return strings.HasPrefix(mimetype.Detect(head).String(), "text/")
+	return false
 }
 
 // lineRange copies limit lines from line first on (all lines if limit is 0). Lines may

@@ -207,6 +207,8 @@ func TestEditFileNeedsOneMatch(t *testing.T) {
 		want           []string
 	}{
 		{"f", "absent", "x", []string{"old_text not found"}},
+		{"latin1", "café", "cafe", []string{"it is not UTF-8", "iconv"}},
+		{"latin1", "caf", "CAFÉ", []string{"it is not UTF-8", "iconv"}},
 		{"f", "func", "x", []string{"old_text appears 2 times", "lines 1, 5"}},
 		{"f", "aa", "x", []string{"appears 2 times"}},
 		{"f", "func a() {\n  return 1\n}", "x", []string{"not found", "Lines 1 to 3 differ", "white space only:\nfunc a() {\n\treturn  1\n}"}},
