@@ -23,7 +23,7 @@ var allowedImports = map[string][]string{
 	"cmd/heartbeat":         {"bus", "bus/admin", "bus/cron", "cmd/internal/heartbeat", "cmd/internal/cli"},
 	"cmd/internal/cli":      {"bus", "bus/admin", "bus/embedded", "bus/jsapi", "cmd/internal/heartbeat", "state/durable", "tools", "tools/retry"},
 	"cmd/internal/process":  {"*"},
-	"cmd/internal/otlp":     {"tools/tracing"},
+	"cmd/internal/otlp":     {"tools/retry", "tools/tracing"},
 	"cmd/internal/clitest":  {},
 	"cmd/internal/client":   {"bus", "bus/rpc", "bus/session", "bus/status", "bus/task", "cmd/internal/cli", "offload", "tools", "tools/agent", "tools/trouble"},
 	"cmd/internal/demo":     {"*"},
@@ -104,12 +104,12 @@ var allowedImports = map[string][]string{
 
 	// Other MCP servers and MCP clients.
 	"cmd/internal/mcp":           {"bus", "bus/agents", "bus/approvals", "cmd/internal/httpauth", "bus/rpc", "bus/task", "offload", "tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/wire", "tools/tracing"},
-	"cmd/internal/mcp/servers":   {"tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/command", "cmd/internal/mcp/wire", "cmd/internal/mcp/wrap", "tools/sandbox", "tools/trouble"},
+	"cmd/internal/mcp/servers":   {"tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/command", "cmd/internal/mcp/wire", "cmd/internal/mcp/wrap", "tools/sandbox", "tools/retry", "tools/trouble"},
 	"cmd/internal/mcp/wire":      {"tools/jsonform"},
 	"cmd/internal/mcp/command":   {"tools", "tools/sandbox"},
 	"cmd/internal/mcp/hosts":     {"state/durable", "tools/jsonform"},
 	"cmd/internal/mcp/artifacts": {"offload", "tools"},
-	"cmd/internal/mcp/wrap":      {"offload", "tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/command", "cmd/internal/mcp/hosts", "cmd/internal/mcp/wire"},
+	"cmd/internal/mcp/wrap":      {"offload", "tools", "tools/retry", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/command", "cmd/internal/mcp/hosts", "cmd/internal/mcp/wire"},
 
 	"state":         {"state/durable"},
 	"state/kv":      {"state"},

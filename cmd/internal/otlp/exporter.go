@@ -13,6 +13,8 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // exporter implements the SDK's SpanExporter.
@@ -41,7 +43,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan) 
 		_ = w.Close()
 		body = b.Bytes()
 	}
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxElapsedTime(e.client.Timeout))
+	policy := retry.Pauses(time.Second, time.Minute, e.client.Timeout)
 	err = backoff.Retry(func() error { return e.post(ctx, body) }, backoff.WithContext(policy, ctx))
 	if err != nil {
 		return fmt.Errorf("send %d spans: %w", len(spans), err)

@@ -20,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wrap"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
@@ -69,9 +70,7 @@ func New(cfg Config) *Server {
 	return &Server{cfg: cfg, relist: make(chan struct{}, 1)}
 }
 
-func newPolicy() backoff.BackOff {
-	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(200*time.Millisecond), backoff.WithMaxInterval(time.Minute), backoff.WithMaxElapsedTime(0))
-}
+func newPolicy() backoff.BackOff { return retry.Pauses(200*time.Millisecond, time.Minute, 0) }
 
 // Run lists the tools of the server, and again when the server says that they changed,
 // until ctx ends. Then it ends the server.

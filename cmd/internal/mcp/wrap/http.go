@@ -20,6 +20,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // HTTP is a Link to a server at a URL (streamable HTTP).
@@ -150,8 +151,7 @@ func (h *HTTP) cancelRequest(m *wire.Message) bool {
 
 // insist sends a request again that the server did not accept now, for about 6 seconds.
 func (h *HTTP) insist(ctx context.Context, m *wire.Message) error {
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMultiplier(2),
-		backoff.WithMaxElapsedTime(6*time.Second))
+	policy := retry.Pauses(100*time.Millisecond, time.Minute, 6*time.Second)
 	return backoff.Retry(func() error {
 		err := h.post(ctx, m)
 		if err != nil && deliveryOf(err) != Unsent {

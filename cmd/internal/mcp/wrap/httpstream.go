@@ -12,6 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // maxResumes is how often the stream of a request is resumed.
@@ -78,7 +79,7 @@ func (h *HTTP) listen() {
 		return
 	}
 	go func() { // ends with the link
-		policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(time.Second), backoff.WithMaxInterval(30*time.Second), backoff.WithMaxElapsedTime(0))
+		policy := retry.Pauses(time.Second, 30*time.Second, 0)
 		_ = backoff.Retry(func() error {
 			res, err := h.do(h.ctx, http.MethodGet, nil, http.Header{"Accept": {"text/event-stream"}}, "")
 			if err != nil {

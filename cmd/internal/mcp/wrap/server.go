@@ -13,10 +13,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // connection is a link to one process of the server.
@@ -102,8 +101,7 @@ const maxStarts = 3
 
 // serve keeps the server running until ctx ends.
 func (p *proxy) serve(ctx context.Context) error {
-	policy := backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond),
-		backoff.WithMaxInterval(20*time.Second), backoff.WithMaxElapsedTime(0))
+	policy := retry.Pauses(100*time.Millisecond, 20*time.Second, 0)
 	for failures := 0; ctx.Err() == nil; {
 		began := time.Now()
 		answered, err := p.session(ctx)
