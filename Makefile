@@ -31,9 +31,9 @@ lint: size
 # leave out what is one goroutine and slow under the detector. The detector does not see into
 # processes that tests start, and each one sleeps for a second when it exits, unless GORACE says
 # otherwise.
-# It leaves out cmd/internal/process too: its tests run for 0.2 s, and linking them takes 16 s of
-# processor time; those of cmd/internal/commands run its code.
-CALM = ./offload|./offload/tables|./bus/agents|./tools/sandbox|./cmd/internal/process
+# It leaves out packages in which little is shared, and whose test binaries take longer to link than to run:
+# the scripts of cmd/internal/commands run their code under the detector, too. "make race CALM=-" runs all.
+CALM = ./offload|./offload/tables|./offload/jq|./bus/(agents|dead|embedded|remote|status)|./tools/(builtin|metrics|trouble|agent/provider)|./tools/sandbox(/internal/enter)?|./cmd/internal/(agentprotocol|cli|client|heartbeat|httpauth|mcp|mcp/command|mcp/servers|otlp|process)
 race:
 	GORACE=atexit_sleep_ms=0 go test -race -short -p 4 -timeout 60m -vet=off -ldflags=-s -shuffle=on $$(grep -rlE '^\s*go [a-zA-Z.]+\(|^\s*go func|\.Go\(|sync\.(Mutex|RWMutex|Map)|atomic\.' --include='*.go' --exclude='*_test.go' bus cmd/internal offload state tools | sed -E 's|^|./|; s|/[^/]*$$||; /testdata/d' | sort -u | grep -vxE '$(CALM)')
 
