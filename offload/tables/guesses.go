@@ -15,7 +15,10 @@ func (d *database) guesses(query []token) (notes []string) {
 		switch {
 		case t.is(" select "):
 			if bare := d.bare(selectAt(query, i)); bare != "" {
-				notes = append(notes, columnName(bare)+" is neither aggregated nor in GROUP BY: its value is that of any one of the rows")
+				if bare != "*" {
+					bare = columnName(bare)
+				}
+				notes = append(notes, bare+" is neither aggregated nor in GROUP BY: its value is that of any one of the rows")
 			}
 		case t.is(" / ") && d.integer(query, i-1, true) && d.integer(query, i+1, false):
 			notes = append(notes, "an integer divided by an integer has no fraction (7 / 2 is 3); multiply one of them by 1.0")
@@ -80,7 +83,7 @@ func selectAt(query []token, start int) (s selection) {
 
 const aggregates = " avg count group_concat json_group_array json_group_object max min string_agg sum total "
 
-// bare returns a column that a SELECT with an aggregate has in no aggregate and no GROUP BY, or "". Beside one
+// bare returns a column, or "*", that a SELECT with an aggregate or a GROUP BY has in neither, or "". Beside one
 // min or max, SQLite takes the row that has it.
 func (d *database) bare(s selection) string {
 	if len(s.items) == 0 {
@@ -102,6 +105,9 @@ func (d *database) bare(s selection) string {
 		if n := len(item); n > 1 && item[n-1].name != "" && len(item[n-1].within) == depth && !at(item, n-2).is(" . ") {
 			alias = item[n-1].name
 		}
+		if everything := item[len(item)-1]; everything.is(" * ") && len(everything.within) == depth && (len(item) == 1 || at(item, len(item)-2).is(" . ")) {
+			free = "*"
+		}
 		for i, t := range item {
 			called := at(item, i+1).is(" ( ")
 			switch {
@@ -119,7 +125,7 @@ func (d *database) bare(s selection) string {
 			}
 		}
 	}
-	if found == 0 || found == 1 && extremes == 1 {
+	if found == 0 && len(s.groups) == 0 || found == 1 && extremes == 1 {
 		return ""
 	}
 	return free
