@@ -218,8 +218,9 @@ func smaller(t *testing.T, data []byte) []byte {
 	return out.Bytes()
 }
 
-func (b *browser) dark() {
-	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}})
+// media emulates a feature of the screen.
+func (b *browser) media(name, value string) {
+	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: name, Value: value}}})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -285,7 +286,7 @@ func TestViews(t *testing.T) {
 		desk.screenshot(v.name)
 		desk.accessible()
 	}
-	desk.dark()
+	desk.media("prefers-color-scheme", "dark")
 	desk.open("now", "epoch 7 of 10")
 	desk.screenshot("now-dark")
 	desk.run(chromedp.EmulateViewport(390, 844, chromedp.EmulateMobile))

@@ -1,14 +1,17 @@
 package console
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -28,11 +31,33 @@ type day struct {
 
 	mu    sync.Mutex
 	hours map[int64]*hour // by the hour since 1970
+	jobs  map[string]*jobDay
 	next  map[string]uint64
+}
+
+// jobDay is what a job, or a heartbeat, did in the last day.
+type jobDay struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Slots are the parts of the day in which it ran, oldest first.
+	Slots []slot `json:"slots"`
+	// Last is its last run, LastFailed the last one that failed.
+	Last       *tools.CallKey `json:"last"`
+	LastFailed *tools.CallKey `json:"last_failed,omitempty"`
+}
+
+// slot is what a job did from At until slotLength later.
+type slot struct {
+	At     time.Time `json:"at"`
+	Runs   int       `json:"runs"` // that ended
+	Failed int       `json:"failed"`
+	MS     int64     `json:"ms"` // of the longest run, in milliseconds
 }
 
 const (
 	dayHours = 24
+	// slotLength is short enough to see when a job ran, and bounds the marks of one that runs each second.
+	slotLength = 10 * time.Minute
 	// maxDayScan limits the messages of a stream that one request reads.
 	maxDayScan = 20_000
 )
@@ -44,7 +69,7 @@ func (d *day) read(r *http.Request) (any, error) {
 	defer d.mu.Unlock()
 	now := time.Now().Unix() / 3600
 	if d.hours == nil {
-		d.hours, d.next = map[int64]*hour{}, map[string]uint64{}
+		d.hours, d.jobs, d.next = map[int64]*hour{}, map[string]*jobDay{}, map[string]uint64{}
 	}
 	more := false
 	for stream, subject := range map[string]string{bus.Results: d.bus.ResultsOf("*"), bus.Sessions: d.bus.Session("*")} {
@@ -75,12 +100,32 @@ func (d *day) read(r *http.Request) (any, error) {
 		}
 		hours = append(hours, h)
 	}
-	return map[string]any{"hours": hours, "more": more}, nil
+	return map[string]any{"hours": hours, "jobs": d.lines(hours[0].At), "slot_ms": slotLength.Milliseconds(), "more": more}, nil
+}
+
+// lines returns the jobs that ran since a time, heartbeats first, and forgets the others.
+func (d *day) lines(since time.Time) []*jobDay {
+	for key, j := range d.jobs {
+		j.Slots = slices.DeleteFunc(j.Slots, func(s slot) bool { return s.At.Before(since) })
+		if len(j.Slots) == 0 {
+			delete(d.jobs, key)
+		}
+		if !slices.ContainsFunc(j.Slots, func(s slot) bool { return s.Failed > 0 }) {
+			j.LastFailed = nil
+		}
+	}
+	jobs := slices.AppendSeq([]*jobDay{}, maps.Values(d.jobs))
+	slices.SortFunc(jobs, func(a, b *jobDay) int { return cmp.Or(-cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
+	return jobs
 }
 
 func (d *day) add(stream string, m bus.Stored) {
 	var e struct {
+		tools.CallKey
 		Outcome tools.Outcome `json:"outcome"`
+		Action  string        `json:"action"`
+		Started time.Time     `json:"started_at"`
+		MS      int64         `json:"duration_ms"`
 		Usage   struct {
 			Input  int64   `json:"input_tokens"`
 			Output int64   `json:"output_tokens"`
@@ -102,9 +147,39 @@ func (d *day) add(stream string, m bus.Stored) {
 		h.Tokens += e.Usage.Input + e.Usage.Output
 		h.Cost += e.Usage.Cost
 	case e.Outcome != tools.Async: // it will have a completion
+		failed := e.Outcome == tools.Failed || e.Outcome == tools.Timeout || e.Outcome == tools.Unknown
 		h.Calls++
-		if e.Outcome == tools.Failed || e.Outcome == tools.Timeout || e.Outcome == tools.Unknown {
+		if failed {
 			h.Failed++
 		}
+		if name, ok := cron.ParseCallID(e.ID); ok && bus.IsScheduled(e.Action) {
+			if e.Started.After(m.At) || m.At.Sub(e.Started) > dayHours*time.Hour { // forged, or before the day
+				e.Started = m.At
+			}
+			d.addRun(e.Action, name, e.CallKey, e.Started, e.MS, failed)
+		}
+	}
+}
+
+func (d *day) addRun(kind, name string, call tools.CallKey, at time.Time, ms int64, failed bool) {
+	key := kind + "." + name
+	j := d.jobs[key]
+	if j == nil {
+		if len(d.jobs) == maxSchedules {
+			return
+		}
+		j = &jobDay{Kind: kind, Name: name}
+		d.jobs[key] = j
+	}
+	// Results arrive in the order of their ends; almost always, their starts have the same.
+	at = at.UTC().Truncate(slotLength)
+	i, found := slices.BinarySearchFunc(j.Slots, at, func(s slot, at time.Time) int { return s.At.Compare(at) })
+	if !found {
+		j.Slots = slices.Insert(j.Slots, i, slot{At: at})
+	}
+	s := &j.Slots[i]
+	s.Runs, s.MS, j.Last = s.Runs+1, max(s.MS, ms), &call
+	if failed {
+		s.Failed, j.LastFailed = s.Failed+1, &call
 	}
 }

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 type dayHour struct {
@@ -92,4 +95,86 @@ func TestTheLastDay(t *testing.T) {
 	b.shows("The busiest hour: ")
 	b.screenshot("usage")
 	b.accessible()
+	if got := b.eval("document.body.innerText.includes('Jobs and heartbeats')"); got != "false" {
+		t.Error("jobs are shown, although none ran")
+	}
+}
+
+// Each job, and each heartbeat, has one line with its runs of the last day. What only looks like a
+// run of a job has none, and forged times make no line longer than a day.
+func TestJobsOnTheDay(t *testing.T) {
+	needBrowser(t)
+	t.Parallel()
+	in := start(t, console.Config{})
+	now := time.Now().UTC()
+	ran := func(kind, id, action, outcome string, at time.Time, ms int64) {
+		subject := in.bus.Result("night", id)
+		if kind == "completion" {
+			subject = in.bus.Completion("night", id)
+		}
+		body := fmt.Appendf(nil, `{"id":%q,"session":"night","tool":"shell","outcome":%q,"action":%q,"started_at":%q,"duration_ms":%d}`, id, outcome, action, at.Format(time.RFC3339Nano), ms)
+		if _, err := in.bus.Publish(t.Context(), bus.Message{Subject: subject, Body: body}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 3 {
+		ran("result", fmt.Sprintf("cron-backup-2026112%dT040000Z", i), "cron", "completed", now.Add(time.Duration(-6*i)*time.Hour), 7_200_000)
+	}
+	ran("result", "cron-tides-20261122T040000Z", "cron", "failed", now, 9)
+	ran("result", "cron-tides-20261122T041000Z", "cron", "completed", now, 9)
+	ran("result", "heartbeat-main-20261122T040000Z", "heartbeat", "async", now, 9)
+	ran("completion", "heartbeat-main-20261122T040000Z", "heartbeat", "completed", now, 9)
+	ran("result", "cron-forged-20261122T040000Z", "cron", "timeout", now.Add(1000*time.Hour), 1<<60)
+	ran("result", "cron-forged-20261123T040000Z", "cron", "completed", time.Time{}, -1)
+	ran("result", "cron-client-20261122T040000Z", "", "completed", now, 9)
+	ran("result", "mine", "cron", "completed", now, 9)
+	ran("result", "cron-backup-20261122T040000Z-t1-0", "agent", "completed", now, 9)
+
+	type day struct {
+		Jobs []struct {
+			Kind, Name string
+			Slots      []struct {
+				At           time.Time
+				Runs, Failed int
+			}
+			Last, LastFailed *tools.CallKey
+		}
+	}
+	lines := ""
+	for _, j := range get[day](in, "/api/day").Jobs {
+		lines += j.Kind + " " + j.Name
+		for _, s := range j.Slots {
+			lines += fmt.Sprintf(" %d/%d", s.Failed, s.Runs)
+			if age := now.Sub(s.At); age < -time.Hour || age > 24*time.Hour {
+				t.Errorf("%s has a run at %s", j.Name, s.At)
+			}
+		}
+		lines += "\n"
+	}
+	if want := "heartbeat main 0/1\ncron backup 0/1 0/1 0/1\ncron forged 1/2\ncron tides 1/2\n"; lines != want {
+		t.Errorf("the jobs are\n%s, want\n%s", lines, want)
+	}
+	for _, width := range []int64{1440, 390} {
+		b := browse(t, in, width, 844)
+		b.open("usage", "Jobs and heartbeats on this day")
+		if got := b.eval("[...document.querySelectorAll('.job')].map(j => j.querySelector('b').innerText + ' ' + j.querySelectorAll('.dayline i').length + ' ' + j.querySelectorAll('.dayline .bad').length)"); got != "main 1 0,backup 3 0,forged 1 1,tides 1 1" {
+			t.Errorf("the lines are %s", got)
+		}
+		b.shows("2 runs, 1 failed")
+		if wide := b.eval("document.documentElement.scrollWidth > innerWidth"); wide != "false" {
+			t.Errorf("the jobs are wider than %d px", width)
+		}
+		if ok := b.eval("(w => w[1] > 5 * w[0])(['main', 'backup'].map(n => [...document.querySelectorAll('.job')].find(j => j.innerText.includes(n)).querySelector('i').offsetWidth))"); ok != "true" {
+			t.Error("a run of two hours is not longer than one of 9 ms")
+		}
+		b.accessible()
+		b.eval("document.querySelector('.job').scrollIntoView()")
+		b.screenshot(fmt.Sprint("jobs-", width))
+		b.media("forced-colors", "active")
+		if got := b.eval("new Set(['.dayline', '.dayline .bad', '.dayline .done'].map(s => getComputedStyle(document.querySelector(s)).backgroundColor)).size"); got != "3" {
+			t.Error("with forced colours, the runs are not visible")
+		}
+		b.eval("[...document.querySelectorAll('.job a')].find(a => a.innerText === 'last failure' && a.href.includes('tides')).click()")
+		b.until("location.hash === '#/calls/night/cron-tides-20261122T040000Z'")
+	}
 }
