@@ -26,12 +26,13 @@ func (d *database) notes(query string) (notes []string) {
 	}
 	var about []string
 	parts := tokens(query)
+	renames := d.renames(parts)
 	for _, s := range d.schemas {
 		for _, note := range s.Notes {
 			notes = append(notes, s.Names[0]+": "+note)
 		}
 		for _, c := range s.Columns {
-			if note := c.note(s.Rows, query, parts); note != "" && !slices.Contains(about, note) {
+			if note := c.note(s.Rows, query, parts, renames); note != "" && !slices.Contains(about, note) {
 				about = append(about, note)
 			}
 		}
@@ -42,7 +43,7 @@ func (d *database) notes(query string) (notes []string) {
 	if note := d.joined(parts); note != "" {
 		about = append([]string{note}, about...)
 	}
-	about = append(d.guesses(parts), about...)
+	about = append(d.guesses(parts, renames), about...)
 	if more := len(about) - maxNotes; more > 0 {
 		about = append(about[:maxNotes], fmt.Sprintf("%d more columns have cells that do not fit; ask without sql to see them", more))
 	}
@@ -57,8 +58,8 @@ var (
 )
 
 // note says what a query may not expect of a column that it uses, or is empty.
-func (c Column) note(rows int64, query string, parts []token) string {
-	u, name := useOf(parts, c.Name), columnName(c.Name)
+func (c Column) note(rows int64, query string, parts []token, renames [][2]string) string {
+	u, name := useOf(parts, c.Name, renames), columnName(c.Name)
 	var notes []string
 	for _, t := range parts {
 		if t.isText && u.named && c.converts(t.text) { // also where it is compared in another way, such as CASE c WHEN 'true'

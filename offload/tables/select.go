@@ -109,6 +109,9 @@ func (d *database) query(ctx context.Context, req request) (*Result, error) {
 	reached, timeUp := limited.TimeUp(ctx)
 	switch {
 	case err == nil:
+		if note := d.aboutDivisions(ctx, req, res); note != "" {
+			res.Notes = append(res.Notes, note)
+		}
 		return res, nil
 	case timeUp && len(res.Rows) > 0:
 		res.AtLeast, res.NextCursor = true, cursorAt(req.Skip+int64(len(res.Rows)))

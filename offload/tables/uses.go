@@ -119,17 +119,59 @@ type use struct {
 	days                    []string // those of them that must equal a time, or be one that is later
 }
 
-// useOf returns what a query does with a column.
-func useOf(query []token, column string) (u use) {
+// passing are the functions whose result is the value of an argument.
+const passing = " min max coalesce ifnull iif nullif first_value last_value nth_value lag lead "
+
+// renames returns the columns that a query gives other names, each with its other name.
+func (d *database) renames(query []token) (all [][2]string) {
+	for i, t := range query {
+		if !t.is(" select ") {
+			continue
+		}
+		var names [][]token // of WITH t(a, b) AS (SELECT
+		before := i - 1
+		for at(query, before).is(" ( as not materialized ") {
+			before--
+		}
+		if before < i-2 && query[before].is(" ) ") {
+			for before > 0 && len(query[before-1].within) >= len(query[before].within) {
+				before--
+			}
+			names, _ = elementsAt(query, before)
+		}
+		for n, item := range selectAt(query, i).items {
+			alias := aliasOf(item)
+			if n < len(names) {
+				alias = names[n][0].name
+			}
+			if alias == "" || len(item) == 0 {
+				continue
+			}
+			depth := len(item[0].within)
+			for _, t := range item {
+				if t.name != "" && !slices.ContainsFunc(t.within[depth:], func(f string) bool { return f != "" && !(token{text: f}).is(passing) }) {
+					all = append(all, [2]string{t.name, alias})
+				}
+			}
+			if item[0].is(" * ") && len(d.schemas) > 0 {
+				for n, c := range d.schemas[0].Columns[:min(len(names), len(d.schemas[0].Columns))] {
+					all = append(all, [2]string{strings.ToLower(c.Name), names[n][0].name})
+				}
+			}
+		}
+	}
+	return all
+}
+
+// useOf returns what a query does with a column, also by other names.
+func useOf(query []token, column string, renames [][2]string) (u use) {
 	names := []string{strings.ToLower(column)}
 	at := func(i int) token { return at(query, i) }
-	for i, t := range query { // a query may use another name before it gives it
-		as := i + 1
-		if at(as).is(" ) ") && (token{text: at(as).function()}).is(" min max ") {
-			as++
-		}
-		if t.name == names[0] && at(as).is(" as ") && at(as+1).name != "" {
-			names = append(names, at(as+1).name)
+	for n := 0; n < len(names); n++ {
+		for _, r := range renames {
+			if r[0] == names[n] && !slices.Contains(names, r[1]) {
+				names = append(names, r[1])
+			}
 		}
 	}
 	for i, t := range query {
