@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill flood mutants small-streams soak simulate eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api try
+.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill book flood mutants small-streams soak simulate eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api try
 
 # Without -trimpath, so that both use what "go run" and the tests have compiled.
 build:
@@ -94,6 +94,10 @@ kill:
 	STEVEDORE_KILLS=20 go test -run 'KillOne|KillUp' -count=1 -timeout 30m ./integration/
 	STEVEDORE_TENANTS=100 go test -run KillFleet -count=1 -timeout 30m ./integration/
 	STEVEDORE_AGENT_RUNS=200 go test -run AgentsSurvive -count=1 -timeout 30m ./bus/agents/
+
+# The cluster of docs/operate.md, word for word without its alerts: it takes two minutes.
+book:
+	STEVEDORE_BOOK=1 go test -run TestClusterByTheBook -count=1 ./integration/
 
 # A flood of 100,000 calls in one session, and the waits of 20 others before, beside and after it.
 FLOOD ?= 100000

@@ -177,6 +177,11 @@ func (k *consumption) pull(ctx context.Context) {
 	if k.consumer.Ranked {
 		p.Join(rankedGroup, k.cfg.Spare)
 	}
+	var failing time.Time // since then, or zero
+	p.Works = func() {
+		failing = time.Time{}
+		trouble.Report(ctx, trouble.Consumer, k.consumer.Name, nil)
+	}
 	idleEnded := time.Now()
 	for ctx.Err() == nil {
 		if time.Since(idleEnded) >= idleTimeout {
@@ -194,8 +199,14 @@ func (k *consumption) pull(ctx context.Context) {
 			policy.Reset()
 		}
 		if err == nil {
-			trouble.Report(ctx, trouble.Consumer, k.consumer.Name, nil)
+			p.Works()
 			continue
+		}
+		if failing.IsZero() {
+			failing = time.Now()
+		}
+		if time.Since(failing) >= Notice { // a new consumer of a cluster elects its leader first
+			trouble.Report(ctx, trouble.Consumer, k.consumer.Name, err)
 		}
 		if !k.pause(ctx, policy.NextBackOff(), err) {
 			return
@@ -261,7 +272,6 @@ func (k *consumption) endIdle() {
 // pause waits, and reports whether to continue.
 func (k *consumption) pause(ctx context.Context, d time.Duration, err error) bool {
 	if ctx.Err() == nil {
-		trouble.Report(ctx, trouble.Consumer, k.consumer.Name, err)
 		k.bus.log.Warn().Err(err).Str("consumer", k.consumer.Name).Stringer("retry_in", d.Round(time.Millisecond)).Msg("cannot pull")
 	}
 	select {

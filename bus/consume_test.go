@@ -19,6 +19,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // consume runs a consumer of the default queue until stop or the end of the test.
@@ -583,4 +584,42 @@ func TestDeliveryID(t *testing.T) {
 			t.Errorf("id %.40q, want %q", got, c.want)
 		}
 	}
+}
+
+// A consumer that fails for a moment is no trouble, one that fails for longer is, and the trouble ends
+// when the server waits for messages again, long before one comes.
+func TestFailingConsumerIsReported(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		register := new(trouble.Register)
+		defer bustest.Run(t, func(ctx context.Context) error {
+			return dead.Consume(register.With(ctx), b, b.WorkerConsumer("default"), bus.ConsumeConfig{}, nil, func(context.Context, *bus.Delivery) error { return nil })
+		})()
+		time.Sleep(time.Second)
+		check := func(when string, want int) {
+			t.Helper()
+			if list := register.List(); len(list) != want || want > 0 && !strings.Contains(list[0].Error, "does not exist") {
+				t.Errorf("%s: %+v", when, list)
+			}
+		}
+		if err := b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Calls), "worker-default"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		check("after a deleted consumer", 0)
+		stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
+		if err == nil {
+			err = b.JetStream().DeleteStream(t.Context(), b.StreamName(bus.Calls))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(15 * time.Second)
+		check("without the stream", 1)
+		if _, err := b.JetStream().CreateStream(t.Context(), stream.CachedInfo().Config); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second) // the longest pause and a heartbeat, less than the time of a request
+		check("with the stream", 0)
+	})
 }

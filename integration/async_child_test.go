@@ -41,6 +41,13 @@ const (
 
 // playRole is the main function of the child process.
 func playRole(role string) int {
+	if role == "nats-server" {
+		if err := runServer(); err != nil {
+			fmt.Fprintln(os.Stderr, role+":", err)
+			return 1
+		}
+		return 0
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	go func() { // the child ends with the test process

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
@@ -68,6 +69,24 @@ func serveNode() error {
 	stopped := make(chan os.Signal, 1)
 	signal.Notify(stopped, syscall.SIGTERM)
 	go func() { <-stopped; s.Shutdown() }()
+	s.WaitForShutdown()
+	return nil
+}
+
+// runServer is nats-server, for pages that start it.
+func runServer() error {
+	opts, err := server.ConfigureOptions(flag.NewFlagSet("nats-server", flag.ExitOnError), os.Args[1:], nil, nil, nil)
+	if err != nil {
+		return err
+	}
+	s, err := server.NewServer(opts)
+	if err != nil {
+		return err
+	}
+	s.ConfigureLogger()
+	if err := server.Run(s); err != nil {
+		return err
+	}
 	s.WaitForShutdown()
 	return nil
 }

@@ -48,8 +48,8 @@ func TestCookbook(t *testing.T) {
 var codeBlock = regexp.MustCompile("(?ms)^```(\\w+) ?([\\w.]*)\n(.*?)^```")
 
 // followPage runs the blocks of a page in an empty directory: "sh" are commands, "text" is what
-// the commands before it print, and others are files.
-func followPage(t *testing.T, page string) {
+// the commands before it print, and others are files. programs are directories of programs, beside stevedore.
+func followPage(t *testing.T, page string, programs ...string) {
 	t.Helper()
 	if strings.Contains(page, "python3 ") {
 		python(t)
@@ -66,7 +66,7 @@ func followPage(t *testing.T, page string) {
 				t.Fatal(err)
 			}
 		case language == "sh":
-			fmt.Fprintf(&script, "echo '== block %d'\n%s", len(wants), text)
+			fmt.Fprintf(&script, "printf '\\n== block %d\\n'\n%s", len(wants), text)
 			wants = append(wants, "")
 		case language == "text":
 			wants[len(wants)-1] = text
@@ -93,7 +93,7 @@ func followPage(t *testing.T, page string) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	home := t.TempDir()
 	cmd.Env = []string{
-		"PATH=" + filepath.Dir(workerProgram) + ":" + os.Getenv("PATH"), "HOME=" + home, "XDG_DATA_HOME=" + filepath.Join(home, "data"), "TMPDIR=" + home,
+		"PATH=" + strings.Join(append(programs, filepath.Dir(workerProgram), os.Getenv("PATH")), ":"), "HOME=" + home, "XDG_DATA_HOME=" + filepath.Join(home, "data"), "TMPDIR=" + home,
 		"STEVEDORE_CONSOLE=off", "STEVEDORE_NO_SYNC=true",
 	}
 	if err := cmd.Start(); err != nil {

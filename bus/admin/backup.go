@@ -117,7 +117,7 @@ func writeSynced(name string, write func(io.Writer) error) (err error) {
 // Restore creates the streams and buckets of a backup, with their messages and consumers.
 // It checks the whole backup first and changes nothing if a copy is not complete, if one
 // has a format that Move does not know or belongs to another prefix, or if one of the streams
-// exists. At the end, it moves those of an earlier format.
+// exists. If it fails, it removes what it created. At the end, it moves those of an earlier format.
 func Restore(ctx context.Context, b *bus.Bus, dir string, show func(stream string)) ([]SavedStream, error) {
 	snapshots, err := readBackup(ctx, b, dir)
 	if err != nil {
@@ -130,11 +130,10 @@ func Restore(ctx context.Context, b *bus.Bus, dir string, show func(stream strin
 			s.Config.Replicas = b.Config().Replicas
 		}
 		if err := loadStream(ctx, b, s, filepath.Join(dir, s.Config.Name, backupData)); err != nil {
-			err = fmt.Errorf("restore stream %s: %w", s.Config.Name, err)
-			if len(restored) > 0 {
-				err = fmt.Errorf("%w; %d streams before it are restored: delete them before you restore again", err, len(restored))
+			if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else created it meanwhile
+				restored = append(restored, SavedStream{Stream: s.Config.Name})
 			}
-			return restored, err
+			return undo(ctx, b, restored, fmt.Errorf("restore stream %s: %w", s.Config.Name, err))
 		}
 		saved, err := savedStream(s)
 		if err != nil {
@@ -144,6 +143,19 @@ func Restore(ctx context.Context, b *bus.Bus, dir string, show func(stream strin
 	}
 	_, err = Move(ctx, b, "", func(s Step) { show(s.Stream + ", version " + s.To.String()) })
 	return restored, err
+}
+
+// undo removes what a restoration that failed has created, so that it can be repeated.
+func undo(ctx context.Context, b *bus.Bus, restored []SavedStream, failed error) (left []SavedStream, _ error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.Config().Timeout)
+	defer cancel()
+	for _, s := range restored {
+		if err := b.JetStream().DeleteStream(ctx, s.Stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			failed = errors.Join(failed, fmt.Errorf("remove what was restored of stream %s: %w", s.Stream, err))
+			left = append(left, s)
+		}
+	}
+	return left, failed
 }
 
 // readBackup returns what a backup contains, after it has checked that it can be restored.

@@ -87,7 +87,7 @@ func (a API) LoadStream(ctx context.Context, s Snapshot, r io.Reader) error {
 			timeout = restoreTimeout
 		}
 		limited, cancel := context.WithTimeout(ctx, timeout)
-		msg, err := a.nc.RequestWithContext(limited, target.Subject, chunk[:n])
+		msg, err := a.send(limited, target.Subject, chunk[:n])
 		cancel()
 		if err != nil {
 			return fmt.Errorf("the server does not take the copy of stream %s: %w", s.Config.Name, err)
@@ -99,6 +99,22 @@ func (a API) LoadStream(ctx context.Context, s Snapshot, r io.Reader) error {
 		}
 		if n == 0 {
 			return nil
+		}
+	}
+}
+
+// send sends a part of a copy. The servers of a cluster learn of the subject from its leader, shortly after
+// the client does, so a part that nobody took is sent again.
+func (a API) send(ctx context.Context, subject string, part []byte) (*nats.Msg, error) {
+	for end := time.Now().Add(snapshotIdle / 6); ; {
+		msg, err := a.nc.RequestWithContext(ctx, subject, part)
+		if !errors.Is(err, nats.ErrNoResponders) || time.Now().After(end) {
+			return msg, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
 }

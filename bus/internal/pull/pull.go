@@ -39,6 +39,8 @@ type Puller struct {
 	// Expiry is how long a request waits for messages, and Heartbeat how often the server says that
 	// it still does. Default 10 s and 2 s.
 	Expiry, Heartbeat time.Duration
+	// Works, if not nil, is called when the server says that it waits for messages.
+	Works func()
 
 	group string // of the consumer, or empty
 	spare bool
@@ -98,9 +100,16 @@ func (p *Puller) Pull(ctx context.Context, n int, take func(*nats.Msg)) (receive
 				continue
 			}
 			switch status := msg.Header.Get("Status"); {
-			case msg.Subject != p.reply(), status == "100": // an earlier request, or a heartbeat
+			case msg.Subject != p.reply(): // an earlier request
+			case status == "100": // a heartbeat
+				if p.Works != nil {
+					p.Works()
+				}
 			case status == "404", status == "408":
 				return received, nil // no more messages for now
+			case status == "503":
+				p.drain(count)
+				return received, fmt.Errorf("%w: the consumer does not exist, or has no leader", errEnded)
 			default:
 				p.drain(count)
 				return received, fmt.Errorf("%w: %s %s", errEnded, status, msg.Header.Get("Description"))

@@ -70,7 +70,7 @@ func (o *serverConfigOptions) addFlags(flags *pflag.FlagSet) {
 }
 
 // write writes the configuration and prints what to do with it.
-func (o *serverConfigOptions) write(subjects bus.Subjects, out io.Writer) (cfg serverconfig.Config, err error) {
+func (o *serverConfigOptions) write(subjects bus.Subjects, connection cli.Connection, out io.Writer) (cfg serverconfig.Config, err error) {
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return cfg, err
@@ -118,11 +118,13 @@ func (o *serverConfigOptions) write(subjects bus.Subjects, out io.Writer) (cfg s
 	if o.ServeFrom != "" {
 		return cfg, nil
 	}
-	_, err = fmt.Fprintf(out, `Next:
-  nats-server -c %[1]s
-  stevedore provision --server %[2]s --nkey %[3]s/%[4]s-operator.nk
-  stevedore serve --server %[2]s --nkey %[3]s/%[4]s-worker.nk --inbox-prefix _INBOX_worker
-`, cli.ShellWord(filepath.Join(dir, serverconfig.File)), serverURL(cfg), cli.ShellWord(dir), cfg.Tenants[0].Name)
+	connection.Server, connection.Context = serverURL(cfg), ""
+	key := func(role string) string { return filepath.Join(dir, cfg.Tenants[0].Name+"-"+role+".nk") }
+	connection.NKey = key("operator")
+	provision := connection.Command("provision")
+	connection.NKey, connection.InboxPrefix = key("worker"), "_INBOX_worker"
+	_, err = fmt.Fprintf(out, "Next:\n  nats-server -c %s\n  %s\n  %s\n", cli.ShellWord(filepath.Join(dir, serverconfig.File)), provision,
+		connection.Command("serve"))
 	return cfg, err
 }
 

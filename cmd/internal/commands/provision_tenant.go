@@ -65,8 +65,9 @@ func (o *serverConfigOptions) addToFleet(ctx context.Context, c *client.Options,
 		}
 		fmt.Fprintf(out, "%s (the tenant %s has its streams)\n", file, t.Name)
 	}
-	_, err = fmt.Fprintf(out, "A process that runs this serves them, at once or within 2 s:\n  stevedore serve --server %s "+
-		"--inbox-prefix _INBOX_worker --tenants %s\n", c.Connection.Server, cli.ShellWord(o.ServeFrom))
+	worker := c.Connection
+	worker.NKey, worker.InboxPrefix = "", "_INBOX_worker" // the tenants have keys of their own
+	_, err = fmt.Fprintf(out, "A process that runs this serves them, at once or within 2 s:\n  %s\n", worker.Command("serve", "--tenants", o.ServeFrom))
 	return err
 }
 
