@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
@@ -14,10 +16,18 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 )
 
+// attempts is how often a call runs that kills its workers (docs/design.md).
+const attempts = 5
+
 // judge holds the ledger against what the server has at the end. It knows the protocol of
 // docs/protocol.md, and nothing of the code.
 func (s *simulation) judge() (checked int) {
 	ctx := context.Background()
+	if n := runtime.NumGoroutine(); n > s.goroutines+20 {
+		var stacks strings.Builder
+		_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1) // a builder takes all
+		s.t.Errorf("%d goroutines at the end, and %d at the start:\n%s", n, s.goroutines, stacks.String())
+	}
 	results, err := s.client.JetStream().Stream(ctx, "STEVEDORE_RESULTS")
 	if err != nil {
 		s.t.Fatal(err)
@@ -26,6 +36,7 @@ func (s *simulation) judge() (checked int) {
 	l := s.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	letters := uint64(0)
 	fail := func(format string, a ...any) { s.t.Errorf(format, a...) }
 	for id, p := range l.accepted {
 		checked++
@@ -62,6 +73,8 @@ func (s *simulation) judge() (checked int) {
 			}
 		case end.Outcome == "cancelled" && p.cancelled:
 		case end.Outcome == "unknown" && (p.tool == "once" || p.tool == "async"):
+		case end.Outcome == "failed" && len(l.runs[id]) >= attempts-1: // its first delivery counts as one
+			letters++
 		default:
 			fail("%s (%s): outcome %s: %s", id, p.tool, end.Outcome, end.ForLLM)
 		}
@@ -89,14 +102,27 @@ func (s *simulation) judge() (checked int) {
 	for job := range jobs {
 		checked++
 		last := s.began
-		for _, at := range append(l.jobs[job], time.Now()) {
-			if gap := at.Sub(last); gap > jobPause {
-				fail("%s did not run between %s and %s (%v)", job, last.Format(time.TimeOnly), at.Format(time.TimeOnly), gap)
+		for _, run := range append(l.jobs[job], jobRun{at: time.Now()}) {
+			if gap := run.at.Sub(last); gap > jobPause {
+				fail("%s did not run between %s and %s (%v)", job, last.Format(time.TimeOnly), run.at.Format(time.TimeOnly), gap)
 			}
-			last = at
+			last = run.at
+		}
+		s.judgeTicks(ctx, results, job, fail)
+	}
+	for _, calm := range l.calms {
+		checked += s.judgeCalm(ctx, results, calm, fail)
+	}
+	if info, err := results.Info(ctx, jetstream.WithSubjectFilter("stevedore.>")); err != nil {
+		fail("the results: %v", err)
+	} else {
+		for subject, n := range info.State.Subjects {
+			if n > 1 {
+				fail("%s has %d messages, want one", subject, n)
+			}
 		}
 	}
-	for stream, wanted := range map[string]uint64{"STEVEDORE_CALLS": 0, "STEVEDORE_OUTBOX": 0} {
+	for stream, wanted := range map[string]uint64{"STEVEDORE_CALLS": 0, "STEVEDORE_OUTBOX": 0, "STEVEDORE_DEAD": letters} {
 		checked++
 		if st, err := s.client.JetStream().Stream(ctx, stream); err != nil {
 			fail("%s at the end: %v", stream, err)
@@ -126,11 +152,99 @@ func (s *simulation) judgeRun(ctx context.Context, results jetstream.Stream, p *
 	}
 }
 
+// judgeTicks holds the ticks of a job against their promise: each makes at most one call, the calls
+// begin in the order of the ticks, and a call begins only if the one before it has its result.
+func (s *simulation) judgeTicks(ctx context.Context, results jetstream.Stream, job string, fail func(string, ...any)) {
+	seen := map[string]bool{}
+	var last jobRun
+	for _, run := range s.ledger.jobs[job] {
+		if seen[run.call] { // a second attempt
+			continue
+		}
+		seen[run.call] = true
+		if due(run.call) <= due(last.call) {
+			fail("%s began at %s, after %s at %s", run.call, run.at.Format(time.TimeOnly), last.call, last.at.Format(time.TimeOnly))
+		}
+		if before, ok := read(ctx, results, "result", &promise{session: "jobs", id: last.call}); last.call != "" && (!ok || before.at.After(run.at)) {
+			fail("%s began at %s, and %s has its result at %s", run.call, run.at.Format(time.TimeOnly), last.call, before.at.Format(time.TimeOnly))
+		}
+		last = run
+	}
+}
+
+// due returns the time in the id of a scheduled call, in a form that sorts.
+func due(call string) string {
+	_, at, _ := strings.Cut(call, "T")
+	date := call[:len(call)-len(at)]
+	at, _, _ = strings.Cut(at, "Z")
+	return date + at
+}
+
+// judgeCalm holds a time without faults against what is promised only then: everything happens once,
+// and soon.
+func (s *simulation) judgeCalm(ctx context.Context, results jetstream.Stream, c calm, fail func(string, ...any)) (checked int) {
+	within := func(times []time.Time) bool {
+		return len(times) > 0 && times[0].After(c.from) && times[len(times)-1].Before(c.to)
+	}
+	l := s.ledger
+	for id, times := range l.runs {
+		if within(times) {
+			if checked++; len(times) > 1 {
+				fail("%s ran %d times although nothing failed: %v", id, len(times), times)
+			}
+		}
+	}
+	for id, times := range l.seen {
+		if within(times) {
+			if checked++; len(times) > 1 {
+				fail("%s was sent %d times although nothing failed: %v", id, len(times), times)
+			}
+		}
+	}
+	for id, p := range l.accepted {
+		end := p.at.Add(time.Duration(p.ms)*time.Millisecond + soon)
+		if p.reply != "" || p.at.Before(c.from) || end.After(c.to) {
+			continue
+		}
+		checked++
+		kind := "result"
+		if p.tool == "async" && !p.raw {
+			kind = "completion"
+		}
+		if e, _ := read(ctx, results, kind, p); e.at.After(end) {
+			fail("%s was accepted at %s, runs for %d ms, and has its %s at %s although nothing failed", id, p.at.Format(time.TimeOnly), p.ms, kind, e.at.Format(time.TimeOnly))
+		}
+	}
+	for job, of := range jobs {
+		interval := jobInterval // of the ticks that find no run of an earlier one
+		for interval < time.Duration(of.ms)*time.Millisecond {
+			interval += jobInterval
+		}
+		times := []time.Time{c.from}
+		for _, run := range l.jobs[job] {
+			if run.at.After(c.from) && run.at.Before(c.to) {
+				times = append(times, run.at)
+			}
+		}
+		for i, at := range append(times[1:], c.to) {
+			gap := at.Sub(times[i])
+			if checked++; gap > interval+soon || gap < interval-soon && i > 0 && at != c.to {
+				fail("%s ran at %s and at %s although nothing failed", job, times[i].Format(time.TimeOnly), at.Format(time.TimeOnly))
+			}
+		}
+	}
+	return checked
+}
+
+// soon is how long something may take without faults, beside the time that a tool runs.
+const soon = 5 * time.Second
+
 // event is what the judges read of a result or a completion.
 type event struct {
-	Tool     string `json:"tool"`
-	Outcome  string `json:"outcome"`
-	ForLLM   string `json:"for_llm"`
+	at       time.Time // when it was stored
+	Tool     string    `json:"tool"`
+	Outcome  string    `json:"outcome"`
+	ForLLM   string    `json:"for_llm"`
 	Artifact *struct {
 		ID string `json:"artifact_id"`
 	} `json:"artifact"`
@@ -142,6 +256,7 @@ func read(ctx context.Context, results jetstream.Stream, kind string, p *promise
 		return e, false
 	}
 	if err == nil {
+		e.at = m.Time
 		err = json.Unmarshal(m.Data, &e)
 	}
 	if err != nil {

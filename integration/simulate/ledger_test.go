@@ -10,17 +10,20 @@ type ledger struct {
 	mu       sync.Mutex
 	accepted map[string]*promise     // by call
 	runs     map[string][]time.Time  // of tools, by call
-	jobs     map[string][]time.Time  // runs of scheduled jobs, by job
+	jobs     map[string][]jobRun     // runs of scheduled jobs, by job
+	calms    []calm                  // in which nothing failed, nor shortly before
 	sent     map[string][]string     // texts that a chat got, by chat, without those it dropped as duplicates
-	seen     map[string]int          // deliveries by the id of the notification
+	seen     map[string][]time.Time  // deliveries by the id of the notification
 	told     map[string]map[int]bool // messages with a number that a chat was promised, by chat
 	wrongs   []string                // what a model was sent and should not have been
 }
 
 // promise is what a client knows of a call that was accepted.
 type promise struct {
+	at          time.Time // when it was accepted
 	session, id string
 	tool        string
+	ms          int    // how long it runs
 	size        int    // of the result
 	user        string // the text for the user
 	chat        string
@@ -29,13 +32,23 @@ type promise struct {
 	reply       string // the text of the result, if it is an answer of an agent
 }
 
+// jobRun is a run of a scheduled job.
+type jobRun struct {
+	call string
+	at   time.Time
+}
+
+// calm is a time in which nothing failed.
+type calm struct{ from, to time.Time }
+
 func newLedger() *ledger {
-	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, jobs: map[string][]time.Time{}, sent: map[string][]string{}, seen: map[string]int{}, told: map[string]map[int]bool{}}
+	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, jobs: map[string][]jobRun{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, told: map[string]map[int]bool{}}
 }
 
 func (l *ledger) accept(p *promise) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	p.at = time.Now()
 	l.accepted[p.id] = p
 }
 
@@ -58,17 +71,17 @@ func (l *ledger) ran(call string) {
 	l.runs[call] = append(l.runs[call], time.Now())
 }
 
-func (l *ledger) jobRan(job string) {
+func (l *ledger) jobRan(job, call string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.jobs[job] = append(l.jobs[job], time.Now())
+	l.jobs[job] = append(l.jobs[job], jobRun{call, time.Now()})
 }
 
 // deliver notes a notification at a chat that drops duplicates by their id.
 func (l *ledger) deliver(chat, id, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.seen[id]++; l.seen[id] == 1 {
+	if l.seen[id] = append(l.seen[id], time.Now()); len(l.seen[id]) == 1 {
 		l.sent[chat] = append(l.sent[chat], text)
 	}
 }

@@ -21,7 +21,8 @@ type link struct {
 	cond  *sync.Cond // signals each change of what mu guards, in the connections too
 	state linkState
 	conns map[*linkConn]bool
-	left  int // writes until the process dies; 0 if it lives on
+	left  int       // writes until the next state; 0 if there is none
+	next  linkState // of a process that dies or freezes between two writes
 }
 
 type linkState int
@@ -46,7 +47,7 @@ func (l *link) set(state linkState) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.state != finished {
-		l.state = state
+		l.state, l.left = state, 0
 	}
 	if l.state == down || l.state == finished {
 		l.disconnectLocked()
@@ -69,11 +70,15 @@ func (l *link) disconnectLocked() {
 	l.cond.Broadcast()
 }
 
-// dieAfter lets the process die after it has sent something n more times.
-func (l *link) dieAfter(n int) {
+// setAfter changes the state after the process has sent something n more times.
+func (l *link) setAfter(n int, state linkState) {
+	if n == 0 {
+		l.set(state)
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.left = n
+	l.left, l.next = n, state
 }
 
 func (l *link) died() bool {
@@ -114,6 +119,7 @@ type linkConn struct {
 	net.Conn
 	link    *link
 	in, out []byte
+	greeted bool // nats.go waits with its lock for the answer to its first write
 	ended   bool
 }
 
@@ -180,11 +186,12 @@ func (c *linkConn) Write(b []byte) (int, error) {
 	}
 	c.out = append(c.out, b...)
 	c.link.cond.Broadcast()
-	if c.link.left > 0 {
+	if c.link.left > 0 && c.greeted {
 		if c.link.left--; c.link.left == 0 {
-			c.link.state = finished // send ends the connection once the server has these bytes
+			c.link.state = c.link.next // if it has died, send ends the connection once the server has these bytes
 		}
 	}
+	c.greeted = true
 	return len(b), nil
 }
 

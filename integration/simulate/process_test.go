@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"fmt"
+	"hash/crc32"
 	"strings"
 	"testing"
 	"time"
@@ -80,7 +81,7 @@ func (p *process) tools(t *testing.T, l *ledger) (list []tools.Tool) {
 		}
 		l.ran(call.ID)
 		if in.Job != "" {
-			l.jobRan(in.Job)
+			l.jobRan(in.Job, call.ID)
 		}
 		if err := tools.Sleep(ctx, time.Duration(in.MS)*time.Millisecond); err != nil {
 			return tools.Failure(err)
@@ -129,17 +130,20 @@ func output(call string, size int) string {
 	return text
 }
 
-// chat is the user's side of a channel. It drops duplicates by their id.
+// chat is the user's side of a channel. It drops duplicates by their id, and answers late to some.
 type chat struct {
 	link   *link
 	ledger *ledger
 }
 
 // Send implements channel.Channel.
-func (c *chat) Send(_ context.Context, n channel.Notification) error {
+func (c *chat) Send(ctx context.Context, n channel.Notification) error {
 	if c.link.died() {
 		return errDown
 	}
 	c.ledger.deliver(n.ChatID, n.ID, n.Text)
+	if hash := crc32.ChecksumIEEE([]byte(n.ID)); hash%12 == 0 { // for longer than the lease of a chat
+		return tools.Sleep(ctx, time.Duration(3+hash%10)*time.Second)
+	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -34,6 +35,10 @@ const (
 	// the pause is longer than any outage with the waits after it.
 	jobInterval = 30 * time.Second
 	jobPause    = 10 * time.Minute
+	// Of each hour, calmTime is without faults. Until recovery has passed, the faults before it still
+	// have effects.
+	calmTime = 15 * time.Minute
+	recovery = 5 * time.Minute
 )
 
 // simulation is an installation in a bubble.
@@ -47,19 +52,19 @@ type simulation struct {
 	dir    string
 	server atomic.Pointer[embedded.Server] // nil while none runs
 
-	links     []*link
-	client    *bus.Bus // of all clients; its link is whole while the server runs
-	messages  *notify.Notifier
-	running   []*process
-	dead      []*process
-	healing   sync.WaitGroup // faults that end
-	clients   sync.WaitGroup
-	calls     int
-	faults    int
-	chatSizes map[string]int // messages with a number, by chat
-	questions map[string]int // to agents, by session
-	approving sync.WaitGroup
-	approved  chan struct{} // closed to end the approvals
+	links      []*link
+	client     *bus.Bus // of all clients; its link is whole while the server runs
+	messages   *notify.Notifier
+	running    []*process
+	healing    sync.WaitGroup // faults that end
+	clients    sync.WaitGroup
+	calls      int
+	faults     int
+	goroutines int            // of the idle installation, before the first fault
+	chatSizes  map[string]int // messages with a number, by chat
+	questions  map[string]int // to agents, by session
+	approving  sync.WaitGroup
+	approved   chan struct{} // closed to end the approvals
 	// The garbage collector must not end a store while the bubble runs: its clean-up, outside of the
 	// bubble, would wake goroutines of it.
 	stores []offload.Store
@@ -85,12 +90,28 @@ func (s *simulation) run(d time.Duration) {
 	for range processes {
 		s.running = append(s.running, startProcess(s.t, s))
 	}
+	time.Sleep(time.Minute)
+	s.goroutines = runtime.NumGoroutine()
 	s.addJobs()
 	s.approved, s.questions = make(chan struct{}), map[string]int{}
 	s.approving.Go(func() { s.approve(s.approved) })
-	for time.Since(s.began) < d {
+	for hour := time.Hour; hour <= d; hour += time.Hour {
+		s.load(s.began.Add(hour-calmTime), true)
+		s.healing.Wait()
+		s.load(time.Now().Add(recovery), false)
+		from := time.Now()
+		s.load(s.began.Add(hour), false)
+		s.ledger.calms = append(s.ledger.calms, calm{from, time.Now()})
+	}
+	s.clients.Wait()
+	s.settle()
+}
+
+// load lets clients work until a time, and some parts fail meanwhile.
+func (s *simulation) load(until time.Time, faults bool) {
+	for time.Now().Before(until) {
 		time.Sleep(time.Duration(s.rnd.IntN(20_000)) * time.Millisecond)
-		if s.rnd.IntN(10) < 8 {
+		if !faults || s.rnd.IntN(10) < 8 {
 			for range 1 + s.rnd.IntN(6) {
 				s.submit()
 			}
@@ -98,9 +119,6 @@ func (s *simulation) run(d time.Duration) {
 			s.breakSomething()
 		}
 	}
-	s.healing.Wait()
-	s.clients.Wait()
-	s.settle()
 }
 
 // settle waits until no stream has work left. The judges name what is left after an hour.
@@ -123,7 +141,7 @@ func (s *simulation) settle() {
 func (s *simulation) close() {
 	close(s.approved)
 	s.approving.Wait()
-	for _, p := range append(s.running, s.dead...) {
+	for _, p := range s.running {
 		p.stop()
 		p.bus.Close()
 	}
@@ -189,14 +207,18 @@ func (s *simulation) insist(request func(context.Context) error) {
 	})
 }
 
-// jobs are the schedules, and the tool of each.
-var jobs = map[string]string{"job-1": "once", "job-2": "once", "job-3": "idempotent", "job-4": "keyed"}
+// jobs are the schedules, with the tool of each and how long it runs. The last one runs for longer
+// than its interval.
+var jobs = map[string]struct {
+	tool string
+	ms   int
+}{"job-1": {"once", 20}, "job-2": {"once", 20}, "job-3": {"idempotent", 20}, "job-4": {"keyed", 45_000}}
 
 func (s *simulation) addJobs() {
-	for name, tool := range jobs {
-		in, err := json.Marshal(args{MS: 20, Job: name})
+	for name, job := range jobs {
+		in, err := json.Marshal(args{MS: job.ms, Job: name})
 		if err == nil {
-			_, err = cron.New(s.client).Add(s.t.Context(), cron.Caller{Operator: true}, cron.Job{Name: name, Session: "jobs", Every: jobInterval, Tool: tool, Args: in})
+			_, err = cron.New(s.client).Add(s.t.Context(), cron.Caller{Operator: true}, cron.Job{Name: name, Session: "jobs", Every: jobInterval, Tool: job.tool, Args: in})
 		}
 		if err != nil {
 			s.t.Fatal(err)
@@ -211,6 +233,9 @@ func (s *simulation) submit() {
 	if s.rnd.IntN(3) == 0 {
 		in.MS = s.rnd.IntN(45_000)
 	}
+	if s.rnd.IntN(40) == 0 { // longer than several leases
+		in.MS += s.rnd.IntN(300_000)
+	}
 	p := &promise{
 		session: fmt.Sprintf("s%d", s.rnd.IntN(4)), id: fmt.Sprintf("c%d", s.calls),
 		tool: []string{"once", "keyed", "idempotent", "async"}[s.rnd.IntN(4)], chat: fmt.Sprintf("chat%d", s.rnd.IntN(3)),
@@ -221,7 +246,7 @@ func (s *simulation) submit() {
 	if s.rnd.IntN(3) == 0 {
 		p.user = "for the user: " + p.id
 	}
-	in.Size, in.User = p.size, p.user
+	in.Size, in.User, p.ms = p.size, p.user, in.MS
 	body, err := json.Marshal(in)
 	if err != nil {
 		s.t.Fatal(err)
@@ -287,22 +312,17 @@ func (s *simulation) breakSomething() {
 	i := s.rnd.IntN(len(s.running))
 	p := s.running[i]
 	outage := time.Duration(s.rnd.IntN(100)) * time.Second
+	writes := s.rnd.IntN(2) * s.rnd.IntN(30) // at once, or between two steps of what the process does
 	switch fault := s.rnd.IntN(9); fault {
 	case 0, 1, 2, 3:
 		state := []linkState{down, silent, deaf, mute}[fault]
-		s.note("link of process %d: state %d for %v", i, state, outage)
-		p.link.set(state)
+		s.note("link of process %d: state %d after %d writes, for %v", i, state, writes, outage)
+		p.link.setAfter(writes, state)
 		s.healing.Go(func() { time.Sleep(outage); p.link.set(whole) })
-	case 4, 5: // at once, or between two steps of what it does
-		writes := s.rnd.IntN(30)
+	case 4, 5:
 		s.note("process %d dies after %d writes", i, writes)
-		if writes == 0 {
-			p.link.set(finished)
-		} else {
-			p.link.dieAfter(writes)
-		}
-		s.dead = append(s.dead, p)
-		s.healing.Go(func() { time.Sleep(outage); p.link.set(finished); p.stop() })
+		p.link.setAfter(writes, finished)
+		s.healing.Go(func() { time.Sleep(outage); p.link.set(finished); p.stop(); p.bus.Close() })
 		s.running[i] = startProcess(s.t, s)
 	case 6:
 		s.note("server restarts after %v", outage/2)
