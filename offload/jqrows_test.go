@@ -26,10 +26,10 @@ func TestJQOfAllRows(t *testing.T) {
 		{table.String(), "length", "5000", "the number of rows"},
 		{table.String(), "keys", `["amount","id"]`, "the keys of the first row"},
 		{table.String(), ".[4999].id", `"4999"`, ""},
-		{table.String(), `map(select(.amount > 8)) | length`, "5000", "each cell of a table is a string"},
+		{table.String(), `map(select(.amount > 8)) | length`, "5000", `.amount > 8 compares "0" with 8`},
 		{table.String(), `map(select((.amount | tonumber) > 8)) | length`, "500", ""},
-		{`{"runs":[{"ms":"10"},{"ms":"9"}]}`, `[.runs[]|select(.ms > 9)]|length`, "2", `ms has strings such as "10"`},
-		{`[{"t":{"ms":"10"}},{"t":{"ms":"9"}}]`, `max_by(.t.ms).t.ms`, `"9"`, "write (.ms|tonumber)"},
+		{`{"runs":[{"ms":"10"},{"ms":"9"}]}`, `[.runs[]|select(.ms > 9)]|length`, "2", `.ms > 9 compares "10" with 9`},
+		{`[{"t":{"ms":"10"}},{"t":{"ms":"9"}}]`, `max_by(.t.ms).t.ms`, `"9"`, `max_by sorts strings such as "9"`},
 		{`[{"ms":"10"},{"ms":"9"}]`, `sort_by(.ms|tonumber)|.[0].ms`, `"9"`, ""},
 		{`[{"ms":10,"name":"9"},{"ms":9,"name":"x"}]`, `map(select(.ms > 9 and .name != "y"))|length`, "1", ""},
 	} {

@@ -69,7 +69,7 @@ func kind(src io.ReaderAt, size int64) (typ, mediaType string, form describe.For
 		switch {
 		case beginsXML.Match(head) && !m.Is("text/html") && !m.Is("image/svg+xml"):
 			mediaType = mediaXML
-		case beginsYAML.Match(head) && nestedYAML.Match(head):
+		case beginsYAML.Match(head) && (nestedYAML.Match(head) || isFlatYAML(head)):
 			mediaType = mediaYAML
 		}
 	}
@@ -81,7 +81,27 @@ var (
 	beginsXML  = regexp.MustCompile(`^\s*<(?:[?]xml|!--|!DOCTYPE|[A-Za-z])`)
 	beginsYAML = regexp.MustCompile(`^(?:\s*(?:[#%].*)?\n)*(?:---|["']?[A-Za-z_][^:\n]{0,100}:(?:\s|$)|- ["']?[A-Za-z_][^:\n]{0,100}:.*\n +["'A-Za-z_])`)
 	nestedYAML = regexp.MustCompile(`(?m)^ *(?:- | \S)`)
+	memberYAML = regexp.MustCompile(`^(?:["']?([A-Za-z_][\w.-]*)["']?:(?:\s.*)?|(?:#|---).*|\s*)$`)
 )
+
+// isFlatYAML reports whether each line of a text has a key and a value, and none has the key of another one, as
+// those of a log have.
+func isFlatYAML(head []byte) bool {
+	keys := map[string]bool{}
+	for line := range bytes.Lines(head) {
+		m := memberYAML.FindSubmatch(bytes.TrimRight(line, "\r\n"))
+		key := ""
+		if m != nil {
+			key = string(m[1])
+		}
+		if complete := line[len(line)-1] == '\n'; complete && m == nil || key != "" && keys[key] {
+			return false
+		}
+		keys[key] = true
+	}
+	delete(keys, "")
+	return len(keys) > 1
+}
 
 // rowBytes is how much of a text decides whether it has rows.
 const rowBytes = describe.SampleBytes

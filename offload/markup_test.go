@@ -9,6 +9,7 @@ import (
 	"golang.org/x/text/encoding/unicode"
 
 	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // TestMarkup: the preview of YAML and XML is the shape of their JSON, and jq and SQL read it.
@@ -57,7 +58,7 @@ func TestMarkup(t *testing.T) {
 		}
 	}
 	res, err := r.JQ(t.Context(), "s", "junit", JQQuery{Query: `.testsuites.testsuite | map(select(."@time" > 1)) | length`})
-	if err != nil || !strings.Contains(res.Text(), "each value of XML is a string") {
+	if err != nil || !strings.Contains(res.Text(), `compares "1.5" with 1`) {
 		t.Errorf("jq compares a text of XML with a number without a note: %v, %v", res, err)
 	}
 }
@@ -90,6 +91,29 @@ func TestMarkupIsRefused(t *testing.T) {
 		}
 		if _, err := r.SQL(t.Context(), "s", SQLQuery{Artifacts: []string{id}}); row.media == mediaYAML && (err == nil || !strings.Contains(err.Error(), row.want)) {
 			t.Errorf("SQL reads %s: %v", id, err)
+		}
+	}
+}
+
+// TestFlatYAML: a key and a value in each line are a document, unless a key is there twice, as in a log.
+func TestFlatYAML(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"name: web\nversion: 1.50\nenv:\n":                          `{"name":"web","version":1.50,"env":null}`,
+		"# made by x\na: 1\nb: [2]\r\n\n\"c.d\": \"x: y\"":          `{"a":1,"b":[2],"c.d":"x: y"}`,
+		"INFO: started\nERROR: no file\nINFO: ended\n":              "",
+		"From: a\nTo: b\nSubject: Re: hello\n":                      "",
+		"Some text: here\nit: goes on\n":                            "",
+		"error: no such file\n":                                     "",
+		strings.Repeat("a", 5_000) + ": 1\nb: 2\n":                  "",
+		"x: 1\n" + strings.Repeat("y", 5_000) + ": 1\nb: 2\n":       "",
+		"x: 1\nz: 2\ny: " + strings.Repeat("y", 5_000) + "\nb: 2\n": `{"x":1,"z":2,"y":"` + strings.Repeat("y", 5_000) + `","b":2}`,
+	} {
+		res, err := stored(t, []byte(text)).JQ(t.Context(), "s", "a", JQQuery{Query: "."})
+		if want == "" {
+			wantCode(t, err, tools.CodeInvalidArguments, "not JSON")
+		} else if err != nil || len(res.Results) != 1 || string(res.Results[0]) != want {
+			t.Errorf("%q is %v, %v; want %s", text, res, err, want)
 		}
 	}
 }

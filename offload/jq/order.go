@@ -20,6 +20,7 @@ import (
 	"github.com/itchyny/gojq"
 
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const (
@@ -32,6 +33,7 @@ const (
 // The names of objects that the query computes have the order in which they first occur in the
 // document, and then in the query.
 type keyOrder struct {
+	watch   watch
 	rank    map[string]int // of the names in the document
 	written map[string]int // of the names in objects that the query writes
 	shapes  map[uint64][]string
@@ -126,7 +128,9 @@ func (o *keyOrder) value(dec *jsontext.Decoder) (any, error) {
 			if _, ok := o.rank[name]; !ok && len(o.rank) < maxNames {
 				o.rank[name] = len(o.rank)
 			}
-			if _, twice := object[name]; !twice {
+			if _, twice := object[name]; twice {
+				o.watch.note("twice", "an object has the name %q again; it has the last of the values", tools.Excerpt(name, 40))
+			} else {
 				o.stack = append(o.stack, name)
 			}
 			if object[name], err = o.value(dec); err != nil {

@@ -40,15 +40,16 @@ const (
 // functions of the query may be used in paths, all of it stays.
 func (o *keyOrder) compile(query *gojq.Query, options ...gojq.CompilerOption) (*gojq.Code, error) {
 	o.read(query)
+	inView(query)
 	if v := reflect.ValueOf(query); len(query.FuncDefs) == 0 || !usesPaths(v) {
 		inOrder(v)
 	}
-	definitions, err := gojq.Parse(prelude)
+	definitions, err := gojq.Parse(watched + prelude)
 	if err != nil {
 		return nil, err
 	}
 	query.FuncDefs = append(definitions.FuncDefs, query.FuncDefs...)
-	options = append(options,
+	options = append(append(options, o.watch.options()...),
 		gojq.WithIterFunction(valuesFunc, 0, 0, func(v any, _ []any) gojq.Iter { return o.iterate(v) }),
 		gojq.WithFunction(jsonFunc, 0, 0, func(v any, _ []any) any {
 			text, err := o.appendJSON(nil, v, math.MaxInt)

@@ -68,7 +68,7 @@ func (r *runner) add(v any) (more bool, err error) {
 	switch {
 	case tooLong && len(r.res.Results) == 0:
 		var why strings.Builder
-		for _, note := range r.res.Notes {
+		for _, note := range append(r.res.Notes, r.keys.watch.notes...) {
 			why.WriteString(" (" + note + ")")
 		}
 		return false, tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is %s, longer than the %d characters that can be shown%s; %s",

@@ -40,6 +40,7 @@ func runWithin(ctx context.Context, req request, input io.Reader) (*Result, erro
 		res: &Result{ArtifactID: req.ArtifactID, Query: req.Query, Results: []json.RawMessage{}},
 	}
 	err := r.run(progressReader{bounded, input, &r.read})
+	r.res.Notes = append(r.res.Notes, r.keys.watch.notes...)
 	if err == nil && !r.res.Limited {
 		r.noteUnknown()
 	}
@@ -100,9 +101,6 @@ func (r *runner) run(src io.Reader) error {
 		if err != nil {
 			return err
 		}
-		if note := aboutCells(r.Query, "value of XML"); r.Markup == markup.XML && note != "" {
-			r.res.Notes = append(r.res.Notes, note)
-		}
 		r.Size = int64(len(data))
 		return r.notJSON(r.eachRow(newJSONRows, bytes.NewReader(data), data))
 	}
@@ -148,12 +146,6 @@ func (r *runner) eachRow(rows func(src io.Reader, cut bool) rowSource, in io.Rea
 			r.res.Notes = append(r.res.Notes, "the keys of the first row")
 			return r.apply(sample[0])
 		}
-	}
-	if note := aboutCells(r.Query, "cell of a table"); table && note != "" {
-		r.res.Notes = append(r.res.Notes, note)
-	}
-	if note := aboutTexts(r.query(), sample); !table && note != "" {
-		r.res.Notes = append(r.res.Notes, note)
 	}
 	if table && r.fits(sample) && r.Query != "." || !table && len(sample) > 1 && !r.fits(sample[0]) && r.fits(sample) {
 		return r.array(rows(in, false))
@@ -233,18 +225,6 @@ func (r *runner) apply(v any) error {
 	}
 	_, err = r.collect(code.RunWithContext(r.ctx, v))
 	return err
-}
-
-// usesNumbers matches the queries that mean the numbers in cells.
-var usesNumbers = regexp.MustCompile(`[<>=]=?\s*-?\d|\b(add|sort|sort_by|min|max|min_by|max_by|floor|round)\b|[-+*/]\s*\.\w`)
-
-// aboutCells returns a note for a query that seems to calculate with the cells of a table, or what
-// else is a string: in jq, each string is greater than each number, and "add" joins strings.
-func aboutCells(query, what string) string {
-	if !usesNumbers.MatchString(query) || strings.Contains(query, "tonumber") {
-		return ""
-	}
-	return "each " + what + " is a string; to sort, compare or add numbers, write (.column|tonumber)"
 }
 
 type iterFunc func() (any, bool)

@@ -12,6 +12,7 @@ func TestJSON(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"a: 1\nb: [x, 1.50, true, ~, 0777, 0x1F, 1e9, .inf, 2026-01-01, yes]\n": `{"a":1,"b":["x",1.50,true,null,"0777","0x1F","1e9",".inf","2026-01-01","yes"]}`,
+		"name: x\nversion: 1.50\n":                                          `{"name":"x","version":1.50}`,
 		"on: {push: }\n1: \"2\"\n":                                          `{"on":{"push":null},"1":"2"}`,
 		"---\na: [1]\n---\n...\n---\nb: 2\n":                                `[{"a":[1]},{"b":2}]`,
 		"t: |\n  two\n  lines\nf: >\n  one\n  line\nl: []\n":                `{"t":"two\nlines\n","f":"one line\n","l":[]}`,
@@ -57,7 +58,8 @@ func TestHostile(t *testing.T) {
 		{strings.Repeat("{a: ", 300_000), YAML, "depth"},
 		{"a: 1\na: [2]\n", YAML, "a key again"},
 		{"? [a, b]\n: [1]\n", YAML, "no text"},
-		{"From: a\nTo: b\n  c\n", YAML, "no structure"},
+		{"error: no such file\n", YAML, "no structure"},
+		{"- milk\n- eggs\n", YAML, "no structure"},
 		{"---\na: [1]\n---\nSome text.\n", YAML, "no document"},
 		{"a: [1\n", YAML, "did not find"},
 		{strings.Repeat("a: [x]\n", MaxSize/7+1), YAML, "more than 8 MiB"},

@@ -30,13 +30,14 @@ func (w *writer) yaml(text []byte) error {
 		case root.Kind == yaml.ScalarNode: // as Markdown behind its front matter
 			return errors.New("it has text that is no document")
 		}
+		nested = nested || root.Kind == yaml.MappingNode && len(root.Content) > 2
 		for _, n := range root.Content {
 			nested = nested || n.Kind != yaml.ScalarNode
 		}
 		documents = append(documents, root)
 	}
 	switch {
-	case !nested: // as the lines of an e-mail, which are YAML by chance
+	case !nested: // as one line of a log, or a list of Markdown, which are YAML by chance
 		return errors.New("it has no structure")
 	case len(documents) == 1:
 		w.node(documents[0], 0)

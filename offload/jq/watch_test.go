@@ -1,0 +1,60 @@
+package jq
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestWatch: an answer that depends on how jq orders values of several types, or numbers in strings, says so.
+func TestWatch(t *testing.T) {
+	for _, row := range []struct{ text, query, want, note string }{
+		{`[{"a":"10","b":9}]`, `.[] | .a < .b`, "false", `.a < .b compares "10" with 9`},
+		{`[{"a":"10","b":9}]`, `.[0] as {$a, $b} | $b > $a`, "false", `$b > $a compares 9 with "10"`},
+		{`[{"a":"10"}]`, `map(select(.a == 10))`, "[]", "a string never equals a number"},
+		{`[{"a":"10"}]`, `map(select(10.0 != .a)) | length`, "1", "a string never equals a number"},
+		{`[{"a":"x","n":5}]`, `map(select(.a != 10 and .n == 5)) | length`, "1", ""},
+		{`["10","9"]`, `map(select(. > 9)) | length`, "2", `. > 9 compares "10" with 9`},
+		{`["10","9"]`, `map(select(. > "9")) | length`, "0", `compares the strings "10" and "9" by their characters`},
+		{`["10","9"]`, `map(tonumber | select(. > 9)) | length`, "1", ""},
+		{`["2025-01-02","2024-01-01","7x"]`, `map(select(. > "2024-06")) | sort | length`, "2", ""},
+		{`[{"ms":"N/A"},{"ms":5}]`, `map(select(.ms > 50)) | length`, "1", `.ms > 50 is true for "N/A" and 50`},
+		{`[{"ms":"N/A"},{"ms":5}]`, `map(select(.ms < 50)) | length`, "1", ""},
+		{`[{"n":"a"},{"ms":5}]`, `map(select(.ms < 50)) | length`, "2", ".ms < 50 is true for null and 50"},
+		{`[{"n":"a"},{"ms":5}]`, `map(select(.ms > 4 and .ms != null)) | length`, "1", ""},
+		{`[3,"10",1]`, `sort`, `[1,3,"10"]`, "sort has numbers such as 1 and strings such as \"10\""},
+		{`[3,"n/a",1]`, `max`, `"n/a"`, `max has numbers such as 1 and strings such as "n/a"`},
+		{`[{"a":"9"},{"a":"1"},{"a":"10"}]`, `max_by(.a).a`, `"9"`, `max_by sorts strings such as "10" by their characters`},
+		{`[{"a":"9","b":2},{"a":"10","b":1}]`, `sort_by(.b, .a) | map(.b)`, `[1,2]`, `sort_by sorts strings such as "10"`},
+		{`[{"a":"1"},{"a":1}]`, `group_by(.a) | length`, "2", "group_by has numbers such as 1 and strings such as \"1\""},
+		{`[{"a":"9"},{"a":"10"}]`, `group_by(.a) | length`, "2", ""},
+		{`["9","10","9"]`, `unique | length`, "2", ""},
+		{`[{"n":"x"},{"n":"y","ms":5}]`, `min_by(.ms).n`, `"x"`, "min_by has null (also of a missing key)"},
+		{`[{"n":"x"},{"n":"y","ms":5}]`, `max_by(.ms).n`, `"y"`, ""},
+		{`["5","6"]`, `add`, `"56"`, `add joins or repeats strings such as "6"`},
+		{`["5","6"]`, `.[0] + .[1], add(.[]), 2 * .[0]`, "\"56\"\n\"56\"\n\"55\"", `+ joins or repeats strings such as "6"`},
+		{`["5","a"]`, `add, ("n" + "1"), (1 + 2) * 2`, "\"5a\"\n\"n1\"\n6", ""},
+		{`[1,2]`, `[(1,2) + (10,20)], [(1,2) < (1,2)], (.[0] += 5), del(.[] | select(. > 1)), [paths(. > 1)]`, "[11,12,21,22]\n[false,false,true,false]\n[6,2]\n[1]\n[[1]]", ""},
+		{`["1",2]`, `IN(.[]; 1), (.[0] | IN(1, 2))`, "false\nfalse", `IN compares "1" with 1`},
+		{`[9007199254740993,12345678901234567890,-9007199254740993.0]`, `map(floor), (.[0] | ceil, round, trunc, . + 1)`,
+			"[9007199254740993,12345678901234567890,-9007199254740992]\n9007199254740993\n9007199254740993\n9007199254740993\n9007199254740994", ""},
+		{`[1.5,-1.5]`, `map(floor), map(ceil), map(trunc)`, "[1,-2]\n[2,-1]\n[1,-1]", ""},
+		{`{"a":1,"a":2}`, `.a`, "2", `an object has the name "a" again`},
+		{`{"a":1,"b":{"a":2}}`, `.a`, "1", ""},
+		{`[{"a":"10"}]`, `def over(f; $n): f > $n; path(.[] | select(over(.a; 9)))`, "[0]", `f > $n compares "10" with 9`},
+		{`{"a":"x"}`, `.a == "x" and ("\(.a)" < "y") and ([1] < [2]) and ({} < {"b":1})`, "true", ""},
+	} {
+		res, err := Run(t.Context(), Source{ArtifactID: "a", Content: strings.NewReader(row.text), Size: int64(len(row.text)), Chars: 1000, CPU: time.Minute}, Query{Query: row.query})
+		if err != nil {
+			t.Errorf("%s on %s: %v", row.query, row.text, err)
+			continue
+		}
+		var got []string
+		for _, result := range res.Results {
+			got = append(got, string(result))
+		}
+		if notes := strings.Join(res.Notes, "|"); strings.Join(got, "\n") != row.want || !strings.Contains(notes, row.note) || row.note == "" && notes != "" {
+			t.Errorf("%s on %s is\n%s\n%s\nwant %s and the note %q", row.query, row.text, strings.Join(got, "\n"), notes, row.want, row.note)
+		}
+	}
+}
