@@ -170,6 +170,7 @@ func isPlainName(cell string) bool {
 func (s *sample) header() {
 	names, rows := s.rows[0], s.rows[1:min(len(s.rows), headerRows, max(headerCells/s.Width, minHeader))]
 	like, unlike, years, repeated, unnamed, plain, values := 0, 0, 0, false, 0, true, false
+	styled := styleOf(names[0]) != 0 // the names have one that no other cell has
 	for i, name := range names {
 		counts, odd, filled := [kinds]int{}, 0, 0
 		for _, row := range rows {
@@ -177,6 +178,7 @@ func (s *sample) header() {
 				continue
 			}
 			counts[kindOf(row[i])]++
+			styled = styled && styleOf(row[i]) != styleOf(names[0])
 			if row[i] != "" {
 				filled++
 				repeated = repeated || row[i] == name
@@ -202,6 +204,7 @@ func (s *sample) header() {
 			unnamed++
 		}
 		plain = plain && isPlainName(name)
+		styled = styled && styleOf(name) == styleOf(names[0])
 		values = values || filled > 0 && odd*10 >= filled*9
 	}
 	s.Header = unlike > 0 && unlike >= like || unlike == 0 && like == 0 && !repeated && unnamed == 0
@@ -209,9 +212,22 @@ func (s *sample) header() {
 	switch {
 	case !s.Header:
 		s.Assumed = append(s.Assumed, "no row has the names of the columns, so they are c1, c2, ...; header=true takes them from the first row")
-	case unlike == years && !(plain && values):
+	case unlike == years && !(plain && values) && !styled:
 		s.Assumed = append(s.Assumed, "the first row was taken for the names of the columns; header=false makes it a row")
 	}
+}
+
+// styleOf returns how a word such as "user_id" or "NAME" is written, or 0.
+func styleOf(text string) byte {
+	switch {
+	case !isPlainName(text) || strings.Contains(text, " "):
+		return 0
+	case strings.ToLower(text) == text:
+		return 'a'
+	case strings.ToUpper(text) == text:
+		return 'A'
+	}
+	return 0
 }
 
 func isYear(text string) bool {

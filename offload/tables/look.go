@@ -12,11 +12,12 @@ import (
 
 // look is what a cell looks like. Cells that look alike are read alike.
 type look struct {
-	what   byte
-	unit   string // of a number
-	zero   bool
-	plain  bool // as programs print a number
-	padded bool // the text is not how the value is printed: 3.10, 1e5, or more digits than a real has
+	what    byte
+	unit    string // of a number
+	zero    bool
+	plain   bool // as programs print a number
+	negated bool // by brackets
+	padded  bool // the text is not how the value is printed: 3.10, 1e5, or more digits than a real has
 	// point and comma say what a number is if a point, or a comma, precedes its decimals.
 	point, comma value
 	orders       describe.Order // of a date
@@ -86,7 +87,7 @@ func lookOf(c cell) look {
 		return look{what: isCode}
 	}
 	if n, ok := describe.ParseNumber(text); ok {
-		return look{what: isNumber, unit: n.Unit, point: valueOf(n.Point), comma: valueOf(n.Comma)}
+		return look{what: isNumber, unit: n.Unit, negated: text[0] == '(', point: valueOf(n.Point), comma: valueOf(n.Comma)}
 	}
 	if orders, ok := describe.ParseDate(text); ok {
 		return look{what: isDate, orders: orders}
