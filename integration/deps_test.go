@@ -63,7 +63,7 @@ var allowedImports = map[string][]string{
 	// For tests only.
 	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools", "tools/tracing"},
 
-	"offload":                    {"tools/jsonform", "tools/limited", "tools/metrics", "tools", "offload/describe", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/markup", "offload/internal/textscan", "offload/jq", "offload/tables"},
+	"offload":                    {"tools/charset", "tools/jsonform", "tools/limited", "tools/metrics", "tools", "offload/describe", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/markup", "offload/internal/textscan", "offload/jq", "offload/tables"},
 	"offload/grep":               {"tools", "tools/limited", "offload/index", "offload/internal/cursor"},
 	"offload/describe":           {"tools", "offload/internal/jsonread"},
 	"offload/jq":                 {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/markup"},
@@ -89,13 +89,14 @@ var allowedImports = map[string][]string{
 
 	"tools":                        {"tools/jsonform"},
 	"tools/jsonform":               {}, // imports nothing of ours, so that everything can write JSON in one way
+	"tools/charset":                {},
 	"tools/trouble":                {},
 	"tools/retry":                  {},
 	"tools/fair":                   {},
 	"tools/internal/job":           {},
 	"tools/limited":                {"tools", "tools/fair", "tools/jsonform"},
 	"tools/toolstest":              {"tools"},
-	"tools/builtin":                {"tools", "tools/limited", "tools/sandbox", "offload/grep", "state/durable"},
+	"tools/builtin":                {"tools", "tools/charset", "tools/limited", "tools/sandbox", "offload/grep", "state/durable"},
 	"cmd/internal/shorten":         {"tools"},
 	"tools/sandbox":                {"state/durable", "tools/sandbox/internal/enter"},
 	"tools/sandbox/internal/enter": {},

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/charset"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
@@ -104,28 +105,27 @@ func (b body) withNote(text string) string {
 
 // withoutStore returns what a model gets of content that is not UTF-8 if nothing is stored.
 func (b body) withoutStore() string {
-	charset, _ := charsetOf(b.plain, b.plain.Size(), utf8.RuneCountInString(b.text) == len(b.text)) // the text is in memory
-	text := b.readable(charset)
-	if typ, media, _, err := kind(b.plain, b.plain.Size()); charset == "" && err == nil && typ == TypeBinary {
+	name, _ := charset.Of(b.plain, b.plain.Size(), utf8.RuneCountInString(b.text) == len(b.text)) // the text is in memory
+	text := b.readable(name)
+	if typ, media, _, err := kind(b.plain, b.plain.Size()); name == "" && err == nil && typ == TypeBinary {
 		text = fmt.Sprintf("The result is %d bytes of %s, which is not text. They were not kept, because offloading is off.", b.plain.Size(), attribute(media))
 	}
 	return b.withNote(text)
 }
 
-// readable returns the text in a charset as UTF-8, with escapes for what is not text.
-func (b body) readable(charset string) string {
-	if charset != "" {
-		if decoded, err := charsets[charset].NewDecoder().String(b.text); err == nil {
-			return decoded
-		}
+// readable returns the text in an encoding as UTF-8, with escapes for what is not text.
+func (b body) readable(name string) string {
+	text, err := charset.Decode(b.text, name)
+	if err != nil {
+		text = b.text
 	}
-	return tools.EscapeBytes(b.text)
+	return tools.EscapeBytes(text)
 }
 
 // readableNotice follows the readable text of an artifact that is not UTF-8.
 func readableNotice(rec Record) string {
-	if charset := rec.charset(); charset != "" {
-		return fmt.Sprintf("[this is the text of %s; the artifact '%s' has the exact bytes]", charset, rec.ID)
+	if name := rec.charset(); name != "" {
+		return fmt.Sprintf("[this is the text of %s; the artifact '%s' has the exact bytes]", name, rec.ID)
 	}
 	return fmt.Sprintf("[each \\xNN stands for a byte that is not UTF-8; the artifact '%s' has the exact bytes]", rec.ID)
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"regexp"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/gabriel-vasile/mimetype"
 	"github.com/go-json-experiment/json/jsontext"
@@ -18,6 +17,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/internal/markup"
 	"github.com/stevedore-bus/stevedore/offload/jq"
 	"github.com/stevedore-bus/stevedore/offload/tables"
+	"github.com/stevedore-bus/stevedore/tools/charset"
 )
 
 // Types of artifacts.
@@ -54,7 +54,7 @@ func kind(src io.ReaderAt, size int64) (typ, mediaType string, form describe.For
 		return TypeJSON, mediaJSON, form, err
 	}
 	m := mimetype.Detect(head)
-	if !isText(m, head) {
+	if !charset.IsText(m, head) {
 		return TypeBinary, m.String(), form, nil
 	}
 	few := int64(rowBytes)
@@ -158,40 +158,6 @@ func beginsJSON(text []byte) bool {
 // withoutBOM removes the byte order mark with which programs of Windows begin a text.
 func withoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
 
-// isText corrects the library, which says that UTF-16 is text, though it must be decoded
-// first, and that a content with a NUL is not, though tools separate with NUL
-// (find -print0, git ls-files -z).
-func isText(m *mimetype.MIME, head []byte) bool {
-	valid := utf8.Valid(wholeRunes(head))
-	invalid, nuls := countBad(head)
-	known := false
-	for parent := m; parent != nil; parent = parent.Parent() {
-		known = known || parent.Is("text/plain")
-	}
-	switch {
-	case nuls > 0:
-		return valid && nuls <= len(head)/4 && (known || m.Is("application/octet-stream"))
-	case valid:
-		return true
-	}
-	return known && invalid <= len(head)/4 // else an encoding that is shown as escapes only
-}
-
-// countBad counts the bytes that are not UTF-8, and the NULs.
-func countBad(text []byte) (invalid, nuls int) {
-	for len(text) > 0 {
-		r, size := utf8.DecodeRune(text)
-		if r == utf8.RuneError && size == 1 {
-			invalid++
-		}
-		if r == 0 {
-			nuls++
-		}
-		text = text[size:]
-	}
-	return invalid, nuls
-}
-
 // looksLikeJSON is exact for small contents. A large content is JSON if its start has no syntax error
 // and no second value, as NDJSON has, and if it ends like an object or an array.
 func looksLikeJSON(src io.ReaderAt, size int64, head []byte) (bool, error) {
@@ -227,9 +193,9 @@ func summarize(ctx context.Context) func(*Record, Content) error {
 }
 
 func (rec *Record) summarize(ctx context.Context, c Content) error {
-	charset, err := charsetOf(c, c.Size(), !c.Index().ASCII() && c.Index().TotalChars() == c.Size())
-	if charset != "" {
-		text, err := decode(ctx, c, c.Size(), charset)
+	name, err := charset.Of(c, c.Size(), !c.Index().ASCII() && c.Index().TotalChars() == c.Size())
+	if name != "" {
+		text, err := decode(ctx, c, c.Size(), name)
 		if err != nil {
 			return err
 		}
@@ -251,8 +217,8 @@ func (rec *Record) summarize(ctx context.Context, c Content) error {
 	if err := rec.summarizeContent(c, form); err != nil {
 		return err
 	}
-	if charset != "" && rec.Type != TypeBinary {
-		rec.MediaType = inCharset(rec.MediaType, charset)
+	if name != "" && rec.Type != TypeBinary {
+		rec.MediaType = inCharset(rec.MediaType, name)
 	}
 	return nil
 }

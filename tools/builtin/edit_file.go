@@ -1,7 +1,6 @@
 package builtin
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/charset"
 )
 
 type editFileArgs struct {
@@ -32,19 +32,22 @@ func (ws *workspace) editFile(ctx context.Context, _ tools.Call, args editFileAr
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "old_text and new_text are the same"))
 	}
 	return ws.change(ctx, "edit file", args.Path, func(rel string) (string, error) {
-		content, info, err := ws.readForEdit(rel, args.Path)
+		content, encoding, info, err := ws.readForEdit(rel, args.Path)
 		if err != nil {
 			return "", err
 		}
-		// Its letters have other bytes than those of the arguments, and the new text would be in another encoding.
-		if !utf8.ValidString(content) && !isASCII(args.OldText+args.NewText) {
-			return "", fmt.Errorf("it is not UTF-8, so that only ASCII can be edited; convert it first, for example with shell: iconv -f WINDOWS-1252 -t UTF-8")
+		if !utf8.ValidString(content) && !isASCII(args.OldText+args.NewText) { // whose letters would have other bytes
+			return "", fmt.Errorf("it has bytes that are not UTF-8, so that only ASCII can be edited; convert it first, for example with shell: iconv")
 		}
 		change, err := findEdit(content, args)
 		if err != nil {
 			return "", err
 		}
-		err = ws.replace(ctx, rel, []byte(change.apply(content)), info)
+		data, err := charset.Encode(change.apply(content), encoding)
+		if err != nil {
+			return "", fmt.Errorf("%w; convert the file first, for example with shell: iconv -f %s -t UTF-8", err, encoding)
+		}
+		err = ws.replace(ctx, rel, []byte(data), info)
 		return "File edited: " + showName(args.Path) + "\n" + change.diff(showName(args.Path), content), err
 	})
 }
@@ -56,28 +59,35 @@ func isASCII(text string) bool {
 // maxEdit is the size, in bytes, of the largest file that edit_file reads into memory.
 const maxEdit = 16 << 20
 
-func (ws *workspace) readForEdit(rel, path string) (string, fs.FileInfo, error) {
+// readForEdit returns the text of a file as read_file shows it, and its encoding.
+func (ws *workspace) readForEdit(rel, path string) (text, encoding string, info fs.FileInfo, err error) {
 	if info, err := ws.target(rel); err != nil {
-		return "", nil, err
+		return "", "", nil, err
 	} else if info == nil {
-		return "", nil, fs.ErrNotExist
+		return "", "", nil, fs.ErrNotExist
 	}
 	f, info, err := ws.open(path)
 	if err != nil {
-		return "", nil, err
+		return "", "", nil, err
 	}
 	defer f.Close()
 	content, err := io.ReadAll(io.LimitReader(f, maxEdit+1))
 	if err != nil {
-		return "", nil, err
+		return "", "", nil, err
 	}
 	if len(content) > maxEdit {
-		return "", nil, fmt.Errorf("it has more than %d bytes; use shell", maxEdit)
+		return "", "", nil, fmt.Errorf("it has more than %d bytes; use shell", maxEdit)
 	}
-	if bytes.IndexByte(content[:min(len(content), sniffLen)], 0) >= 0 {
-		return "", nil, fmt.Errorf("it is not a text file")
+	if encoding, err = checkText(f, path, int64(len(content))); err != nil {
+		return "", "", nil, err
 	}
-	return string(content), info, nil
+	if text, err = charset.Decode(string(content), encoding); err != nil {
+		return "", "", nil, err
+	}
+	if again, err := charset.Encode(text, encoding); err != nil || again != string(content) {
+		return "", "", nil, fmt.Errorf("it is %s with characters that are not valid, which an edit would lose; use shell", encoding)
+	}
+	return text, encoding, info, nil
 }
 
 // edit replaces length bytes at a position.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload/grep"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/charset"
 )
 
 type grepArgs struct {
@@ -64,7 +65,7 @@ type grepCall struct {
 	lines lineSearch
 
 	files, matched, binary, skipped int
-	foreign                         int // files that are not UTF-8
+	foreign                         int // files in an encoding that is not known
 }
 
 func (g *grepCall) run(ctx context.Context, out *tools.Output) error {
@@ -115,8 +116,8 @@ func (g *grepCall) summarize(out *tools.Output) {
 		out.Note(fmt.Sprintf("[stopped at max_results = %d; there may be more]", g.lines.max))
 	}
 	if g.foreign > 0 && !isASCII(g.args.Pattern) {
-		out.Note(fmt.Sprintf("[%d of the files are not UTF-8: letters of the pattern beyond ASCII do not match there; convert them, for example with shell: iconv "+
-			"-f WINDOWS-1252 -t UTF-8]", g.foreign))
+		out.Note(fmt.Sprintf("[%d of the files are in an unknown encoding: letters of the pattern beyond ASCII do not match there; convert them, for example with "+
+			"shell: iconv]", g.foreign))
 	}
 	if g.binary+g.skipped > 0 {
 		out.Note(fmt.Sprintf("[skipped: %d binary files, %d unreadable files]", g.binary, g.skipped))
@@ -141,21 +142,33 @@ func (g *grepCall) file(ctx context.Context, dir *os.Root, name, shown string) e
 }
 
 func (g *grepCall) search(ctx context.Context, f *os.File, shown string) error {
-	head := make([]byte, sniffLen)
-	n, err := f.ReadAt(head, 0)
-	if err != nil && err != io.EOF {
+	info, err := f.Stat()
+	if err != nil {
 		return err
 	}
-	if !isTextWithoutNUL(head[:n]) {
+	encoding, head, isText, err := sniff(f, info.Size())
+	if err != nil {
+		return err
+	}
+	if !isText {
 		g.binary++
 		return nil
 	}
 	g.files++
-	if !isUTF8(head[:n]) {
+	if encoding == "" && !isUTF8(head) {
 		g.foreign++
 	}
+	text, size := io.ReaderAt(f), info.Size()
+	if encoding != "" {
+		decoded := tools.NewOutput(tools.OutputLimits{Total: 4 * size})
+		defer decoded.Close()
+		if err := (&lineRange{first: 1, dst: decoded}).copy(ctx, charset.NewReader(f, encoding)); err != nil {
+			return err
+		}
+		text, size = decoded, decoded.Size()
+	}
 	before := g.lines.found
-	err = g.lines.search(ctx, f, showName(shown))
+	err = g.lines.search(ctx, text, size, showName(shown))
 	if g.lines.found > before {
 		g.matched++
 	}

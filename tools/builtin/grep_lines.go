@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/offload/grep"
@@ -32,7 +31,7 @@ func (s *lineSearch) full() bool { return s.found >= s.max }
 // fileSearch is the search of one file.
 type fileSearch struct {
 	*lineSearch
-	f     *os.File
+	f     io.ReaderAt
 	shown string // the file's name in the output
 	last  int64  // the last line written
 	end   int64  // the byte after it
@@ -40,25 +39,20 @@ type fileSearch struct {
 }
 
 // search writes the lines of f that match.
-func (s *lineSearch) search(ctx context.Context, f *os.File, shown string) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if info.Size() == 0 {
+func (s *lineSearch) search(ctx context.Context, f io.ReaderAt, size int64, shown string) error {
+	if size == 0 {
 		return nil // it has no line
 	}
 	fs := &fileSearch{lineSearch: s, f: f, shown: shown}
 	search := &grep.Search{Pattern: s.pattern, Source: f, StopWhenFull: true, Found: fs.match}
-	size := min(info.Size(), searchBuffer) + 1 // one more byte finds the end
-	if err := search.Run(ctx, fileParts(ctx, f, size)); err != nil {
+	if err := search.Run(ctx, fileParts(ctx, f, min(size, searchBuffer)+1)); err != nil {
 		return err
 	}
 	return fs.contextAfter(1 << 62)
 }
 
-// fileParts yields a file without the empty line after its last newline.
-func fileParts(ctx context.Context, f *os.File, size int64) func(yield func([]byte, error) bool) {
+// fileParts yields a file without the empty line after its last newline. One more byte than the file has finds the end.
+func fileParts(ctx context.Context, f io.ReaderAt, size int64) func(yield func([]byte, error) bool) {
 	return func(yield func([]byte, error) bool) {
 		held := false // a newline that may be the last byte
 		for part, err := range grep.Parts(ctx, f, 0, int(size)) {

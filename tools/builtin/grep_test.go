@@ -28,12 +28,14 @@ func TestGrep(t *testing.T) {
 	b.file("dos/empty", "")
 	b.file(".git/HEAD", "three")
 	b.file(".latin/f", "Gr\xf6\xdfe 7\nGruss 8\n")
+	b.file(".wide/f", "\xff\xfeG\x00r\x00\xf6\x00\xdf\x00e\x00 \x007\x00\n\x00G\x00r\x00u\x00s\x00s\x00 \x008\x00\n\x00")
+	b.file(".gbk/f", "name: \xd6\xd0\xce\xc4, and much more text in ASCII\n")
 	must(t, os.Symlink("a.go", filepath.Join(b.dir, "link")))
 	for _, tt := range []struct {
 		args args
 		want string
 	}{
-		{args{"pattern": "three"}, "a.go:3: three\nsrc/c.txt:1: three\n[2 matching lines in 2 of 6 files]\n[skipped: 1 binary files, 0 unreadable files]"},
+		{args{"pattern": "three"}, "a.go:3: three\nsrc/c.txt:1: three\n[2 matching lines in 2 of 8 files]\n[skipped: 1 binary files, 0 unreadable files]"},
 		{args{"pattern": "^three$", "ignore_case": true, "glob": "*.go"}, "a.go:3: three\nsrc/b.go:1: Three\n[2 matching lines in 2 of 2 files]"},
 		{args{"pattern": "e$", "path": "src"}, "src/b.go:1: Three\nsrc/c.txt:1: three\n[2 matching lines in 2 of 2 files]"},
 		{args{"pattern": "three", "path": "src", "glob": "**/*.{txt,md}"}, "src/c.txt:1: three\n[1 matching lines in 1 of 1 files]"},
@@ -43,8 +45,10 @@ func TestGrep(t *testing.T) {
 		{args{"pattern": "[^;]$", "path": "dos", "context": 1}, "dos/d.c-1- foo;\ndos/d.c:2: bar\ndos/d.c-3- \ndos/d.c-4- baz;\ndos/d.c:5: end\n[2 matching lines in 1 of 2 files]"},
 		{args{"pattern": "^$", "path": "dos"}, "dos/d.c:3: \n[1 matching lines in 1 of 2 files]"},
 		{args{"pattern": "nothing", "path": "link"}, `No matches for pattern "nothing" in 1 files`},
-		{args{"pattern": "Größe", "path": ".latin"}, `No matches for pattern "Größe" in 1 files` + "\n[1 of the files are not UTF-8: letters of the pattern beyond ASCII " +
-			"do not match there; convert them, for example with shell: iconv -f WINDOWS-1252 -t UTF-8]"},
+		{args{"pattern": "Größe", "path": ".latin"}, ".latin/f:1: Größe 7\n[1 matching lines in 1 of 1 files]"},
+		{args{"pattern": "GRÖSSE|grö", "ignore_case": true, "context": 1, "path": ".wide"}, ".wide/f:1: Größe 7\n.wide/f-2- Gruss 8\n[1 matching lines in 1 of 1 files]"},
+		{args{"pattern": "Größe", "path": ".gbk"}, `No matches for pattern "Größe" in 1 files` + "\n[1 of the files are in an unknown encoding: letters of the pattern beyond " +
+			"ASCII do not match there; convert them, for example with shell: iconv]"},
 		{args{"pattern": "Gruss", "path": ".latin"}, ".latin/f:2: Gruss 8\n[1 matching lines in 1 of 1 files]"},
 		{args{"pattern": "three", "path": ".git"}, ".git/HEAD:1: three\n[1 matching lines in 1 of 1 files]"},
 	} {

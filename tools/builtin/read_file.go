@@ -11,7 +11,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/gabriel-vasile/mimetype"
+
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/charset"
 )
 
 type readFileArgs struct {
@@ -34,13 +36,14 @@ func (ws *workspace) readFile(ctx context.Context, _ tools.Call, args readFileAr
 		return tools.Failure(err)
 	}
 	defer f.Close()
-	if err := checkText(f, args.Path, info.Size()); err != nil {
+	encoding, err := checkText(f, args.Path, info.Size())
+	if err != nil {
 		return tools.Failure(err)
 	}
 
 	out := tools.NewOutput(ws.cfg.Output)
 	lines := &lineRange{first: max(args.Offset, 1), limit: args.Limit, dst: out}
-	if err := lines.copy(ctx, f); err != nil {
+	if err := lines.copy(ctx, charset.NewReader(f, encoding)); err != nil {
 		return ws.failed(out, "read file", args.Path, err)
 	}
 	if lines.first > 1 && lines.line < lines.first {
@@ -55,35 +58,42 @@ func (ws *workspace) readFile(ctx context.Context, _ tools.Call, args readFileAr
 	case out.Truncated():
 		out.Note(fmt.Sprintf("[truncated: the first %d bytes of the file were kept; use offset and limit]", out.Size()))
 	}
+	if encoding != "" {
+		out.Note(fmt.Sprintf("[the file is %s, which edit_file keeps; write_file writes UTF-8]", encoding))
+	}
 	return ws.setOutput(&tools.Result{Silent: true}, out)
+}
+
+// checkText refuses files that are not text, and returns the encoding of others, as package charset names it.
+func checkText(f *os.File, path string, size int64) (encoding string, err error) {
+	encoding, head, isText, err := sniff(f, size)
+	switch {
+	case err != nil:
+		err = tools.Errorf(tools.CodeToolFailed, "failed to read file %q: %v", path, err)
+	case !isText:
+		err = tools.Errorf(tools.CodeToolFailed, "%q is not a text file: it is %s, %d bytes", path, mimetype.Detect(head), size)
+	}
+	return encoding, err
 }
 
 // sniffLen is how many bytes of a file decide whether it is text.
 const sniffLen = 8 << 10
 
-// checkText refuses files that are not text. Text has no zero byte, and is UTF-8 or an
-// older encoding that package mimetype recognizes as text.
-func checkText(f *os.File, path string, size int64) error {
-	head := make([]byte, sniffLen)
+// sniff returns the encoding and the start of a file, and whether it is text.
+func sniff(f *os.File, size int64) (encoding string, head []byte, isText bool, err error) {
+	head = make([]byte, sniffLen)
 	n, err := f.ReadAt(head, 0)
 	if err != nil && err != io.EOF {
-		return tools.Errorf(tools.CodeToolFailed, "failed to read file %q: %v", path, err)
+		return "", nil, false, err
 	}
 	head = head[:n]
-	if isTextWithoutNUL(head) {
-		return nil
-	}
-	if bytes.HasPrefix(head, []byte("\xff\xfe")) || bytes.HasPrefix(head, []byte("\xfe\xff")) {
-		return tools.Errorf(tools.CodeToolFailed, "%q is a text in UTF-16, which only shell reads: iconv -f UTF-16 -t UTF-8 FILE", path)
-	}
-	return tools.Errorf(tools.CodeToolFailed, "%q is not a text file: it is %s, %d bytes", path, mimetype.Detect(head), size)
+	encoding, err = charset.Of(f, size, true)
+	return encoding, head, encoding != "" || isTextWithoutNUL(head), err
 }
 
+// isTextWithoutNUL reports whether a content is UTF-8, or a text in another encoding, whose letters are shown as bytes.
 func isTextWithoutNUL(head []byte) bool {
-	if bytes.IndexByte(head, 0) >= 0 {
-		return false
-	}
-	return isUTF8(head) || strings.HasPrefix(mimetype.Detect(head).String(), "text/")
+	return bytes.IndexByte(head, 0) < 0 && (isUTF8(head) || strings.HasPrefix(mimetype.Detect(head).String(), "text/"))
 }
 
 // isUTF8 reports whether a text is UTF-8. It may end within a rune.

@@ -39,8 +39,8 @@ func TestReadFile(t *testing.T) {
 		}
 	}
 	latin1 := b.run(t.Context(), "read_file", args{"path": "latin1"})
-	if got := outputText(t, latin1); got != "caf\xe9 au lait\n" {
-		t.Errorf("read_file keeps %q of text that is not UTF-8", got)
+	if got := latin1.ForLLM; got != "café au lait\n[the file is windows-1252, which edit_file keeps; write_file writes UTF-8]" {
+		t.Errorf("read_file shows %q of Latin-1", got)
 	}
 	b.fails("read_file", args{"path": "five", "offset": 6}, "5 lines")
 	b.fails("read_file", args{"path": "five", "offset": -1}, "negative")

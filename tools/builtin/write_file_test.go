@@ -174,6 +174,8 @@ func TestEditFile(t *testing.T) {
 		{"CRLF kept, new line with LF", "a\r\nb\r\n", "b", "b\nb2", "a\r\nb\r\nb2\r\n", "+b2\r\n"},
 		{"mixed line ends stay as they are", "a\r\nb\nc\n", "b\nc", "x\ny", "a\r\nx\ny\n", "+y\n"},
 		{"bytes that are no UTF-8", "\xff a \xfe\n", "a", "b", "\xff b \xfe\n", "+\\xff b \\xfe\n"},
+		{"Latin-1", "Gr\xf6\xdfe 7\nna\xefve\n", "Größe 7", "Länge 8", "L\xe4nge 8\nna\xefve\n", "-Größe 7\n+Länge 8\n naïve\n"},
+		{"UTF-16", "\xff\xfe\xf6\x00\r\x00\n\x00a\x00\r\x00\n\x00", "ö\na", "ö\n→", "\xff\xfe\xf6\x00\r\x00\n\x00\x92!\r\x00\n\x00", "-a\r\n+→\r\n"},
 		{"special characters", "$1 \\n .*", ".*", "$0", "$1 \\n $0", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -202,20 +204,23 @@ func TestEditFileNeedsOneMatch(t *testing.T) {
 	b.file("big", strings.Repeat("x", 16<<20+1))
 	b.file("bin", "a\x00b")
 	b.file("latin1", "caf\xe9")
+	b.file("stray", "Gr\xc3\xb6\xc3\x9fe a\xff b")
+	b.file("surrogate", "\xff\xfea\x00"+strings.Repeat("x\x00", 5_000)+"\x00\xd8b\x00")
 	for _, tt := range []struct {
 		path, old, new string
 		want           []string
 	}{
 		{"f", "absent", "x", []string{"old_text not found"}},
-		{"latin1", "café", "cafe", []string{"it is not UTF-8", "iconv"}},
-		{"latin1", "caf", "CAFÉ", []string{"it is not UTF-8", "iconv"}},
+		{"latin1", "café", "cafe→", []string{"windows-1252 lacks a character of the text", "iconv -f windows-1252 -t UTF-8"}},
+		{"stray", "Größe", "x", []string{"it has bytes that are not UTF-8", "iconv"}},
+		{"surrogate", "a", "b", []string{"utf-16le with characters that are not valid"}},
 		{"f", "func", "x", []string{"old_text appears 2 times", "lines 1, 5"}},
 		{"f", "aa", "x", []string{"appears 2 times"}},
 		{"f", "func a() {\n  return 1\n}", "x", []string{"not found", "Lines 1 to 3 differ", "white space only:\nfunc a() {\n\treturn  1\n}"}},
 		{"f", "func b() {\n\treturn 3\n}", "x", []string{"not found", `Line 5 of the file contains "func b() {"`}},
 		{"f", "", "x", []string{"old_text is empty"}},
 		{"f", "x", "x", []string{"the same"}},
-		{"latin1", "caf\\xe9", "x", []string{"not found", "shows \\xNN for invalid bytes"}},
+		{"stray", "a\\xff", "x", []string{"not found", "shows \\xNN for invalid bytes"}},
 		{"f", "caf\\xe9", "x", []string{"not found in \"f\"; it must match exactly, including white space"}},
 		{"absent", "a", "b", []string{"not found"}},
 		{"big", "a", "b", []string{"more than 16777216 bytes"}},
