@@ -157,23 +157,24 @@ func TestDetach(t *testing.T) {
 
 // A message whose handler takes longer than its lease is delivered once.
 func TestLeaseIsKept(t *testing.T) {
-	t.Parallel()
-	b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: time.Second})
-	var deliveries atomic.Int64
-	begin := time.Now()
-	consume(t, b, bus.ConsumeConfig{}, func(ctx context.Context, d *bus.Delivery) error {
-		deliveries.Add(1)
-		select {
-		case <-time.After(2500 * time.Millisecond):
-		case <-ctx.Done():
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: time.Second})
+		var deliveries, done atomic.Int64
+		consume(t, b, bus.ConsumeConfig{}, func(ctx context.Context, d *bus.Delivery) error {
+			deliveries.Add(1)
+			select {
+			case <-time.After(10 * time.Second):
+				done.Add(1)
+			case <-ctx.Done():
+			}
+			return nil
+		})
+		send(t, b, 1)
+		waitForEmpty(t, b)
+		if deliveries.Load() != 1 || done.Load() != 1 {
+			t.Errorf("%d deliveries, %d handled", deliveries.Load(), done.Load())
 		}
-		return nil
 	})
-	send(t, b, 1)
-	waitForEmpty(t, b)
-	if deliveries.Load() != 1 || time.Since(begin) < 2*time.Second {
-		t.Errorf("%d deliveries in %s", deliveries.Load(), time.Since(begin))
-	}
 }
 
 // Each verdict settles the message as documented.
@@ -456,8 +457,9 @@ func TestConsumeAfterServerRestart(t *testing.T) {
 	})
 	for round := range 3 {
 		for i := range 5 {
-			// The client may not have noticed the restart yet.
-			if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}"), Key: fmt.Sprint(round, "-", i)}); err != nil {
+			// The client may not have noticed the restart yet. A second try may find what the first one stored.
+			msg := bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}"), Key: fmt.Sprint(round, "-", i)}
+			if _, err := b.Publish(t.Context(), msg); err != nil && !errors.Is(err, bus.ErrSubjectExists) {
 				t.Fatal(err)
 			}
 		}
