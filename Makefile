@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check lint race cross size test screenshots bench bench-peers fuzz kill book flood mutants small-streams soak simulate eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api try
+.PHONY: build install check lint race thorough cross size test screenshots bench bench-peers fuzz kill book flood mutants small-streams soak simulate eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api try
 
 # Without -trimpath, so that both use what "go run" and the tests have compiled.
 build:
@@ -13,7 +13,7 @@ install: build
 	mkdir -p $(BINDIR)
 	cp bin/stevedore* $(BINDIR)/
 
-# gofmt, vet, modernise, staticcheck, and the tests under the race detector. "make test" leaves
+# gofmt, vet, staticcheck, and the tests of what is shared under the race detector. "make test" leaves
 # out nothing. Both parts run at the same time, because each builds large packages one after another.
 check:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "gofmt: run gofmt -w on the files above"; exit 1; }
@@ -24,18 +24,23 @@ lint: export GOGC ?= 400
 lint: export GOMEMLIMIT ?= 4GiB
 lint: size
 	go vet ./...
-	go fix -diff ./...
 	go tool staticcheck ./...
 
 # The packages whose code, not only its tests, starts goroutines or takes locks; -short and CALM
 # leave out what is one goroutine and slow under the detector. The detector does not see into
 # processes that tests start, and each one sleeps for a second when it exits, unless GORACE says
 # otherwise.
-# It leaves out packages in which little is shared, and whose test binaries take longer to link than to run:
-# the scripts of cmd/internal/commands run their code under the detector, too. "make race CALM=-" runs all.
-CALM = ./offload|./offload/tables|./offload/jq|./bus/(agents|dead|embedded|remote|status)|./tools/(builtin|metrics|trouble|agent/provider)|./tools/sandbox(/internal/enter)?|./cmd/internal/(agentprotocol|cli|client|heartbeat|httpauth|mcp|mcp/command|mcp/servers|otlp|process)
+# It leaves out packages in which little is shared, whose tests mostly wait for other processes, or
+# which would compile SQLite and a browser's protocol once more: together they take as long as the
+# others. "make thorough" runs all.
+CALM = ./offload|./offload/(tables|jq|mem|record)|./bus/(agents|dead|embedded|remote|status)|./tools/(builtin|metrics|trouble|agent/provider)|./tools/sandbox(/internal/enter)?|./cmd/internal/.*
 race:
 	GORACE=atexit_sleep_ms=0 go test -race -short -p 4 -timeout 60m -vet=off -ldflags=-s -shuffle=on $$(grep -rlE '^\s*go [a-zA-Z.]+\(|^\s*go func|\.Go\(|sync\.(Mutex|RWMutex|Map)|atomic\.' --include='*.go' --exclude='*_test.go' bus cmd/internal offload state tools | sed -E 's|^|./|; s|/[^/]*$$||; /testdata/d' | sort -u | grep -vxE '$(CALM)')
+
+# What CI leaves out to be fast, before a release.
+thorough: cross
+	go fix -diff ./...
+	$(MAKE) race CALM=-
 
 # Build, link and vet everything, tests included, for the systems that CI does not run on;
 # TestTypesOnOtherSystems type-checks it in each run of the tests.

@@ -442,7 +442,7 @@ func TestConsumeAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	cfg := embedded.Config{Dir: t.TempDir(), Listen: bustest.FreeAddress(t), NoSync: true}
 	s := bustest.Start(t, cfg)
-	b, err := bus.Connect(t.Context(), bus.Config{Server: s.URL(), Timeout: 2 * time.Second, Lease: time.Second})
+	b, err := bus.Connect(t.Context(), bus.Config{Server: s.URL(), Timeout: 5 * time.Second, Lease: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

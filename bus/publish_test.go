@@ -244,7 +244,7 @@ func TestPublishDuringServerRestart(t *testing.T) {
 	const n = 200
 	cfg := embedded.Config{Dir: t.TempDir(), Listen: bustest.FreeAddress(t), NoSync: true}
 	s := bustest.Start(t, cfg)
-	b, err := bus.Connect(t.Context(), bus.Config{Server: s.URL(), Timeout: 2 * time.Second})
+	b, err := bus.Connect(t.Context(), bus.Config{Server: s.URL(), Timeout: 5 * time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,8 +58,9 @@ func (w *Worker) offer(q tools.OfferQuery) (o tools.Offer, ok bool) {
 // a call of a tool that only another one has.
 
 const (
-	// offerTimeout is how long another worker may take to say that it has a tool.
-	offerTimeout = 500 * time.Millisecond
+	// offerTimeout is how long another worker may take to say that it has a tool. A call that nobody
+	// claims ends for good, and the other worker may be on a busy machine.
+	offerTimeout = 2 * time.Second
 	// maxHandOn is the longest pause before the call is delivered again.
 	maxHandOn = time.Second
 )

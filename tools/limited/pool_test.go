@@ -168,10 +168,11 @@ func TestProcessorTime(t *testing.T) { // not parallel: work of this process cou
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// What waits uses none, here for another process that uses more than its limit.
-	err := p.Do(t.Context(), "waits", 150*time.Millisecond, func(ctx context.Context) error {
-		_ = p.Do(t.Context(), "meanwhile", 300*time.Millisecond, func(ctx context.Context) error {
-			_, err := limited.Ask[*result](ctx, answerCommand, request{"spin", 300 * time.Millisecond}, strings.NewReader(""))
+	// What waits uses none, here for another process that uses more than its limit. The start of that
+	// process counts, and the race detector makes it expensive.
+	err := p.Do(t.Context(), "waits", 800*time.Millisecond, func(ctx context.Context) error {
+		_ = p.Do(t.Context(), "meanwhile", time.Second, func(ctx context.Context) error {
+			_, err := limited.Ask[*result](ctx, answerCommand, request{"spin", time.Second}, strings.NewReader(""))
 			return err
 		})
 		return ctx.Err()
