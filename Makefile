@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check lint race thorough cross size test screenshots bench bench-peers fuzz kill book flood mutants small-streams soak simulate eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api try
+.PHONY: build install check lint race thorough cross size test screenshots bench bench-peers fuzz kill book flood mutants small-streams soak simulate life eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api try
 
 # Without -trimpath, so that both use what "go run" and the tests have compiled.
 build:
@@ -137,6 +137,12 @@ simulate:
 	  grep -h "seed N:" bin/simulate-N.log; \
 	  if grep -q "^PASS" bin/simulate-N.log; then rm bin/simulate-N.log; else echo "seed N FAILED: bin/simulate-N.log"; fi' | \
 	  awk '{print} /simulated in/ {h += 2; c += $$(NF-6); f += $$(NF-4); p += $$(NF-2)} /FAILED/ {bad++} END {print h " hours, " c " calls, " f " faults, " p " promises checked, " bad+0 " seeds failed"; exit bad > 0}'
+
+# Two weeks of a person with Telegram and two bridges in virtual time, with kills, outages, budgets,
+# reminders and approvals. Some minutes.
+LIFE ?= 14
+life:
+	STEVEDORE_LIFE=$(LIFE) go test -run TestLife -count=1 -timeout 0 -v ./integration/simulate
 
 # Scripted models ask about large results: right answers, calls, characters (docs/eval.md).
 # With ANTHROPIC_API_KEY or OPENAI_API_KEY, a real model does so too; that costs money.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -43,6 +44,8 @@ type BotConfig struct {
 	Allow string
 	// Server is the URL of another server of the web API, such as https://HOST.
 	Server string
+	// Transport sends the requests. Nil means over HTTP.
+	Transport http.RoundTripper
 }
 
 // NewTelegram returns a channel for the bot of a token. It does not connect.
@@ -54,6 +57,9 @@ func NewTelegram(token string, cfg BotConfig) (*Telegram, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("telegram: %w", err)
+	}
+	if cfg.Transport != nil {
+		api.client.Transport = cfg.Transport
 	}
 	api.secrets = secretsOf(nil, token, path+"sendMessage", path+"sendDocument") // errors may show the URL
 	api.url += path
