@@ -14,12 +14,13 @@ var (
 	ListSessions  = rpc.Define("listSessions", "", "List the conversations of agents.", rpc.OnBus(list))
 	RemoveSession = rpc.Define("removeSession", "", "Delete a conversation and those of its sub-agents.", named(remove)).Changing()
 	GetTrace      = rpc.Define("getTrace", "", "Show what a run of a conversation did.", named(readTrace))
+	GetTurn       = rpc.Define("getTurn", "", "Show a request to the model and the answer.", rpc.OnBus(readTurn))
 	GetUsage      = rpc.Define("getUsage", "", "Show what the agents used.", rpc.OnBus(readUsage))
 )
 
 // Operations returns the operations on conversations.
 func Operations() []*rpc.Operation {
-	return []*rpc.Operation{&ListSessions.Operation, &RemoveSession.Operation, &GetTrace.Operation, &GetUsage.Operation}
+	return []*rpc.Operation{&ListSessions.Operation, &RemoveSession.Operation, &GetTrace.Operation, &GetTurn.Operation, &GetUsage.Operation}
 }
 
 // named finds the session of a request by any of its names.

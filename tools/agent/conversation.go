@@ -21,6 +21,7 @@ type conversation struct {
 	ended      map[string]*Outcome // by run
 	open       *runState           // the run without an end; nil if there is none
 	total      Total
+	setup      []byte // packed, the last one
 }
 
 // runState says how far a run is.
@@ -58,6 +59,9 @@ func (c *conversation) add(position uint64, e Entry) {
 	c.last = position
 	c.entries = append(c.entries, e)
 	c.total.Add(e.Usage)
+	if e.Setup != nil {
+		c.setup = e.Setup
+	}
 	if e.Kind == KindAssistant {
 		c.total.Turns++
 	}

@@ -52,6 +52,9 @@ type Entry struct {
 	Files []string `json:"files,omitempty"`
 	// ToolOutput, in a user entry; see Config.
 	ToolOutput ToolOutput `json:"tool_output,omitempty"`
+	// Setup, in a user or resumed entry, is a packed Setup: that of the run from now on, if it is not
+	// the one before.
+	Setup []byte `json:"setup,omitempty"`
 	// StopReason, Usage and Model of an assistant entry; Usage also of a compacted
 	// entry, if the model wrote the summary.
 	StopReason StopReason `json:"stop_reason,omitempty"`

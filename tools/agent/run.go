@@ -175,10 +175,10 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 			if prompt, err = r.offloadPrompt(ctx); err != nil {
 				break
 			}
-			err = r.append(ctx, Entry{Kind: KindUser, Message: prompt, Call: &r.call, Limits: &r.limits, Fresh: r.cfg.Fresh,
+			err = r.appendClaim(ctx, Entry{Kind: KindUser, Message: prompt, Call: &r.call, Limits: &r.limits, Fresh: r.cfg.Fresh,
 				ToolOutput: r.cfg.ToolOutput, Files: r.cfg.InstructionFiles})
 		case open.id == r.id:
-			err = r.append(ctx, Entry{Kind: KindResumed})
+			err = r.appendClaim(ctx, Entry{Kind: KindResumed})
 		default:
 			if err = r.abandon(ctx, open, stale); err == nil {
 				continue

@@ -12,9 +12,11 @@ type TraceStep struct {
 	Kind TraceKind `json:"kind"`
 	// Name of the tool or of the model.
 	Name string `json:"name,omitempty"`
-	// Session and ID are the tokens of the call, of a run or a call.
+	// Session and ID are the tokens of the call, of a run, its turns or a call.
 	Session string `json:"session,omitempty"`
 	ID      string `json:"id,omitempty"`
+	// Turn is the number of a turn of the run with the ID, from 1.
+	Turn int `json:"turn,omitempty"`
 	// Conversation is the session (a token) of the sub-agent that a call starts.
 	Conversation string    `json:"conversation,omitempty"`
 	At           time.Time `json:"at"`
@@ -100,6 +102,9 @@ func (t *tracer) addStep(e Entry) {
 	case e.Kind == KindAssistant && e.Message != nil:
 		turn := t.append(TraceStep{Kind: traceTurn, Name: tools.Excerpt(e.Model, 80), EndedAt: e.At, Text: traceText(e.Message)})
 		turn.Usage.Add(e.Usage)
+		if s := t.conv.open; s != nil {
+			turn.Session, turn.ID, turn.Turn = t.run.Session, t.run.ID, s.turns
+		}
 		t.addCalls(e.At)
 	case e.Kind == KindResults:
 		for _, res := range e.Results {

@@ -90,6 +90,7 @@ var operations = map[string]route{
 	"GET /api/artifacts/{session}/{artifact_id}/sql":   {&rpc.SQLArtifacts.Operation, ""},
 	"GET /api/sessions/{session}":                      {&showSession.Operation, ""},
 	"GET /api/sessions/{session}/trace":                {&agents.GetTrace.Operation, ""},
+	"GET /api/sessions/{session}/runs/{run}/{turn}":    {&agents.GetTurn.Operation, ""},
 	"GET /api/dead/{number}":                           {&showDead.Operation, ""},
 	"POST /api/calls/{session}/{id}/cancel":            {&rpc.CancelTask.Operation, ""},
 	"POST /api/sessions/{session}/messages":            {&sendMessage.Operation, ""},

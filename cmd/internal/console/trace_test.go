@@ -53,7 +53,8 @@ func startAgents(t *testing.T, script string) *installation {
 	}
 	registry, store := tools.NewRegistry(bustest.Log(t)), mem.New(offload.StoreConfig{})
 	setup := agents.NewToolsConfig(in.bus, store, bustest.Log(t))
-	setup.Definitions, setup.DefaultModel, setup.Models = registry.Definitions, "m", map[string]agent.Provider{"m": model}
+	setup.Definitions, setup.DefaultModel, setup.Models = registry.Definitions, "m", map[string]agent.Provider{"m": claude{model}}
+	setup.Config.System = "You are the harbour master."
 	toolset, err := agent.Tools(setup)
 	if err != nil {
 		t.Fatal(err)
@@ -67,6 +68,15 @@ func startAgents(t *testing.T, script string) *installation {
 	bustest.Run(t, worker.New(in.bus, registry, offload.NewOffloader(store, offload.Config{}), cfg).Run)
 	in.serve(console.Config{})
 	return in
+}
+
+// claude is a scripted model with a name of Anthropic's.
+type claude struct{ agent.Provider }
+
+func (c claude) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
+	res, err := c.Provider.Complete(ctx, req)
+	res.Model = "claude-test"
+	return res, err
 }
 
 // prompt submits a prompt to the agent, which answers in the background.

@@ -49,10 +49,13 @@ export function replace(el, ...children) {
 export const fraction = (part, whole) => (whole > 0 ? Math.max(0, Math.min(1, (part || 0) / whole)) : 0);
 export const percent = part => (part > 0 && part < 0.01 ? "< 1" : Math.round(100 * part)) + " %";
 
+// parse decodes JSON. A number that JavaScript would change stays as it is written.
+export const parse = text => JSON.parse(text, (key, v, { source } = {}) => (typeof v === "number" && source && JSON.rawJSON && String(v) !== source ? JSON.rawJSON(source) : v));
+
 // asked says in one line what a call is about: the values of its arguments, or the start of them.
 export function asked(text) {
   let args;
-  try { args = JSON.parse(text); } catch { return text || ""; }
+  try { args = parse(text); } catch { return text || ""; }
   if (typeof args !== "object" || !args) return text;
   const show = v => (typeof v === "string" ? v : JSON.stringify(v));
   const fields = Object.entries(args).filter(([name]) => name !== "grant"); // the limits of a sub-agent

@@ -1,12 +1,12 @@
 // Approvals: calls that wait for a person's yes or no.
-import { h, add, replace, time, empty, load, path, button, loading } from "../dom.js";
+import { h, add, replace, parse, time, empty, load, path, button, loading } from "../dom.js";
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
 import { act } from "../feedback.js";
 
 // pretty shows arguments in lines, if they are complete JSON.
 export function pretty(text) {
-  try { return JSON.stringify(JSON.parse(text), null, 2); } catch { return text; }
+  try { return JSON.stringify(parse(text), null, 2); } catch { return text; }
 }
 
 // card is one approval; done is called when it was answered.

@@ -3,6 +3,7 @@ import { h, add, replace, chip, kindOf, load, absolute, duration, count, plural,
 import { get } from "../api.js";
 import { onFrame } from "../live.js";
 import { pretty } from "./approvals.js";
+import { turn } from "./turn.js";
 
 const bars = { turn: "run", approval: "warn", wait: "off", summary: "off" };
 const barOf = s => bars[s.kind] || kindOf(s.state || "running");
@@ -30,8 +31,9 @@ function chain(s, slow) {
 }
 
 // ticks are four to ten round times of an axis of a length in ms.
+const round = [1, 10, 100, 1000].flatMap(n => [n, 2 * n, 5 * n]).concat([10, 20, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200].map(s => s * 1000));
 function ticks(length) {
-  const unit = 10 ** Math.floor(Math.log10(length / 4)), step = [1, 2, 5].map(n => n * unit).findLast(n => length / n >= 4) || unit;
+  const day = 86400000, step = length > 8 * day ? day * Math.ceil(length / day / 8) : round.findLast(n => length / n >= 4) || 1;
   return Array.from({ length: Math.floor(length / step) + 1 }, (_, i) => i * step);
 }
 
@@ -59,7 +61,7 @@ export function trace(root, session, run, other) {
 // one beside it.
 function pane(root, session, run, choose, compare) {
   const abort = new AbortController();
-  const body = h("div"), opened = new Set();
+  const body = h("div"), opened = new Set(), places = new WeakMap(), turns = new Map();
   let words = "", kind = "", drawSteps = () => {};
   const runs = h("span.line"), shownSteps = h("div");
   const find = h("input", { type: "search", spellcheck: "false", "aria-label": "Filter the steps", placeholder: "Tool, argument or outcome", oninput: e => { words = e.target.value.trim().toLowerCase(); drawSteps(); } });
@@ -94,6 +96,8 @@ function pane(root, session, run, choose, compare) {
     const slow = chain(t.run, new Set()), leaves = parts.filter(s => !steps(s).length && s !== t.run);
     const most = f => leaves.reduce((best, s) => (f(s) > f(best || s) || !best ? s : best), null);
     Object.assign(axis, { slow, slowest: leaves.length > 1 && most(s => end(s) - start(s)), dearest: parts.some(s => s.usage && s.usage.cost) && most(s => (s.usage && s.usage.cost) || 0) });
+    const bad = s => s.kind === "call" && kindOf(s.state || "") === "bad", failed = leaves.find(bad) || parts.find(bad);
+    const jumps = [["Slowest", axis.slowest, took], ["Dearest", axis.dearest, s => cost(s).slice(3)], ["First failure", failed, s => asked(s.args_excerpt) || s.state]].filter(([, s]) => s);
     const n = kind => parts.filter(s => s.kind === kind);
     let waited = 0, until = 0; // approvals may wait at the same time
     for (const s of n("approval").sort((a, b) => start(a) - start(b))) { waited += Math.max(0, end(s) - Math.max(start(s), until)); until = Math.max(until, end(s)); }
@@ -104,11 +108,27 @@ function pane(root, session, run, choose, compare) {
       h("p.lead", {}, chip(t.run.state || "running"), " " + [took(t.run), plural(n("turn").length, "turn"), plural(n("call").length, "call"), plural(n("call").filter(s => s.conversation).length, "sub-agent"),
         waited ? plural(n("approval").length, "approval") + " waited " + duration(waited) : null, count(tokens(t.run)) + " tokens" + (t.run.usage && t.run.usage.cost ? ", cost " + t.run.usage.cost.toFixed(4) : "")].filter(Boolean).join(", ")),
       t.run.text ? h("p.words", {}, t.run.text) : null,
+      jumps.length ? h("div.line.wrap.jumps", {}, jumps.map(([name, s, told]) => h("button", { type: "button", onclick: () => reveal(s) }, h("span.text", {}, name + ": " + (s.name || titles[s.kind] || s.kind) + ", " + told(s))))) : null,
       h("p.hint", {}, "The chain of steps that the run waited for has a line at its left. Hatched: waiting for a worker, an approval or the provider." + (axis.dearest ? " Cost is in the currency of --price." : "")),
-      h("div.axis", { "aria-hidden": "true" }, ticks(axis.length).filter(at => at < .93 * axis.length).map(at => h("span", { style: { "--at": at / axis.length } }, at ? duration(at) : "0"))),
+      h("div.axis", { "aria-hidden": "true" }, ticks(axis.length).filter(at => at < .93 * axis.length).map(at => h("span", { style: { "--at": at / axis.length } }, at ? duration(at).replace(/ 0 (s|min)$/, "") : "0"))),
       shownSteps, t.cut ? h("p.problem", {}, "The run has more steps than this page shows. See its conversation for all.") : null);
     const again = focus && [...body.querySelectorAll("[data-key]")].find(el => el.dataset.key === focus.key);
     if (again) again.querySelector("summary").focus({ preventScroll: true });
+  }
+  // reveal opens a step and moves the focus to it, whatever the filters are.
+  function reveal(s) {
+    find.value = words = which.value = kind = "";
+    drawSteps();
+    const at = places.get(s);
+    at.querySelector("details").open = true;
+    at.scrollIntoView({ block: "center" });
+    at.querySelector("summary").focus({ preventScroll: true });
+  }
+  // pageOf is the request and the answer of a turn. It stays if the steps are drawn again.
+  function pageOf(s) {
+    const key = s.session + "." + s.id + "." + s.turn;
+    if (!turns.has(key)) turns.set(key, turn(s, session, abort.signal));
+    return turns.get(key);
   }
   const list = (s, key, depth, axis) => h("ol.steps", { "aria-label": key ? "Steps of the sub-agent" : "Steps of the run" }, steps(s).map((step, i) => all(step).some(wanted) && row(step, key + "." + i, depth, axis)));
   function row(s, key, depth, axis) {
@@ -122,7 +142,9 @@ function pane(root, session, run, choose, compare) {
         h("div.line", {}, chip(s.kind === "call" || s.kind === "approval" ? s.state || "running" : s.kind), h("b", {}, s.kind === "approval" ? titles.approval : s.name || titles[s.kind] || s.kind), h("span.grow"), mark && h("span.tag", {}, s === axis.slowest && s === axis.dearest ? "slowest and dearest" : mark), h("span.num" + (part > .2 ? ".heavy" : ""), {}, took(s))),
         h("div.line.small", {}, h("span.text", {}, asked(s.args_excerpt) || s.text || (s.kind === "approval" && s.name ? "by " + s.name : "")), h("span.grow"), tokens(s) ? h("span.num", {}, count(tokens(s)) + " tokens" + cost(s)) : null)), bar),
       more(s));
-    return h("li.step" + (axis.slow.has(s) ? ".slow" : ""), { "data-row": true, "data-key": key, style: { "--depth": depth } }, details, steps(s).length ? list(s, key, depth + 1, axis) : null);
+    const el = h("li.step" + (axis.slow.has(s) ? ".slow" : ""), { "data-row": true, "data-key": key, style: { "--depth": depth } }, details, steps(s).length ? list(s, key, depth + 1, axis) : null);
+    places.set(s, el);
+    return el;
   }
   function more(s) {
     const u = s.usage || {};
@@ -131,6 +153,7 @@ function pane(root, session, run, choose, compare) {
     return h("div.more", {}, h("dl.facts", {}, facts.filter(f => f[1]).map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
       s.args_excerpt ? [h("h2", {}, "Arguments"), h("pre.result", { tabindex: "0", "aria-label": "Arguments" }, pretty(s.args_excerpt))] : null,
       s.text ? [h("h2", {}, "Text"), h("pre.result", { tabindex: "0", "aria-label": "Text" }, s.text)] : null,
+      s.turn ? pageOf(s) : null,
       s.kind === "call" ? h("p.line.small", {}, h("a", { href: "#/calls/" + path(s.session, s.id) }, "the call"), s.artifact ? h("a", { href: "#/artifacts/" + path(s.session, s.artifact.artifact_id) }, "the whole result") : null,
         s.conversation ? h("a", { href: "#/conversations/" + path(s.conversation) }, "the conversation of the sub-agent") : null) : null);
   }

@@ -1,0 +1,144 @@
+package agent
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
+)
+
+const (
+	// maxSetup is how much of a log one Setup takes, in bytes, compressed. That of 30 tools has 6,000.
+	maxSetup = 48 << 10
+	// maxSetupText is how many bytes a Setup has when it is decompressed.
+	maxSetupText = 4 << 20
+)
+
+// Setup is what the requests of a run contain beside the conversation. A log stores it when a run
+// begins, and when another worker continues the run, if it is not the one that the log had before.
+type Setup struct {
+	System string      `json:"system,omitempty"`
+	Tools  []SetupTool `json:"tools,omitempty"`
+	// MaxTokens bounds a turn.
+	MaxTokens int `json:"max_tokens"`
+	// TooLarge: the rest is not stored.
+	TooLarge bool `json:"too_large,omitempty"`
+}
+
+// SetupTool is a tool as the model sees it.
+type SetupTool struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	InputSchema json.RawMessage `json:"input_schema"`
+}
+
+// pack returns the setup as a log has it.
+func (s Setup) pack() ([]byte, error) {
+	data, err := jsonform.Encode(s)
+	if err != nil {
+		return nil, err
+	}
+	var packed bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression) // fails only for an unknown level
+	_, err = w.Write(data)
+	if err = errors.Join(err, w.Close()); err != nil {
+		return nil, err
+	}
+	if !s.TooLarge && (packed.Len() > maxSetup || len(data) > maxSetupText) {
+		return Setup{MaxTokens: s.MaxTokens, TooLarge: true}.pack()
+	}
+	return packed.Bytes(), nil
+}
+
+// unpackSetup returns the setup that a log has; nil if it has none.
+func unpackSetup(packed []byte) (*Setup, error) {
+	if packed == nil {
+		return nil, nil
+	}
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	var data []byte
+	if err == nil {
+		data, err = io.ReadAll(io.LimitReader(r, maxSetupText))
+	}
+	var s Setup
+	if err == nil {
+		err = json.Unmarshal(data, &s)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decode what the requests of a run contain: %w", err)
+	}
+	return &s, nil
+}
+
+// setup returns that of the run.
+func (r *run) setup() (Setup, error) {
+	s := Setup{System: r.cfg.System, MaxTokens: cmp.Or(max(r.cfg.MaxTokens, 0), DefaultMaxTokens)}
+	for _, def := range r.cfg.Tools {
+		schema := json.RawMessage(`{"type":"object"}`)
+		if def.Parameters != nil {
+			var err error
+			if schema, err = jsonform.Encode(def.Parameters); err != nil {
+				return Setup{}, fmt.Errorf("tool %s: %w", def.Name, err)
+			}
+		}
+		s.Tools = append(s.Tools, SetupTool{def.Name, def.Description, schema})
+	}
+	return s, nil
+}
+
+// appendClaim appends an entry that claims the session, with the setup of the run if it has changed.
+func (r *run) appendClaim(ctx context.Context, e Entry) error {
+	s, err := r.setup()
+	if err != nil {
+		return err
+	}
+	packed, err := s.pack()
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(packed, r.conv.setup) {
+		e.Setup = packed
+	}
+	err = r.append(ctx, e)
+	if errors.Is(err, ErrTooLarge) && e.Setup != nil { // the prompt is more important
+		s = Setup{MaxTokens: s.MaxTokens, TooLarge: true}
+		if e.Setup, err = s.pack(); err == nil {
+			err = r.append(ctx, e)
+		}
+	}
+	return err
+}
+
+// Turn is what the log has of one request to the model, and the answer.
+type Turn struct {
+	Messages []Message
+	// Setup is nil if the log does not have it, because an earlier version wrote it.
+	Setup *Setup
+	// Late is how many notices at the end of the messages may have come after the request.
+	Late int
+	// Answer is the entry with the model's turn.
+	Answer Entry
+}
+
+// TurnOf returns a turn of a run, counted from 1. ok is false if the log does not have it.
+func TurnOf(entries []Entry, run string, number int) (t Turn, ok bool, err error) {
+	c := newConversation()
+	for i, e := range entries {
+		if s := c.open; s != nil && s.id == run && s.turns == number-1 && e.Kind == KindAssistant && e.Message != nil {
+			t = Turn{Messages: c.messages(), Answer: e}
+			for before := i - 1; before >= 0 && entries[before].Kind == KindNotice; before-- {
+				t.Late++
+			}
+			t.Setup, err = unpackSetup(c.setup)
+			return t, true, err
+		}
+		c.add(uint64(i+1), e)
+	}
+	return t, false, nil
+}
