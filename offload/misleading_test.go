@@ -206,6 +206,14 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 	"a time and a day":                      {"d,e\n2025-01-01 10:00:00,2025-01-01\n", "SELECT count(*) FROM t1 WHERE d = e", "0", "d and e are compared, and are of several types (DATE of the form 0000-00-00 00:00:00, DATE)"},
 	"times of several zones in two columns": {"d,e\n2025-01-01 10:00:00+02:00,2025-01-01 08:00:00+00:00\n", "SELECT count(*) FROM t1 WHERE d = e", "0", "d and e are compared"},
 	"times of one form":                     {"d,e\n2025-01-01 10:00:00,2025-01-01 10:00:00\n", "SELECT sum(d = e), sum(date(d) = date(e)) FROM t1", "1|1", ""},
+	"unequal to NULL":                       {"a,b\n1,5\n2,\n3,6\n", "SELECT count(*) FROM t1 WHERE b <> 5", "1", "b: 1 cells are NULL, which <> and NOT leave out"},
+	"not in, beside NULL":                   {"a,b\n1,5\n2,\n3,6\n", "SELECT count(*) FROM t1 WHERE b NOT IN (5)", "1", "b: 1 cells are NULL"},
+	"not in what has NULL":                  {"a,b\n1,5\n2,\n3,6\n", "SELECT count(*) FROM t1 WHERE a NOT IN (SELECT b FROM t1)", "0", "b has 1 NULLs, beside which NOT IN finds no rows"},
+	"unequal without NULL":                  {"a,b\n1,5\n2,\n3,6\n", "SELECT count(*) FROM t1 WHERE a <> 1 AND (b != 5 OR b IS NULL) AND a NOT IN (SELECT b FROM t1 WHERE b IS NOT NULL)", "2", ""},
+	"null in JSON":                          {`[{"s":"open"},{"s":null},{}]`, "SELECT count(*) FROM t1 WHERE s NOT LIKE 'o%'", "0", "s: 2 cells are NULL"},
+	"a list compared with text":             {`[{"t":["a","b"]},{"t":["ab"]}]`, "SELECT count(*) FROM t1 WHERE t = 'a'", "0", "t is JSON: comparisons and text functions see its text, such as '[\"a\",\"b\"]'"},
+	"the length of a list":                  {`[{"t":["a","b"]},{"t":["ab"]}]`, "SELECT max(length(t)) FROM t1", "9", "t is JSON"},
+	"a value of a list":                     {`[{"t":["a","b"]},{"t":["ab"]}]`, "SELECT sum(t->>0 = 'a'), max(json_array_length(t)), max(upper(t->>0)), max(length(json_extract(t, '$[0]'))) FROM t1", "1|2|AB|2", ""},
 	"a log of Zeek":                         {"#separator \\x09\n#fields\tts\tid.orig_h\n#types\ttime\taddr\n1.5\t10.0.0.1\n2.5\t10.0.0.2\n#close\n", "SELECT count(*), max(ts) FROM t1", "2|2.5", ""},
 }
 

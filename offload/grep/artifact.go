@@ -361,6 +361,9 @@ func whyNoMatch(ctx context.Context, src Source, q Query) (notes []string) {
 			notes = append(notes, "as literal text, with escaped special characters, there are "+found)
 		}
 	}
+	if note := looksLike(ctx, src, q); note != "" {
+		notes = append(notes, note)
+	}
 	return notes
 }
 

@@ -24,6 +24,8 @@ const (
 	compareFunc = "_compare"
 	watchFunc   = "_watch"
 	exactFunc   = "_isinteger"
+	truthFunc   = "_true"
+	partFunc    = "_contains"
 
 	watched = `def _sort: sort; def sort: _watch("sort") | _sort; def sort_by(f): _sort_by(map([f]) | _watch("sort_by"));
 		def _least: min; def min: _watch("min") | _least; def min_by(f): _min_by(map([f]) | _watch("min_by"));
@@ -31,6 +33,8 @@ const (
 		def _once: unique; def unique: _watch("unique") | _once; def unique_by(f): _unique_by(map([f]) | _watch("unique_by"));
 		def group_by(f): _group_by(map([f]) | _watch("group_by"));
 		def _sum: add; def add: _watch("add") | _sum; def add(f): [f] | add;
+		def select(f): if f | _true then . else empty end; def _no: not; def not: _true | _no;
+		def _has($x): contains($x); def contains($x): _contains($x) | _has($x); def inside($x): . as $v | $x | contains($v);
 		def _plus($r; $l): [$l, $r] | _watch("+") | $l + $r; def _times($r; $l): [$l, $r] | _watch("*") | $l * $r;
 		def IN(s): any(_compare("IN"; "=="; .; s); .); def IN(src; s): any(_compare("IN"; "=="; src; s); .);
 		def _floor: floor; def floor: if _isinteger then . else _floor end;
@@ -42,9 +46,18 @@ const (
 // inView replaces each operator that compares or adds. As in jq, the outer loop is that over the values of the right side.
 func inView(query *gojq.Query) {
 	each(reflect.ValueOf(query), func(node any) bool {
+		if branch, ok := node.(*gojq.If); ok {
+			branch.Cond = condition(branch.Cond)
+			for _, other := range branch.Elif {
+				other.Cond = condition(other.Cond)
+			}
+		}
 		q, ok := node.(*gojq.Query)
 		if !ok {
 			return true
+		}
+		if q.Op == gojq.OpAnd || q.Op == gojq.OpOr {
+			q.Left, q.Right = condition(q.Left), condition(q.Right)
 		}
 		f := &gojq.Func{Args: []*gojq.Query{q.Right, q.Left}}
 		switch {
@@ -61,6 +74,14 @@ func inView(query *gojq.Query) {
 		*q = gojq.Query{Meta: q.Meta, Imports: q.Imports, FuncDefs: q.FuncDefs, Term: &gojq.Term{Type: gojq.TermTypeFunc, Func: f}}
 		return true
 	})
+}
+
+// condition returns a query whose value is true or false for another one.
+func condition(q *gojq.Query) *gojq.Query {
+	if q.Op >= gojq.OpEq && q.Op <= gojq.OpOr {
+		return q
+	}
+	return &gojq.Query{Left: q, Op: gojq.OpPipe, Right: &gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeFunc, Func: &gojq.Func{Name: truthFunc}}}}
 }
 
 func isLiteral(q *gojq.Query) bool {
@@ -81,6 +102,8 @@ func (w *watch) options() []gojq.CompilerOption {
 			}
 			return v
 		}),
+		gojq.WithFunction(truthFunc, 0, 0, func(v any, _ []any) any { w.truth(v); return v }),
+		gojq.WithFunction(partFunc, 1, 1, func(v any, args []any) any { w.part(v, args[0]); return v }),
 		gojq.WithFunction(exactFunc, 0, 0, func(v any, _ []any) any {
 			switch v := v.(type) {
 			case int, *big.Int:
@@ -134,6 +157,47 @@ func (w *watch) compare(query, operator string, l, r any) (result bool) {
 			"leave others out with numbers or strings", query, short(l), short(r))
 	}
 	return result
+}
+
+// falsy are the strings that mean false.
+const falsy = " false no off 0 n f none null "
+
+// truth notes a condition that is true in jq and false elsewhere.
+func (w *watch) truth(v any) {
+	empty := false
+	switch v := v.(type) {
+	case nil, bool:
+		return
+	case string:
+		empty = v == "" || strings.Contains(falsy, " "+strings.ToLower(v)+" ")
+	case []any:
+		empty = len(v) == 0
+	case map[string]any:
+		empty = len(v) == 0
+	default:
+		n, _ := numberOf(v)
+		empty = n == 0
+	}
+	if empty {
+		w.note("truth", "a condition is %s, which is true in jq: all but false and null are", short(v))
+	}
+}
+
+// part notes that a list contains a string only as a part of another one.
+func (w *watch) part(v, sought any) {
+	list, _ := v.([]any)
+	texts, _ := sought.([]any)
+	for _, text := range texts {
+		part, ok := text.(string)
+		if !ok || slices.Contains(list, text) {
+			continue
+		}
+		for _, element := range list {
+			if whole, _ := element.(string); strings.Contains(whole, part) {
+				w.note("part", "contains and inside find %s in %s: they look for parts of strings; to find whole ones, write any(. == %s)", short(part), short(whole), short(part))
+			}
+		}
+	}
 }
 
 // numberOf returns the number that a value is, or has as its text.

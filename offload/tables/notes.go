@@ -2,6 +2,7 @@ package tables
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -17,7 +18,7 @@ const maxNotes = 8
 
 // notes say which arrays of JSON documents are the tables, and where the columns of a query are not
 // what a reader expects.
-func (d *database) notes(query string) (notes []string) {
+func (d *database) notes(ctx context.Context, query string) (notes []string) {
 	for _, s := range d.schemas {
 		if len(s.Others) > 0 {
 			notes = append(notes, fmt.Sprintf("%s is %s (%d rows); the document also has %s, which artifacts: [%q] selects",
@@ -27,13 +28,16 @@ func (d *database) notes(query string) (notes []string) {
 	var about []string
 	parts := tokens(query)
 	renames := d.renames(parts)
-	for _, s := range d.schemas {
+	for i, s := range d.schemas {
 		for _, note := range s.Notes {
 			notes = append(notes, s.Names[0]+": "+note)
 		}
 		for _, c := range s.Columns {
-			if note := c.note(s.Rows, query, parts, renames); note != "" && !slices.Contains(about, note) {
-				about = append(about, note)
+			u := useOf(parts, c.Name, renames)
+			for _, note := range []string{c.note(s.Rows, query, parts, u), d.aboutNulls(ctx, i, c, u)} {
+				if note != "" && !slices.Contains(about, note) {
+					about = append(about, note)
+				}
 			}
 		}
 	}
@@ -58,8 +62,8 @@ var (
 )
 
 // note says what a query may not expect of a column that it uses, or is empty.
-func (c Column) note(rows int64, query string, parts []token, renames [][2]string) string {
-	u, name := useOf(parts, c.Name, renames), columnName(c.Name)
+func (c Column) note(rows int64, query string, parts []token, u use) string {
+	name := columnName(c.Name)
 	var notes []string
 	for _, t := range parts {
 		if t.isText && u.named && c.converts(t.text) { // also where it is compared in another way, such as CASE c WHEN 'true'
@@ -76,6 +80,9 @@ func (c Column) note(rows int64, query string, parts []token, renames [][2]strin
 	}
 	if u.asText && c.Stored != nil {
 		notes = append(notes, fmt.Sprintf("%s is %s: LIKE, || and text functions see %s, not '%s'", name, c.Type, c.Stored[1], c.Stored[0]))
+	}
+	if c.Type == "JSON" && (u.asText || slices.ContainsFunc(u.compared, func(text string) bool { return strings.Trim(text[:min(len(text), 1)], "[{") != "" })) {
+		notes = append(notes, fmt.Sprintf("%s is JSON: comparisons and text functions see its text, such as '%s'; take values with ->> or json_each", name, strings.Join(c.Examples[:min(len(c.Examples), 1)], "")))
 	}
 	text := c.Type == "TEXT" || c.Type == "JSON"
 	convert := "convert it with replace, substr and CAST"
@@ -107,6 +114,23 @@ func (c Column) note(rows int64, query string, parts []token, renames [][2]strin
 			name, c.Misfits, rows, cmp.Or(map[string]string{"BOOLEAN": "booleans", "DATE": "dates"}[c.Type], "numbers"), strings.Join(c.Examples, ", "), columnName(c.Texts)))
 	}
 	return strings.Join(notes, "; ")
+}
+
+// aboutNulls says what a query that negates a comparison leaves out, or returns "".
+func (d *database) aboutNulls(ctx context.Context, table int, c Column, u use) string {
+	if !u.unequal && !u.notIn || u.asNull {
+		return ""
+	}
+	var n int64
+	name := columnName(c.Name)
+	count := fmt.Sprintf("SELECT count(*) FROM s%d.data WHERE %s IS NULL", table+1, quote(c.Name))
+	if err := d.conn.QueryRowContext(ctx, count).Scan(&n); err != nil || n == 0 {
+		return ""
+	}
+	if u.notIn {
+		return fmt.Sprintf("%s has %d NULLs, beside which NOT IN finds no rows; add WHERE %s IS NOT NULL", name, n, name)
+	}
+	return fmt.Sprintf("%s: %d cells are NULL, which <> and NOT leave out; to count them, add OR %s IS NULL", name, n, name)
 }
 
 // joined says that a query compares columns of several types, or dates of several forms, or returns "".

@@ -104,7 +104,7 @@ const advice = "narrow it, join by columns of one type, ask about fewer rows, or
 
 // query runs the query.
 func (d *database) query(ctx context.Context, req request) (*Result, error) {
-	res := &Result{SQL: req.SQL, Skipped: req.Skip, Rows: [][]any{}, Notes: d.notes(req.SQL)}
+	res := &Result{SQL: req.SQL, Skipped: req.Skip, Rows: [][]any{}, Notes: d.notes(ctx, req.SQL)}
 	err := d.collect(ctx, req, res)
 	reached, timeUp := limited.TimeUp(ctx)
 	switch {

@@ -115,6 +115,7 @@ type use struct {
 	ordered                 bool     // as the argument of min or max
 	asDate                  bool     // by the functions for dates
 	asNull                  bool     // where it matters whether it is NULL
+	unequal, notIn          bool     // by <> and NOT, and as what NOT IN selects
 	compared                []string // texts
 	days                    []string // those of them that must equal a time, or be one that is later
 }
@@ -183,12 +184,20 @@ func useOf(query []token, column string, renames [][2]string) (u use) {
 		if at(left).is(" . ") { // behind the name of a table
 			left -= 2
 		}
-		if at(next).is(" not ") {
+		negated := at(next).is(" not ")
+		if negated {
 			next++
 		}
 		before, operator, argument := at(left), at(next), token{}
+		u.unequal = u.unequal || negated && operator.is(" in like between glob ") || operator.is(" != <> ") || before.is(" != <> ")
+		if chosen := left; before.is(" select distinct ") {
+			for at(chosen).is(" ( select distinct ") {
+				chosen--
+			}
+			u.notIn = u.notIn || at(chosen).is(" in ") && at(chosen-1).is(" not ")
+		}
 		for _, function := range t.within {
-			u.asText = u.asText || token{text: function}.is(textFunctions)
+			u.asText = u.asText || !operator.is(" -> ->> ") && !strings.HasPrefix(t.function(), "json_") && token{text: function}.is(textFunctions)
 			u.asDate = u.asDate || token{text: function}.is(" date datetime julianday strftime time timediff unixepoch ")
 			if before.is(" ( ") && operator.is(" ) ") {
 				argument.text = function // the last one

@@ -1,0 +1,90 @@
+package grep
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"html"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"golang.org/x/text/unicode/norm"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// loosenings are the ways in which a text that looks like another one has other characters.
+var loosenings = []struct {
+	what  string
+	plain func(string) string
+}{
+	{"control sequences of a terminal", func(s string) string { return terminal.ReplaceAllString(s, "") }},
+	{`escapes of JSON, such as \u00e9 and \/`, func(s string) string { return escape.ReplaceAllStringFunc(s, unescape) }},
+	{"entities such as &amp;", html.UnescapeString},
+	{"other spaces, tabs, quotes or dashes", func(s string) string { return spaces.ReplaceAllString(lookalikes.Replace(s), " ") }},
+	{"accents as characters of their own", norm.NFC.String},
+}
+
+var (
+	terminal   = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))|.\x08`)
+	escape     = regexp.MustCompile(`\\(?:u[0-9a-fA-F]{4}|[/"nt])`)
+	spaces     = regexp.MustCompile(`[\s\p{Zs}]+`)
+	lookalikes = strings.NewReplacer("‘", "'", "’", "'", "“", `"`, "”", `"`, "‐", "-", "‑", "-", "–", "-", "—", "-", "−", "-", "\u00ad", "", "\u200b", "")
+)
+
+func unescape(s string) string {
+	switch {
+	case s[1] == 'u':
+		r, _ := strconv.ParseUint(s[2:], 16, 16) // of four digits
+		return string(rune(r))
+	case s[1] == 'n' || s[1] == 't':
+		return " "
+	}
+	return s[1:]
+}
+
+const (
+	maxLoosened = 16 << 20 // bytes of the longest line
+	aroundMatch = 40       // bytes that are shown before a match
+)
+
+// looksLike says in which line a pattern would match if characters that look alike were the same, or returns "".
+func looksLike(ctx context.Context, src interface {
+	io.ReaderAt
+	Size() int64
+}, q Query) string {
+	expr := spaces.ReplaceAllString(lookalikes.Replace(norm.NFC.String(q.Pattern)), " ")
+	p, err := Compile(expr, q.IgnoreCase)
+	if err != nil {
+		return ""
+	}
+	lines := bufio.NewScanner(io.NewSectionReader(src, 0, src.Size()))
+	lines.Buffer(nil, maxLoosened)
+	for number := 1; lines.Scan() && ctx.Err() == nil; number++ {
+		text := strings.TrimSuffix(lines.Text(), "\r")
+		for part := range strings.SplitSeq(text, "\r") {
+			var why []string
+			if len(part) < len(text) {
+				why = append(why, "a CR between lines")
+			}
+			for _, l := range loosenings {
+				if plain := l.plain(part); plain != part {
+					part, why = plain, append(why, l.what)
+				}
+			}
+			if len(why) == 0 {
+				if expr == q.Pattern {
+					continue
+				}
+				why = append(why, "other characters than the pattern")
+			}
+			if at := p.re.FindStringIndex(part); at != nil {
+				shown := strings.ToValidUTF8(part[max(at[0]-aroundMatch, 0):], "")
+				return fmt.Sprintf("line %d looks like a match (%q), but has %s", number, tools.Excerpt(shown, 3*aroundMatch), strings.Join(why, "; "))
+			}
+		}
+	}
+	return ""
+}
