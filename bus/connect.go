@@ -3,6 +3,7 @@ package bus
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -110,6 +111,8 @@ func dial(b *Bus) (*nats.Conn, error) {
 		return nil, fmt.Errorf("%w: %s: %w: %w", ErrUnreachable, redactURLs(b.cfg.Server), ErrNoCredential, err)
 	case errors.Is(err, nats.ErrAuthorization):
 		return nil, fmt.Errorf("%w: %s rejects the credential: %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
+	case err != nil && isTLS(err):
+		return nil, fmt.Errorf("%w: no encrypted connection to %s: %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
 	case err != nil:
 		return nil, fmt.Errorf("%w: no NATS server answers at %s: %w", ErrUnreachable, redactURLs(b.cfg.Server), withoutURL(err))
 	}
@@ -117,6 +120,13 @@ func dial(b *Bus) (*nats.Conn, error) {
 		b.key.Connected(nc)
 	}
 	return nc, nil
+}
+
+// isTLS reports whether a server answers, and the client does not accept its certificate or the other way round.
+func isTLS(err error) bool {
+	_, unverified := errors.AsType[*tls.CertificateVerificationError](err)
+	_, refused := errors.AsType[tls.AlertError](err)
+	return unverified || refused || errors.Is(err, nats.ErrSecureConnWanted) || strings.HasPrefix(err.Error(), "nats: tls error")
 }
 
 // openJetStream returns the JetStream context of the configured domain or prefix.
@@ -208,7 +218,9 @@ func checkServer(ctx context.Context, b *Bus) error {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled) && b.cfg.Domain != "":
 		return fmt.Errorf("%w: no server of the JetStream domain %q answers %s; is its leaf node connected?", ErrUnreachable,
 			b.cfg.Domain, b.nc.ConnectedUrlRedacted())
-	case errors.Is(err, jetstream.ErrJetStreamNotEnabled) || errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return fmt.Errorf("connect to %s: %w; in the configuration of the server, give the account \"jetstream: enabled\"", b.nc.ConnectedUrlRedacted(), err)
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled):
 		return fmt.Errorf("connect to %s: %w; start the server with JetStream: nats-server -js", b.nc.ConnectedUrlRedacted(), err)
 	case errors.Is(err, ErrNoInbox):
 		return fmt.Errorf("connect to %s: %w", b.nc.ConnectedUrlRedacted(), err)

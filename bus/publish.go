@@ -147,7 +147,7 @@ func publishAgain(ctx context.Context, b *Bus, timeout time.Duration, isFinal fu
 	case err == nil, isFinal(err), isRejected(err):
 		return err
 	case ctx.Err() != nil && last != nil:
-		return fmt.Errorf("%w; before that: %v", err, last)
+		return fmt.Errorf("%w; before that: %w", err, last)
 	case ctx.Err() != nil:
 		return err
 	}

@@ -25,6 +25,8 @@ type Queue struct {
 	// Pulling is the number of requests for calls. It is above 0 if a worker has free
 	// slots, also one that is not a Stevedore worker.
 	Pulling int `json:"pulling"`
+	// Paused is set if somebody paused the consumer: no worker gets calls.
+	Paused bool `json:"paused,omitempty"`
 }
 
 // Backlog is how many of the first calls that wait belong to a session.
@@ -37,7 +39,7 @@ type Backlog struct {
 func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue) error {
 	found, err := Queues(ctx, b)
 	for name, info := range found {
-		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting}
+		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting, Paused: info.Paused}
 		if info.NumPending > 0 {
 			queues[name].First = firstWaiting(ctx, b, name)
 		}

@@ -69,6 +69,7 @@ const (
 	ApprovalWaiting      = "approval_waiting"
 	OneLeader            = "one_leader"
 	DeadLetters          = "dead_letters"
+	ConsumerPaused       = "consumer_paused"
 )
 
 // Problem is something that needs attention.
@@ -252,6 +253,9 @@ func (s *Status) problems() []Problem {
 	problems = append(problems, s.failures(streamsNamed)...)
 	unserved := false
 	for _, q := range s.Queues {
+		if q.Paused {
+			add(ConsumerPaused, q.Name, "The consumer of the queue %q is paused: workers get none of its calls.", q.Name)
+		}
 		if calls := q.Waiting + uint64(q.Taken); calls > 0 && q.Workers == 0 && q.Pulling == 0 {
 			unserved = true
 			add(QueueWithoutWorker, q.Name, "No worker serves the queue %q. Calls that wait for one: %d.", q.Name, calls)

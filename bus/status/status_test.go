@@ -42,6 +42,18 @@ func TestProblems(t *testing.T) {
 		t.Errorf("at the start: %+v", s)
 	}
 	bustest.Consumers(t, b, b.WorkerConsumer("gpu"), b.ChannelConsumer("chat"))
+	for _, paused := range []bool{true, false} {
+		until := time.Now()
+		if paused {
+			until = until.Add(time.Hour)
+		}
+		if _, err := b.JetStream().PauseConsumer(t.Context(), b.StreamName(bus.Calls), b.WorkerConsumer("gpu").Name, until); err != nil {
+			t.Fatal(err)
+		}
+		if s := read(); problem(s, `queue "gpu" is paused`) != paused {
+			t.Errorf("paused is %v: %q", paused, s.Problems)
+		}
+	}
 	publish(b.Call("gpu", "train", "s", "c1"), `{"id":"c1","session":"s"}`)
 	publish(b.NotifyAny("chat"), `{"text":"hello"}`)
 	publish(b.Dead(bus.DeadCall, "x"), `{"kind":"call","name":"x","subject":"stevedore.call.default.x","reason":"no reason"}`)

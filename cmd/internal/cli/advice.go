@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go"
@@ -13,20 +15,27 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
-// Advice says what to do about an error, or nothing. The packages that return errors know no
-// commands and flags; they are only here.
-func Advice(err error) string {
+// Advice says what somebody who has the connection can do about an error, or nothing. The packages that
+// return errors know no commands and flags; they are only here.
+func (c *Connection) Advice(err error) string {
 	if full, ok := errors.AsType[*bus.FullError](err); ok {
-		return StreamReason(full.Stream) + ": stevedore provision --update --max-bytes " + strings.ToLower(full.Stream) + "=BYTES."
+		advice, command := c.FullAdvice(full.Stream, full.MaxBytes)
+		return advice + " " + c.Command(command...)
 	}
 	if _, ok := errors.AsType[*bus.MissingError](err); ok {
-		return missingAdvice
+		return MissingAdvice + " " + c.Command("provision")
 	}
 	if _, ok := errors.AsType[*admin.SpaceError](err); ok {
-		return "Free space on the server's disk, or choose a smaller size with --max-bytes."
+		return "Free space on the server's disk, raise the limit of its account (max_file), or choose a smaller size with --max-bytes."
 	}
 	if format, ok := errors.AsType[*jsapi.FormatError](err); ok {
-		return formatAdvice(format)
+		return c.formatAdvice(format)
+	}
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == errMaxStreams {
+		return "Raise max_streams of the account in the configuration of the server: Stevedore has 10 streams and buckets."
+	}
+	if advice := tlsAdvice(err); advice != "" {
+		return advice
 	}
 	switch {
 	case errors.Is(err, bus.ErrNoLeader):
@@ -41,13 +50,44 @@ func Advice(err error) string {
 	case errors.Is(err, nats.ErrNoServers):
 		return "Start the server, or name another one with --server; without it, the commands use that of \"stevedore up\"."
 	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
-		return missingAdvice
+		return MissingAdvice + " " + c.Command("provision")
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		return "The stream does not exist or has no leader: " + c.Command("status")
+	case errors.Is(err, nats.ErrPermissionViolation):
+		return "Use a credential that has this permission: \"stevedore provision --server-config\" writes those of each role, see docs/security.md."
+	}
+	return ""
+}
+
+// errMaxStreams is the code of an account that may have no more streams.
+const errMaxStreams = 10027
+
+// tlsAdvice says what to do about a certificate.
+func tlsAdvice(err error) string {
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "Name the authority that signed the server's certificate with --tlsca FILE."
+	}
+	if host, ok := errors.AsType[x509.HostnameError](err); ok {
+		names := slices.Clone(host.Certificate.DNSNames)
+		for _, ip := range host.Certificate.IPAddresses {
+			names = append(names, ip.String())
+		}
+		return "Use a name or address of the server's certificate in --server: " + strings.Join(names, ", ") + "."
+	}
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok && invalid.Reason == x509.Expired {
+		return "Renew the server's certificate, or correct this host's clock."
+	}
+	switch text := err.Error(); {
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return "The server has no TLS: begin its URL with nats://, or give the server a certificate."
+	case strings.Contains(text, "remote after TLS handshake"), strings.Contains(text, "certificate required"): // both are of libraries
+		return "The server wants a certificate of the client: give --tlscert and --tlskey."
 	}
 	return ""
 }
 
 // formatAdvice says how to go on with a bus of another format.
-func formatAdvice(err *jsapi.FormatError) string {
+func (c *Connection) formatAdvice(err *jsapi.FormatError) string {
 	if steps, ok := admin.Steps(err); ok {
 		stop := ""
 		for _, s := range steps {
@@ -55,7 +95,7 @@ func formatAdvice(err *jsapi.FormatError) string {
 				stop = " Stop the workers of the version before first."
 			}
 		}
-		return "\"stevedore provision --update\" moves what is stored to the formats of this program; \"stevedore up\" does so when it starts." + stop
+		return "Move what is stored to the formats of this program, as \"stevedore up\" does when it starts." + stop + " " + c.Command("provision", "--update")
 	}
 	for _, d := range err.Differences {
 		if d.Has.Compare(d.Wants) > 0 {
@@ -72,14 +112,27 @@ func formatAdvice(err *jsapi.FormatError) string {
 	return advice
 }
 
-// missingAdvice says what to do about a stream or bucket that does not exist.
-const missingAdvice = "\"stevedore provision\" creates it; its contents are lost, unless you restore a backup."
+// MissingAdvice says what to do about streams or buckets that do not exist, up to the command.
+const MissingAdvice = "Create what is missing; its contents are lost, unless you restore a backup:"
 
 // LeaderAdvice says what to do about a cluster, or a stream of it, without a leader.
 const LeaderAdvice = "Start the servers that are down. Clients repeat their publishes, and workers wait and then go on."
 
-// StreamReason says what makes room in a stream, up to the command that enlarges it.
-func StreamReason(stream string) string {
+// FullAdvice says what makes room in a stream of a size, and with which command. A process that sets its
+// own sizes at each start needs the new one too.
+func (c *Connection) FullAdvice(stream string, maxBytes int64) (advice string, command []string) {
+	advice = streamReason(stream)
+	if strings.HasPrefix(stream, "OBJ_") {
+		return advice + ":", []string{"artifacts", "sweep", "--grace", "10s"}
+	}
+	if !c.External() {
+		advice += " (give \"stevedore up\" the same --max-bytes from now on, because it sets the sizes at its start)"
+	}
+	return advice + ":", []string{"provision", "--update", "--max-bytes", fmt.Sprintf("%s=%dMiB", strings.ToLower(stream), max(1, 2*maxBytes>>20))}
+}
+
+// streamReason says what makes room in a stream, up to the command that enlarges it.
+func streamReason(stream string) string {
 	switch stream {
 	case bus.Results:
 		return "It does not hold the results of an hour. Shorten --results-ttl, or enlarge it"

@@ -207,6 +207,9 @@ func (c *Connection) Check() error {
 			return Exit(ExitUsage, "--%s %q: want tokens of a subject", subject.flag, subject.value)
 		}
 	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return Exit(ExitUsage, "--tlscert and --tlskey: give both, the certificate and its key")
+	}
 	for _, file := range []struct{ flag, name string }{
 		{"creds", c.Creds}, {"nkey", c.NKey}, {"tlscert", c.TLSCert}, {"tlskey", c.TLSKey}, {"tlsca", c.TLSCA},
 	} {
@@ -236,13 +239,17 @@ func (c *Connection) DataLocked() (bool, error) { return durable.DirLocked(c.Dat
 func (c *Connection) EmbeddedURL() (string, error) {
 	root := os.Geteuid() == 0
 	dir, locked, err := runningDir(c.Data, serviceDir, root)
+	if errors.Is(err, fs.ErrPermission) {
+		return "", fmt.Errorf("%w: this user may not read the data directory %q; be the user that runs \"stevedore up\" there (sudo -u USER), or "+
+			"name a server with --server: %w", bus.ErrUnreachable, c.Data, err)
+	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", bus.ErrUnreachable, err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, urlFile))
 	if !locked || errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%w: no server runs in the data directory %q; start one with \"stevedore up\", or name a server with "+
-			"--server%s", bus.ErrUnreachable, c.Data, serviceHint(serviceDir, root))
+		return "", fmt.Errorf("%w: no server runs in the data directory %q; start one with \"%s\", or name a server with "+
+			"--server%s", bus.ErrUnreachable, c.Data, c.Command("up"), serviceHint(serviceDir, root))
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: find the embedded server: %w", bus.ErrUnreachable, err)

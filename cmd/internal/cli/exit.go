@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"slices"
 	"strings"
 
@@ -55,6 +56,13 @@ func Exit(code int, format string, args ...any) error {
 	return &Error{Code: code, Err: fmt.Errorf(format, args...)}
 }
 
+// ListenError is the error about an address of a flag on which the process cannot listen.
+func ListenError(flag, address string, err error) error {
+	host, _, _ := net.SplitHostPort(address)
+	return Exit(ExitUsage, "--%s %q: %w; stop the program that uses it, or choose another port: --%s %s picks a free one", flag, address, err, flag,
+		net.JoinHostPort(host, "0"))
+}
+
 // Run executes a root command and returns its exit code. It writes an error to stderr.
 func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SilenceErrors, root.SilenceUsage = true, true
@@ -83,13 +91,13 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		}
 		return Exit(ExitUsage, "%w; see %s --help", err, cmd.CommandPath())
 	})
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return ExitOK
 	}
 	if text := strings.TrimSpace(err.Error()); text != "" {
 		text = strings.TrimSpace(Indent(tools.Escape(text)))
-		if advice := Advice(err); advice != "" {
+		if advice := connectionOf(cmd.Flags()).Advice(err); advice != "" {
 			text += "\n" + advice
 		}
 		fmt.Fprintf(stderr, "%s: %s\n", root.Name(), text)

@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/stevedore-bus/stevedore/bus"
 )
 
@@ -37,4 +39,17 @@ func (c *Connection) Command(args ...string) string {
 		words = append(words, ShellWord(arg))
 	}
 	return strings.Join(words, " ")
+}
+
+// connectionOf returns the connection that the flags of a command name.
+func connectionOf(flags *pflag.FlagSet) *Connection {
+	c := new(Connection)
+	own := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.AddFlags(own)
+	own.VisitAll(func(f *pflag.Flag) {
+		if given := flags.Lookup(f.Name); given != nil {
+			_ = f.Value.Set(given.Value.String()) // it was accepted
+		}
+	})
+	return c
 }

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -47,7 +46,7 @@ func Advise(problems []status.Problem, c *cli.Connection) {
 func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice string, command []string) {
 	switch p.Code {
 	case status.StreamMissing:
-		return "Its contents are lost, unless you restore a backup. Create what is missing:", []string{"provision"}
+		return cli.MissingAdvice, []string{"provision"}
 	case status.ClusterWithoutLeader, status.StreamWithoutLeader:
 		return cli.LeaderAdvice, nil
 	case status.ReplicaOffline:
@@ -66,6 +65,9 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	case string(trouble.Schedules), string(trouble.Heartbeat):
 		return "The worker tries again. If that lasts, look at its permissions:", []string{"doctor"}
 	case string(trouble.Model):
+		if strings.Contains(p.Text, "API key") {
+			return "Give the worker a valid key, in the variable or the file of --api-key-file, and restart it. Then send what failed again.", nil
+		}
 		return "Runs wait and go on when the provider answers. With --model a,b the model b answers meanwhile.", nil
 	case string(trouble.Receiver):
 		return "Correct the settings of the channel; the worker tries again.", nil
@@ -80,7 +82,7 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		if unserved && p.Name == bus.Calls {
 			return "Start a worker of the queue that has none; its calls fill the stream.", nil
 		}
-		return fullAdvice(p, c)
+		return c.FullAdvice(p.Name, p.MaxBytes)
 	case status.QueueWithoutWorker:
 		return "Start a worker:", startCommand(p.Name)
 	case status.NoWorker:
@@ -89,6 +91,9 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		return "Start a worker with --channel " + p.Name + "=SPEC.", nil
 	case status.ApprovalWaiting:
 		return "Answer them:", []string{"approvals", "ls"}
+	case status.ConsumerPaused:
+		subjects, _ := bus.NewSubjects(c.Prefix) // valid, or there was no status
+		return "Resume it: nats consumer resume " + subjects.StreamName(bus.Calls) + " " + subjects.WorkerConsumer(p.Name).Name, nil
 	case status.OneLeader:
 		return "Let another server lead a part of them: nats stream cluster step-down STREAM", nil
 	case status.RunsWaiting:
@@ -99,23 +104,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	return "", nil
 }
 
-// fullAdvice says what makes room in a stream. A process that sets its own sizes at each start needs the
-// new one too.
-func fullAdvice(p status.Problem, c *cli.Connection) (advice string, command []string) {
-	advice = cli.StreamReason(p.Name)
-	if strings.HasPrefix(p.Name, "OBJ_") {
-		return advice + ":", []string{"artifacts", "sweep", "--grace", "10s"}
-	}
-	if !c.External() {
-		advice += " (give \"stevedore up\" the same --max-bytes from now on, because it sets the sizes at its start)"
-	}
-	return advice + ":", []string{"provision", "--update", "--max-bytes", strings.ToLower(p.Name) + "=" + strconv.FormatInt(2*p.MaxBytes>>20, 10) + "MiB"}
-}
-
 // StartCommand returns the command line that starts a worker of a queue.
-func StartCommand(queue string) string {
-	return strings.Join(append([]string{"stevedore"}, startCommand(queue)...), " ")
-}
+func StartCommand(c *cli.Connection, queue string) string { return c.Command(startCommand(queue)...) }
 
 // startCommand is the arguments that start a worker of a queue. The calls of agents need a worker with a
 // model, which also serves their queues.

@@ -12,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -54,7 +55,7 @@ func IsQueued(ctx context.Context, b *bus.Bus, call tools.Call) bool {
 // CheckTool returns an error if all runs of a call on a queue will fail, because of its arguments or
 // the misspelt name of its tool, and a warning if no worker can run it now. It returns neither if
 // it cannot find out.
-func CheckTool(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (warning string, err error) {
+func CheckTool(ctx context.Context, b *bus.Bus, c *cli.Connection, queue string, call tools.Call) (warning string, err error) {
 	var (
 		offered  rpc.ToolList
 		consumed bool
@@ -70,7 +71,7 @@ func CheckTool(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (
 	case len(offered.Tools) > 0:
 		return "", checkArgs(offered.Tools, call)
 	case !consumed:
-		return fmt.Sprintf("no worker is consuming queue %q now; its calls stay queued until you start one: \"%s\"", queue, StartCommand(queue)), nil
+		return fmt.Sprintf("no worker is consuming queue %q now; its calls stay queued until you start one: \"%s\"", queue, StartCommand(c, queue)), nil
 	}
 	known, _ := rpc.ListTools(ctx, b, tools.OfferQuery{Queue: queue}) // only for the hint
 	none := fmt.Sprintf("no worker of queue %q offers the tool %q", queue, call.Tool)

@@ -216,8 +216,7 @@ func (o promptOptions) submit(ctx context.Context, b *bus.Bus, show func(tools.P
 	stopWatching()
 	switch {
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() != nil:
-		return event, cli.Exit(cli.ExitPending, "interrupted; the run continues; to wait for its answer: stevedore agent --resume "+
-			"--session %s", cli.ShellWord(o.call.Session))
+		return event, cli.Exit(cli.ExitPending, "interrupted; the run continues; to wait for its answer: %s", o.resume())
 	case noWorker && errors.Is(err, context.Canceled) && ctx.Err() == nil:
 		return event, cli.Exit(cli.ExitPending, "no worker with a model is running; the prompt stays queued: %s, then send the same "+
 			"prompt again with --session %s --id %s to get the answer",
@@ -226,12 +225,16 @@ func (o promptOptions) submit(ctx context.Context, b *bus.Bus, show func(tools.P
 		return event, fmt.Errorf("%w; a run that has started continues: when the bus is back, send the same prompt again with --session "+
 			"%s --id %s to wait for it", client.Outage(connected, b), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending) && ctx.Err() == nil:
-		return event, cli.Exit(cli.ExitPending, "no answer after %s; the run continues; to wait for its answer: stevedore agent --resume "+
-			"--session %s", o.Wait, cli.ShellWord(o.call.Session))
+		return event, cli.Exit(cli.ExitPending, "no answer after %s; the run continues; to wait for its answer: %s", o.Wait, o.resume())
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return event, cli.Exit(cli.ExitUsage, "%w", err)
 	}
 	return event, err
+}
+
+// resume returns the command that waits for the answer.
+func (o promptOptions) resume() string {
+	return o.Connection.Command("agent", "--resume", "--session", o.call.Session)
 }
 
 // showAnswer shows the output of the tools, and the answer.

@@ -107,7 +107,7 @@ func (o *approvalOptions) answer(ctx context.Context, b *bus.Bus, id string, op 
 		case len(found) == 0 && list.Out.Omitted > 0:
 			return cli.Exit(cli.ExitUsage, "%d calls wait, and no call %q is among the first; add --session", len(list.Out.Approvals)+list.Out.Omitted, id)
 		case len(found) == 0:
-			return cli.Exit(cli.ExitNotFound, "no call %q waits for an approval; see stevedore approvals ls", id)
+			return cli.Exit(cli.ExitNotFound, "no call %q waits for an approval; see %s", id, o.Connection.Command("approvals", "ls"))
 		case len(found) == 1:
 			o.Session = found[0].Session
 		default:

@@ -174,7 +174,7 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	defer cancel()
 	stop := client.WarnIfNoWorker(wait, b, o.Queue, func(ctx context.Context) {
 		if client.IsQueued(ctx, b, o.call) {
-			fmt.Fprintf(stderr, "stevedore: no worker is consuming queue %q; the call stays queued until you start one: \"%s\"\n", o.Queue, client.StartCommand(o.Queue))
+			fmt.Fprintf(stderr, "stevedore: no worker is consuming queue %q; the call stays queued until you start one: \"%s\"\n", o.Queue, client.StartCommand(&o.Connection, o.Queue))
 		}
 	})
 	event, err := rpc.Submit(wait, b, o.Queue, o.call)
@@ -191,12 +191,12 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 			accepted = "was accepted"
 		}
 		return fmt.Errorf("%w; the call %s: when the bus is back, submit it again with --id %s to wait for it, or see %s",
-			client.Outage(connected, b), accepted, cli.ShellWord(o.call.ID), taskCommand(o.call))
+			client.Outage(connected, b), accepted, cli.ShellWord(o.call.ID), taskCommand(o))
 	case errors.Is(err, bus.ErrUnreachable):
 		return fmt.Errorf("%w; when the bus is back, submit the call again with --id %s", err, cli.ShellWord(o.call.ID))
 	case errors.Is(err, rpc.ErrPending):
 		return cli.Exit(cli.ExitPending, "no result after %s; %s; the call stays submitted: submit it again with --id %s to wait for it, "+
-			"or see %s", o.Wait, callState(ctx, b, o), cli.ShellWord(o.call.ID), taskCommand(o.call))
+			"or see %s", o.Wait, callState(ctx, b, o), cli.ShellWord(o.call.ID), taskCommand(o))
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	case errors.Is(err, context.DeadlineExceeded): // the bus did not acknowledge the call
@@ -222,8 +222,8 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 }
 
 // taskCommand returns the command that shows the state of a call.
-func taskCommand(call tools.Call) string {
-	return fmt.Sprintf("stevedore tasks get %s --session %s", call.IDToken(), call.SessionToken())
+func taskCommand(o callOptions) string {
+	return o.Connection.Command("tasks", "get", o.call.IDToken(), "--session", o.call.SessionToken())
 }
 
 // callState returns a line with the state of a call that has no result yet.

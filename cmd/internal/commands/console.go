@@ -150,7 +150,7 @@ func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, c *cli.Connectio
 		l, err = httpauth.Listen(ctx, "127.0.0.1:0")
 	}
 	if err != nil {
-		return "", nil, cli.Exit(cli.ExitUsage, "--console %q: %w", o.Address, err)
+		return "", nil, cli.ListenError("console", o.Address, err)
 	}
 	if tcp, ok := l.Addr().(*net.TCPAddr); ok && !tcp.IP.IsLoopback() {
 		log.Warn().Str("console", l.Addr().String()).Msg("other hosts can reach the page over an unencrypted connection; anyone with the token can run tools")

@@ -165,7 +165,7 @@ func (o promptOptions) sayOnce(ctx context.Context, b *bus.Bus, message string, 
 		return true, nil
 	case left && err != nil:
 		view.open = view.open || cli.IsTerminal(stdout)
-		view.note("(not cancelled: the run goes on; to wait for its answer: stevedore agent --resume --session %s)", cli.ShellWord(o.call.Session))
+		view.note("(not cancelled: the run goes on; to wait for its answer: %s)", o.resume())
 		return false, nil
 	case errors.Is(err, bus.ErrUnreachable):
 		return false, err

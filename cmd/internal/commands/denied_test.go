@@ -67,6 +67,7 @@ func TestMissingPermissions(t *testing.T) {
 		{"no-api", "tools ls", 1, violation + `publish to "stevedore.rpc.tools.ls"`},
 		{"no-api", "dead ls", 1, violation + `publish to "$JS.API.STREAM.INFO.STEVEDORE_DEAD"`},
 		{"no-api", "call echo", 1, violation + `publish to "stevedore.call.default.echo.default.`},
+		{"no-api", "dead ls", 1, "Use a credential that has this permission"},
 		{"no-calls", "call echo --id c2", 1, violation + `publish to "stevedore.call.default.echo.default.c2"`},
 		{"caller", "call echo --id c1", 0, "there it is\n"},
 		{"caller", "tasks get c1", 1, violation + `publish to "stevedore.rpc.task.default.get"`},

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math"
 	"os"
+	"os/user"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -127,7 +130,7 @@ func (d *doctor) examine(ctx context.Context, stderr io.Writer) {
 	d.Connection.AnyFormat = true // the check names the steps
 	b, err := d.Connection.Connect(ctx, "stevedore doctor", log)
 	if err != nil {
-		fix := "start the server, or correct --server, --context, --data or the credential"
+		fix := cmp.Or(d.Connection.Advice(err), "start the server, or correct --server, --context, --data or the credential")
 		if errors.Is(err, bus.ErrOldServer) {
 			fix = "upgrade the NATS server, one server of a cluster after the other, or name another one with --server"
 		}
@@ -139,6 +142,9 @@ func (d *doctor) examine(ctx context.Context, stderr io.Writer) {
 }
 
 func (d *doctor) examineSandbox() {
+	if _, err := os.Stat(d.Workspace); err != nil {
+		return // the check of the workspace says it
+	}
 	p, refused, err := d.Shell.Examine(d.Workspace, d.Connection.Data)
 	missing, network := strings.Join(p.Missing, "; "), "without network"
 	if d.Shell.Network || d.Shell.Off() {
@@ -178,12 +184,24 @@ func (d *doctor) examineDisk() {
 		switch {
 		case errors.As(err, &other):
 			d.fail(name, other.Advice, "%s %s", dir, other.Problem)
+		case errors.Is(err, fs.ErrNotExist):
+			d.fail(name, "mkdir -p "+cli.ShellWord(dir), "%s does not exist", dir)
+		case errors.Is(err, fs.ErrPermission):
+			d.fail(name, fmt.Sprintf("let the user of the worker write there: sudo chown %s %[2]s && sudo chmod u+rwx %[2]s", userName(), cli.ShellWord(dir)), "%v", err)
 		case err != nil:
-			d.fail(name, "free disk space, or correct the permissions of the directory or --"+name, "%v", err)
+			d.fail(name, "free disk space, or choose another directory with --"+name, "%v", err)
 		default:
 			d.ok(name, "%s is writable", dir)
 		}
 	}
+}
+
+// userName returns the name of the user of this process, or its number.
+func userName() string {
+	if u, err := user.Current(); err == nil {
+		return cli.ShellWord(u.Username)
+	}
+	return strconv.Itoa(os.Getuid())
 }
 
 // maxSkew is how far the clocks of host and server may differ. Deadlines and expiry
@@ -198,7 +216,7 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 
 	if _, err := b.Formats(ctx); err != nil {
 		if other, ok := errors.AsType[*jsapi.FormatError](err); ok {
-			d.fail("formats", cli.Advice(other), "%v", other)
+			d.fail("formats", d.Connection.Advice(other), "%v", other)
 			return // the other checks would misread what another version stored
 		}
 	}

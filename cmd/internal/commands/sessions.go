@@ -95,8 +95,8 @@ func newRemoveSessionCommand(o *client.Options) *cobra.Command {
 		_ *cobra.Command, args []string) error {
 		_, err := agents.RemoveSession.Here(ctx, b, "", agents.SessionRequest{Session: args[0], Force: force})
 		if errors.Is(err, agents.ErrRunning) {
-			return cli.Exit(cli.ExitPending, "session %q has a run that has not ended; see stevedore tasks ls --session %s, or use --force",
-				args[0], cli.ShellWord(args[0]))
+			return cli.Exit(cli.ExitPending, "session %q has a run that has not ended; see %s, or use --force",
+				args[0], o.Connection.Command("tasks", "ls", "--session", args[0]))
 		}
 		return err
 	})

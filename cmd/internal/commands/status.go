@@ -85,10 +85,6 @@ func printStatus(out io.Writer, s status.Status, beats []agents.Schedule) error 
 	_ = cli.Line(out, "Server %s, nats-server %s%s, %.1f ms away", s.Server.URL, s.Server.Version, cluster, s.Server.RTTms) // Print fails, too
 	fmt.Fprintln(out)
 
-	noStreams := "No streams."
-	if len(s.Problems) == 0 || s.Problems[0].Code == status.StreamMissing {
-		noStreams = "No streams. Create them: stevedore provision"
-	}
 	streams := cli.NewTable("stream", "messages", "bytes", "fill", "oldest", "replicas", "leader")
 	for _, v := range s.Streams {
 		fill := "-"
@@ -126,7 +122,7 @@ func printStatus(out io.Writer, s status.Status, beats []agents.Schedule) error 
 		table *cli.Table
 		empty string
 	}{
-		{streams, noStreams},
+		{streams, "No streams."},
 		{queues, "No queue has had a worker yet."},
 		{workers, "No workers."},
 		{channels, "No channel has had a notification yet."},

@@ -113,3 +113,35 @@ func TestListensBeyondLoopbackOnlyWithTLS(t *testing.T) {
 		}
 	}
 }
+
+// If a client and a server do not agree about TLS, the error says which flag helps.
+func TestTLSRemedies(t *testing.T) {
+	cert, key := certificate(t, t.TempDir(), 1)
+	address := func(cfg embedded.Config) string {
+		cfg.Dir, cfg.Listen, cfg.NoSync, cfg.Log = t.TempDir(), "127.0.0.1:0", true, bustest.Log(t)
+		srv, err := embedded.Start(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { srv.Close() })
+		_, host, _ := strings.Cut(srv.URL(), "@")
+		_, port, _ := strings.Cut(host, ":")
+		return port
+	}
+	encrypted, plain := address(embedded.Config{Cert: cert, Key: key}), address(embedded.Config{})
+	for _, tt := range []struct{ args, want string }{
+		{"--server tls://127.0.0.1:" + encrypted, "no encrypted connection to tls://127.0.0.1:" + encrypted},
+		{"--server tls://127.0.0.1:" + encrypted, "with --tlsca FILE"},
+		{"--server tls://localhost:" + encrypted + " --tlsca " + cert, "in --server: 127.0.0.1."},
+		{"--server tls://127.0.0.1:" + plain, "begin its URL with nats://"},
+		{"--server tls://127.0.0.1:" + encrypted + " --tlscert " + cert, "give both"},
+	} {
+		for _, command := range []string{"status", "doctor"} {
+			var stdout, stderr strings.Builder
+			code := run(t.Context(), append([]string{command}, strings.Fields(tt.args)...), strings.NewReader(""), &stdout, &stderr)
+			if text := stdout.String() + stderr.String(); code == 0 || !strings.Contains(text, tt.want) {
+				t.Errorf("%s %s: exit code %d, %s; want %q", command, tt.args, code, text, tt.want)
+			}
+		}
+	}
+}

@@ -43,7 +43,7 @@ const WorkerHeader = "Stevedore-Worker"
 func listenHealth(address, worker string, log zerolog.Logger, alive, ready func() error, metrics http.HandlerFunc) (stop func(), err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, cli.Exit(cli.ExitUsage, "--health %q: %w", address, err)
+		return nil, cli.ListenError("health", address, err)
 	}
 	log.Info().Str("address", l.Addr().String()).Msg("health server is listening")
 	mux := http.NewServeMux()
@@ -95,7 +95,7 @@ func (h *health) ready() error {
 		}
 		problems := []status.Problem{status.OfFailure(h.worker.Stats().Worker, f)}
 		client.Advise(problems, h.connection)
-		problems[0].Advice = cmp.Or(cli.Advice(f.Err), problems[0].Advice)
+		problems[0].Advice = cmp.Or(h.connection.Advice(f.Err), problems[0].Advice)
 		stops = append(stops, errors.New(problems[0].String()))
 	}
 	return errors.Join(stops...)

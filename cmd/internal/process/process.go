@@ -148,6 +148,9 @@ func (p *process) provision(ctx context.Context) error {
 		}
 	}
 	provisioned, err := admin.Provision(ctx, p.bus, change)
+	if n := len(provisioned.Created); n > 0 && n+len(provisioned.Unused) < len(p.bus.All(bus.Config{})) {
+		p.log.Warn().Strs("streams", provisioned.Created).Msg("streams were missing, and are empty now; if they had contents, stop this process and restore a backup")
+	}
 	for _, d := range provisioned.Differences {
 		p.log.Warn().Str("stream", d.Name).Str("setting", d.Setting).Str("have", d.Have).Str("want", d.Want).Msg("stream differs; see stevedore provision")
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // model answers with its name, or fails.
@@ -127,9 +128,13 @@ func TestFallbackNamesTheModels(t *testing.T) {
 	slices.SortFunc(candidates, func(a, b provider.Candidate) int { return strings.Compare(a.Spec, b.Spec) })
 	f := provider.NewFallback(time.Minute, zerolog.Nop(), candidates...)
 	const want = "openai:B: the API key is missing or was rejected; check it: no such key; anthropic:A: the account has no credit: pay"
+	register := new(trouble.Register) // a key that is rejected is a problem, although nothing tries again
 	for range 2 {
-		if _, err := f.Complete(t.Context(), agent.Request{}); err == nil || err.Error() != want {
+		if _, err := f.Complete(register.With(t.Context()), agent.Request{}); err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
 		}
+	}
+	if list := register.List(); len(list) != 2 || list[1].Name != "openai:B" {
+		t.Errorf("reported: %+v", list)
 	}
 }

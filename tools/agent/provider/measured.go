@@ -36,7 +36,7 @@ func (m measured) Complete(ctx context.Context, req agent.Request) (agent.Respon
 	res.Usage.Cost = cmp.Or(res.Usage.Cost, m.price.Cost(res.Usage)) // a script may have set it
 	outcome := "completed"
 	failure, ok := errors.AsType[*agent.ProviderError](err)
-	if err == nil || ok && isOutage(failure) {
+	if err == nil || ok && (isOutage(failure) || failure.Code == agent.CodeBadKey) {
 		trouble.Report(ctx, trouble.Model, m.kind+":"+m.model, err)
 	}
 	if ok {
