@@ -243,7 +243,7 @@ func (s *simulation) submit() {
 	if s.rnd.IntN(8) == 0 {
 		p.size = 60_000 + s.rnd.IntN(300_000)
 	}
-	if s.rnd.IntN(3) == 0 {
+	if s.rnd.IntN(2) == 0 {
 		p.user = "for the user: " + p.id
 	}
 	in.Size, in.User, p.ms = p.size, p.user, in.MS
@@ -312,7 +312,7 @@ func (s *simulation) breakSomething() {
 	i := s.rnd.IntN(len(s.running))
 	p := s.running[i]
 	outage := time.Duration(s.rnd.IntN(100)) * time.Second
-	writes := s.rnd.IntN(2) * s.rnd.IntN(30) // at once, or between two steps of what the process does
+	writes := s.rnd.IntN(30) // between two steps of what the process does
 	switch fault := s.rnd.IntN(9); fault {
 	case 0, 1, 2, 3:
 		state := []linkState{down, silent, deaf, mute}[fault]
