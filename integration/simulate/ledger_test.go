@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"fmt"
 	"sync"
 	"time"
 )
@@ -14,8 +15,9 @@ type ledger struct {
 	calms    []calm                  // in which nothing failed, nor shortly before
 	sent     map[string][]string     // texts that a chat got, by chat, without those it dropped as duplicates
 	seen     map[string][]time.Time  // deliveries by the id of the notification
+	settled  map[string]bool         // notifications that were sent and acknowledged, by id
 	told     map[string]map[int]bool // messages with a number that a chat was promised, by chat
-	wrongs   []string                // what a model was sent and should not have been
+	wrongs   []string                // what a model or a chat was sent and should not have been
 }
 
 // promise is what a client knows of a call that was accepted.
@@ -42,7 +44,7 @@ type jobRun struct {
 type calm struct{ from, to time.Time }
 
 func newLedger() *ledger {
-	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, jobs: map[string][]jobRun{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, told: map[string]map[int]bool{}}
+	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, jobs: map[string][]jobRun{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, told: map[string]map[int]bool{}}
 }
 
 func (l *ledger) accept(p *promise) {
@@ -81,9 +83,18 @@ func (l *ledger) jobRan(job, call string) {
 func (l *ledger) deliver(chat, id, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.settled[id] {
+		l.wrongs = append(l.wrongs, fmt.Sprintf("%s was sent again at %s, after its acknowledgement: %v", id, clock(), l.seen[id]))
+	}
 	if l.seen[id] = append(l.seen[id], time.Now()); len(l.seen[id]) == 1 {
 		l.sent[chat] = append(l.sent[chat], text)
 	}
+}
+
+func (l *ledger) settle(id string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.settled[id] = true
 }
 
 func (l *ledger) tell(chat string, n int) {

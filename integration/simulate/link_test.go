@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
@@ -20,6 +21,7 @@ type link struct {
 	mu    sync.Mutex
 	cond  *sync.Cond // signals each change of what mu guards, in the connections too
 	state linkState
+	broke time.Time // when the link was last broken, or a connection ended
 	conns map[*linkConn]bool
 	left  int       // writes until the next state; 0 if there is none
 	next  linkState // of a process that dies or freezes between two writes
@@ -52,6 +54,7 @@ func (l *link) set(state linkState) {
 	if l.state == down || l.state == finished {
 		l.disconnectLocked()
 	}
+	l.broke = time.Now()
 	l.cond.Broadcast()
 }
 
@@ -67,6 +70,7 @@ func (l *link) disconnectLocked() {
 		c.closeLocked()
 	}
 	clear(l.conns)
+	l.broke = time.Now()
 	l.cond.Broadcast()
 }
 
@@ -85,6 +89,13 @@ func (l *link) died() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.state == finished
+}
+
+// brokeSince says whether the link was ever broken since a time.
+func (l *link) brokeSince(t time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state != whole || !l.broke.Before(t)
 }
 
 func (l *link) holdsIn() bool  { return l.state == silent || l.state == deaf }
@@ -119,7 +130,8 @@ type linkConn struct {
 	net.Conn
 	link    *link
 	in, out []byte
-	greeted bool // nats.go waits with its lock for the answer to its first write
+	wrote   bool
+	greeted bool // it read an answer: until then, nats.go waits with its lock
 	ended   bool
 }
 
@@ -173,6 +185,7 @@ func (c *linkConn) Read(b []byte) (int, error) {
 	if c.ended {
 		return 0, net.ErrClosed
 	}
+	c.greeted = c.wrote
 	n := copy(b, c.in)
 	c.in = c.in[n:]
 	return n, nil
@@ -188,10 +201,10 @@ func (c *linkConn) Write(b []byte) (int, error) {
 	c.link.cond.Broadcast()
 	if c.link.left > 0 && c.greeted {
 		if c.link.left--; c.link.left == 0 {
-			c.link.state = c.link.next // if it has died, send ends the connection once the server has these bytes
+			c.link.state, c.link.broke = c.link.next, time.Now() // if it has died, send ends the connection once the server has these bytes
 		}
 	}
-	c.greeted = true
+	c.wrote = true
 	return len(b), nil
 }
 

@@ -141,9 +141,17 @@ func (c *chat) Send(ctx context.Context, n channel.Notification) error {
 	if c.link.died() {
 		return errDown
 	}
+	began := time.Now()
 	c.ledger.deliver(n.ChatID, n.ID, n.Text)
 	if hash := crc32.ChecksumIEEE([]byte(n.ID)); hash%12 == 0 { // for longer than the lease of a chat
-		return tools.Sleep(ctx, time.Duration(3+hash%10)*time.Second)
+		if err := tools.Sleep(ctx, time.Duration(3+hash%10)*time.Second); err != nil {
+			return err
+		}
 	}
+	time.AfterFunc(soon, func() {
+		if !c.link.brokeSince(began) { // the server has the acknowledgement
+			c.ledger.settle(n.ID)
+		}
+	})
 	return nil
 }
