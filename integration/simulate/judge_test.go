@@ -55,6 +55,9 @@ func (s *simulation) judge() (checked int) {
 				continue
 			}
 		}
+		if at := l.informed[id]; at.After(end.at) {
+			fail("%s ran at %s, and has its result at %s", id, at.Format(time.TimeOnly), end.at.Format(time.TimeOnly))
+		}
 		switch {
 		case end.Outcome == "completed":
 			if p.reply != "" {

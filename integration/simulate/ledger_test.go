@@ -11,6 +11,7 @@ type ledger struct {
 	mu       sync.Mutex
 	accepted map[string]*promise     // by call
 	runs     map[string][]time.Time  // of tools, by call
+	informed map[string]time.Time    // the last run in a process whose link was whole, by call
 	jobs     map[string][]jobRun     // runs of scheduled jobs, by job
 	calms    []calm                  // in which nothing failed, nor shortly before
 	sent     map[string][]string     // texts that a chat got, by chat, without those it dropped as duplicates
@@ -44,7 +45,7 @@ type jobRun struct {
 type calm struct{ from, to time.Time }
 
 func newLedger() *ledger {
-	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, jobs: map[string][]jobRun{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, told: map[string]map[int]bool{}}
+	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, told: map[string]map[int]bool{}}
 }
 
 func (l *ledger) accept(p *promise) {
@@ -67,9 +68,13 @@ func (l *ledger) wrong(what string) {
 	l.wrongs = append(l.wrongs, what)
 }
 
-func (l *ledger) ran(call string) {
+// ran notes a run of a tool, in a process that can have read what is stored of the call, or cannot.
+func (l *ledger) ran(call string, informed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if informed {
+		l.informed[call] = time.Now()
+	}
 	l.runs[call] = append(l.runs[call], time.Now())
 }
 

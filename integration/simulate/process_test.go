@@ -79,7 +79,7 @@ func (p *process) tools(t *testing.T, l *ledger) (list []tools.Tool) {
 			<-ctx.Done()
 			return tools.ErrorResult("died")
 		}
-		l.ran(call.ID)
+		l.ran(call.ID, !p.link.brokeSince(time.Now().Add(-time.Minute)))
 		if in.Job != "" {
 			l.jobRan(in.Job, call.ID)
 		}
