@@ -5,6 +5,7 @@ import { onFrame } from "../live.js";
 import { Scroller } from "../scroller.js";
 import { act } from "../feedback.js";
 import { called } from "./now.js";
+import { compare } from "./diff.js";
 
 const pageSize = 100, rowHeight = 44;
 const outcomes = ["completed", "failed", "unknown", "timeout", "cancelled", "async"];
@@ -142,7 +143,7 @@ function showCall(root, session, id, state) {
       return;
     }
     const text = JSON.stringify(d);
-    if (text !== shown) replace(root, callDetail(d, state, draw));
+    if (text !== shown) replace(root, callDetail(d, state, draw, abort.signal));
     shown = text;
     if (!d.task.ended_at) timer = setTimeout(draw, 1500);
   }
@@ -152,7 +153,7 @@ function showCall(root, session, id, state) {
 
 const back = () => h("a.back", { href: "#/calls" + suffix(), "data-back": true }, "← All calls");
 
-function callDetail({ task, results }, state, reload) {
+function callDetail({ task, results }, state, reload, signal) {
   const last = results[results.length - 1];
   const running = !task.ended_at;
   const facts = [["Session", h("a", { href: "#/conversations/" + path(task.session) }, task.session)], ["Call", task.id]];
@@ -173,6 +174,7 @@ function callDetail({ task, results }, state, reload) {
     h("dl.facts", {}, facts.map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
     task.args_excerpt ? [h("h2", {}, "Arguments"), h("pre.result", { tabindex: "0", "aria-label": "Arguments" }, task.args_excerpt)] : null,
     results.map(resultDetail),
+    running || !last || !task.tool ? null : compare(task, signal),
   ];
 }
 

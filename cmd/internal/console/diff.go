@@ -1,0 +1,161 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"strings"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+const (
+	// maxDiffText is how much of each result a diff compares, in bytes.
+	maxDiffText = 1 << 20
+	// maxDiffLines and maxDiffLine bound the lines of a diff and the bytes of one.
+	maxDiffLines = 2000
+	maxDiffLine  = 500
+	// maxDiffDepth is how deep JSON may be to be indented: the indent of each value takes time and memory.
+	maxDiffDepth = 20
+	// diffContext is how many equal lines surround a change.
+	diffContext = 3
+)
+
+// diffRequest names two calls.
+type diffRequest struct {
+	Session     string `json:"session"`
+	ID          string `json:"id"`
+	WithSession string `json:"with_session"`
+	With        string `json:"with"`
+}
+
+// lineDiff is what is in the result of the first call, and not in that of the second one, by lines.
+type lineDiff struct {
+	Added   int        `json:"added"`
+	Removed int        `json:"removed"`
+	Lines   []diffLine `json:"lines"`
+	// Cut: there are more lines than Lines. Partial: only the start of a result was compared.
+	Cut     bool `json:"cut,omitempty"`
+	Partial bool `json:"partial,omitempty"`
+}
+
+// diffLine is a line with its Number in the first result; of a removed line, in the second one.
+type diffLine struct {
+	Kind   string `json:"kind"` // "added", "removed", "equal", or "gap" between two changes
+	Number int    `json:"number"`
+	Text   string `json:"text"`
+}
+
+var diffResults = rpc.Define("diffResults", "", "Compare the results of two calls by lines.", diff)
+
+func diff(ctx context.Context, env rpc.Env, in diffRequest) (d lineDiff, err error) {
+	if in.With == "" || in.WithSession == "" {
+		return d, badArgument("want with and with_session: the call to compare with")
+	}
+	after, cut, err := resultText(ctx, env, tools.CallKey{Session: in.Session, ID: in.ID})
+	if err != nil {
+		return d, err
+	}
+	before, cutToo, err := resultText(ctx, env, tools.CallKey{Session: in.WithSession, ID: in.With})
+	if err != nil {
+		return d, err
+	}
+	unified, err := udiff.ToUnifiedDiff("", "", before, udiff.Lines(before, after), diffContext)
+	if err != nil {
+		return d, err
+	}
+	d.Lines, d.Partial = []diffLine{}, cut || cutToo
+	for i, hunk := range unified.Hunks {
+		if i > 0 && !d.Cut {
+			d.Lines = append(d.Lines, diffLine{Kind: "gap"})
+		}
+		from, to := hunk.FromLine, hunk.ToLine
+		for _, l := range hunk.Lines {
+			line := diffLine{"equal", to, tools.Excerpt(strings.TrimSuffix(l.Content, "\n"), maxDiffLine)}
+			switch l.Kind {
+			case udiff.Delete:
+				line.Kind, line.Number = "removed", from
+				d.Removed++
+				from++
+			case udiff.Insert:
+				line.Kind = "added"
+				d.Added++
+				to++
+			default:
+				from, to = from+1, to+1
+			}
+			if d.Cut = d.Cut || len(d.Lines) >= maxDiffLines; !d.Cut {
+				d.Lines = append(d.Lines, line)
+			}
+		}
+	}
+	return d, nil
+}
+
+// resultText returns the text of the last result of a call, or its start: all of it, also if it is an
+// artifact. JSON in few lines is indented, so that its lines can be compared.
+func resultText(ctx context.Context, env rpc.Env, k tools.CallKey) (text string, cut bool, err error) {
+	call, err := showCall.Here(ctx, env.Bus, "", k)
+	if err != nil {
+		return "", false, err
+	}
+	if len(call.Results) == 0 {
+		return "", false, tools.Errorf(tools.CodeNotFound, "the call %.80q has no result", k.ID)
+	}
+	last := call.Results[len(call.Results)-1]
+	data := []byte(last.ForLLM)
+	if last.Artifact != nil {
+		if data, err = artifactStart(ctx, env.Bus, last.Session, last.Artifact.ID); err != nil {
+			return "", false, err
+		}
+	}
+	if cut = len(data) > maxDiffText; cut {
+		data = data[:maxDiffText]
+	}
+	var indented bytes.Buffer
+	if bytes.Count(data, []byte("\n")) < diffContext && depthOf(data) <= maxDiffDepth && json.Indent(&indented, data, "", " ") == nil {
+		data = indented.Bytes()
+	}
+	return strings.ToValidUTF8(string(data), "\uFFFD"), cut, nil
+}
+
+// depthOf returns how deep the arrays and objects of JSON are.
+func depthOf(data []byte) (deepest int) {
+	depth, inString := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '"':
+			inString = !inString
+		case inString && c == '\\':
+			i++
+		case !inString && (c == '[' || c == '{'):
+			depth++
+			deepest = max(deepest, depth)
+		case !inString && (c == ']' || c == '}'):
+			depth--
+		}
+	}
+	return deepest
+}
+
+// artifactStart returns an artifact, or a little more than maxDiffText of it.
+func artifactStart(ctx context.Context, b *bus.Bus, session, id string) ([]byte, error) {
+	var start bytes.Buffer
+	err := rpc.Download(ctx, b, session, id, 0, writerFunc(func(data []byte) (int, error) {
+		start.Write(data)
+		if start.Len() > maxDiffText {
+			return len(data), io.EOF
+		}
+		return len(data), nil
+	}))
+	if errors.Is(err, io.EOF) && start.Len() > maxDiffText {
+		err = nil
+	}
+	return start.Bytes(), err
+}
