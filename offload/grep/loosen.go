@@ -31,7 +31,8 @@ var (
 	terminal   = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))|.\x08`)
 	escape     = regexp.MustCompile(`\\(?:u[0-9a-fA-F]{4}|[/"nt])`)
 	spaces     = regexp.MustCompile(`[\s\p{Zs}]+`)
-	lookalikes = strings.NewReplacer("‘", "'", "’", "'", "“", `"`, "”", `"`, "‐", "-", "‑", "-", "–", "-", "—", "-", "−", "-", "\u00ad", "", "\u200b", "")
+	lookalikes = strings.NewReplacer("‘", "'", "’", "'", "“", `"`, "”", `"`, "‐", "-", "‑", "-", "–", "-", "—", "-", "−", "-",
+		"\u00ad", "", "\u200b", "")
 )
 
 func unescape(s string) string {

@@ -194,7 +194,8 @@ func (w *watch) part(v, sought any) {
 		}
 		for _, element := range list {
 			if whole, _ := element.(string); strings.Contains(whole, part) {
-				w.note("part", "contains and inside find %s in %s: they look for parts of strings; to find whole ones, write any(. == %s)", short(part), short(whole), short(part))
+				w.note("part", "contains and inside find %s in %s: they look for parts of strings; to find whole ones, write any(. == %s)",
+					short(part), short(whole), short(part))
 			}
 		}
 	}

@@ -188,8 +188,9 @@ func (d *database) aboutDivisions(ctx context.Context, req request, res *Result)
 	same := func(a, b any) bool {
 		return strings.TrimSuffix(fmt.Sprint(a), ".0") == strings.TrimSuffix(fmt.Sprint(b), ".0")
 	}
+	equal := func(a, b []any) bool { return slices.EqualFunc(a, b, same) }
 	err := d.collect(ctx, req, exact)
-	if err == nil && (exact.Total == res.Total || exact.AtLeast) && slices.EqualFunc(exact.Rows, res.Rows, func(a, b []any) bool { return slices.EqualFunc(a, b, same) }) {
+	if err == nil && (exact.Total == res.Total || exact.AtLeast) && slices.EqualFunc(exact.Rows, res.Rows, equal) {
 		return ""
 	}
 	return "an integer divided by an integer has no fraction (7 / 2 is 3); multiply one of them by 1.0"

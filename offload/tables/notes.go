@@ -82,7 +82,8 @@ func (c Column) note(rows int64, query string, parts []token, u use) string {
 		notes = append(notes, fmt.Sprintf("%s is %s: LIKE, || and text functions see %s, not '%s'", name, c.Type, c.Stored[1], c.Stored[0]))
 	}
 	if c.Type == "JSON" && (u.asText || slices.ContainsFunc(u.compared, func(text string) bool { return strings.Trim(text[:min(len(text), 1)], "[{") != "" })) {
-		notes = append(notes, fmt.Sprintf("%s is JSON: comparisons and text functions see its text, such as '%s'; take values with ->> or json_each", name, strings.Join(c.Examples[:min(len(c.Examples), 1)], "")))
+		notes = append(notes, fmt.Sprintf("%s is JSON: comparisons and text functions see its text, such as '%s'; take values with ->> or json_each",
+			name, strings.Join(c.Examples[:min(len(c.Examples), 1)], "")))
 	}
 	text := c.Type == "TEXT" || c.Type == "JSON"
 	convert := "convert it with replace, substr and CAST"

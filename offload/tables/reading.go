@@ -201,7 +201,8 @@ func (r reading) surprises(l look) bool {
 	if l.what == isDate {
 		return l.orders&describe.ISO == 0
 	}
-	return l.what == isNumber && !l.plain && (l.point != noValue && l.comma != noValue && l.point != l.comma || l.unit != "" && !describe.IsCurrency(l.unit) || l.unit == "" && l.negated)
+	return l.what == isNumber && !l.plain && (l.point != noValue && l.comma != noValue && l.point != l.comma ||
+		l.unit != "" && !describe.IsCurrency(l.unit) || l.unit == "" && l.negated)
 }
 
 // ambiguousDate reports whether the day and the month of the dates may be the other way round.
