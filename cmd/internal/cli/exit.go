@@ -91,7 +91,10 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		}
 		return Exit(ExitUsage, "%w; see %s --help", err, cmd.CommandPath())
 	})
-	cmd, err := root.ExecuteContextC(ctx)
+	cmd, err := root, misusedTopic(root, args)
+	if err == nil {
+		cmd, err = root.ExecuteContextC(ctx)
+	}
 	if err == nil {
 		return ExitOK
 	}
@@ -112,6 +115,20 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		return ExitUsage
 	}
 	return ExitFailed
+}
+
+// misusedTopic returns an error if a help topic has arguments, as if it were a command; cobra would print its
+// text and succeed.
+func misusedTopic(root *cobra.Command, args []string) error {
+	topic, rest, err := root.Find(args)
+	if err != nil || !topic.IsAdditionalHelpTopicCommand() || len(rest) == 0 || slices.Contains(rest, "--help") || slices.Contains(rest, "-h") {
+		return nil
+	}
+	words := []string{root.Name(), "call"}
+	for _, arg := range args {
+		words = append(words, ShellWord(arg))
+	}
+	return Exit(ExitUsage, "%q is a help topic, no command; a tool of that name: %s", topic.Name(), strings.Join(words, " "))
 }
 
 // checkCommandLines makes all commands check their arguments, and "help", and commands that only

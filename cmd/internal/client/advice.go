@@ -76,8 +76,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	case string(trouble.RemoteTool):
 		return "Start the process that serves the tool; its calls fail until then.", nil
 	case string(trouble.Channel):
-		return "Correct its settings or its receiver; failed notifications are sent again. To try it, run stevedore channels test " + p.Name +
-			" with the flags or the --config of its worker.", nil
+		return "Correct its settings or its receiver; failed notifications are sent again. To try it:",
+			[]string{"call", "message", "content=test", "--channel", p.Name}
 	case status.StreamNearlyFull:
 		if unserved && p.Name == bus.Calls {
 			return "Start a worker of the queue that has none; its calls fill the stream.", nil

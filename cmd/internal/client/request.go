@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -250,6 +251,9 @@ func AskAgain[In, Out any](ctx context.Context, o *Options, b *bus.Bus, op *rpc.
 	}
 }
 
+// binaryAnswer matches what a model gets instead of an artifact that is not text.
+var binaryAnswer = regexp.MustCompile(`^(The artifact '[^']*' is .*?, (?:which is not text|in an encoding other than UTF-8)); .*"\$artifact":"([^"]*)".*$`)
+
 // printText prints the text of an answer for models, or the answer if it has none.
 func printText(out io.Writer, body []byte) error {
 	var answer struct {
@@ -265,6 +269,7 @@ func printText(out io.Writer, body []byte) error {
 		}
 		answer.Text = tools.EscapeJSON(pretty.String())
 	}
+	answer.Text = binaryAnswer.ReplaceAllString(answer.Text, "$1; save it: stevedore artifacts get $2 --all -o FILE")
 	if !strings.HasSuffix(answer.Text, "\n") {
 		answer.Text += "\n"
 	}

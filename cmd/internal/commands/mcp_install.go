@@ -235,13 +235,13 @@ func changeHost(ctx context.Context, host *hosts.Host, o mcpInstallOptions, c ho
 		fmt.Fprintf(out, "Start %s again, so that it reads its configuration.\n", host.Title)
 	}
 	if c.Prefix != nil && !wrapped && len(locations) > 0 {
-		return noServer(host, locations, missing)
+		return noServer(host, locations, missing, host.Locations(machine, hosts.Project))
 	}
 	return nil
 }
 
 // noServer is the error of an installation that wrapped no server.
-func noServer(host *hosts.Host, locations []hosts.Location, missing string) error {
+func noServer(host *hosts.Host, locations []hosts.Location, missing string, project []hosts.Location) error {
 	var paths []string
 	for _, l := range locations {
 		paths = append(paths, l.Path)
@@ -249,6 +249,11 @@ func noServer(host *hosts.Host, locations []hosts.Location, missing string) erro
 	hint := ""
 	if missing != "" {
 		hint = fmt.Sprintf("; there was no %s: is %s installed?", missing, host.Title)
+	}
+	for _, l := range project {
+		if _, err := os.Stat(l.Path); err == nil && !slices.Contains(paths, l.Path) {
+			hint = fmt.Sprintf("; for the servers in %s: stevedore mcp install %s --scope project", l.Path, host.Name)
+		}
 	}
 	return cli.Exit(cli.ExitNotFound, "no MCP server was wrapped: %s has none that can be, in %s; add one, then run stevedore mcp install %s again%s",
 		host.Title, strings.Join(paths, " or "), host.Name, hint)
