@@ -133,6 +133,7 @@ func (s *simulation) approve(stop <-chan struct{}) {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		waiting, _ := approvals.List(ctx, s.client, "*") // the next turn asks again
 		for _, a := range waiting {
+			s.ledger.approve(a.ID)
 			_, _ = approvals.Answer(ctx, s.client, tools.CallKey{Session: a.Session, ID: a.ID}, task.Answer{Approve: true, By: "the simulation"})
 		}
 		cancel()

@@ -18,7 +18,8 @@ type ledger struct {
 	seen     map[string][]time.Time  // deliveries by the id of the notification
 	settled  map[string]bool         // notifications that were sent and acknowledged, by id
 	told     map[string]map[int]bool // messages with a number that a chat was promised, by chat
-	wrongs   []string                // what a model or a chat was sent and should not have been
+	approved map[string]bool         // calls that a person approved
+	wrongs   []string                // what came to a model, a chat or a tool and should not have
 }
 
 // promise is what a client knows of a call that was accepted.
@@ -45,7 +46,7 @@ type jobRun struct {
 type calm struct{ from, to time.Time }
 
 func newLedger() *ledger {
-	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, told: map[string]map[int]bool{}}
+	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, approved: map[string]bool{}, told: map[string]map[int]bool{}}
 }
 
 func (l *ledger) accept(p *promise) {
@@ -94,6 +95,18 @@ func (l *ledger) deliver(chat, id, text string) {
 	if l.seen[id] = append(l.seen[id], time.Now()); len(l.seen[id]) == 1 {
 		l.sent[chat] = append(l.sent[chat], text)
 	}
+}
+
+func (l *ledger) approve(call string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.approved[call] = true
+}
+
+func (l *ledger) isApproved(call string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.approved[call]
 }
 
 func (l *ledger) settle(id string) {

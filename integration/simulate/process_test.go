@@ -80,6 +80,9 @@ func (p *process) tools(t *testing.T, l *ledger) (list []tools.Tool) {
 			return tools.ErrorResult("died")
 		}
 		l.ran(call.ID, !p.link.brokeSince(time.Now().Add(-time.Minute)))
+		if call.Tool == "asked" && !l.isApproved(call.ID) {
+			l.wrong(call.ID + " ran without its approval")
+		}
 		if in.Job != "" {
 			l.jobRan(in.Job, call.ID)
 		}
