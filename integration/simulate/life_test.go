@@ -51,6 +51,7 @@ type life struct {
 	asked    []*question
 	requests map[string]request // the last one for the answer to a question, by marker
 	restarts []time.Time
+	refused  int // questions, because the budget was spent
 }
 
 // TestLife runs the life of a person with three chats for as many days as STEVEDORE_LIFE says.
@@ -72,7 +73,7 @@ func TestLife(t *testing.T) {
 		l.judgeLife()
 		l.end()
 	})
-	t.Logf("seed %d: %d days in %.1f s, %d questions, %d faults", seed, days, time.Since(began).Seconds(), len(l.asked), l.faults)
+	t.Logf("seed %d: %d days in %.1f s, %d questions, %d of them without budget, %d faults", seed, days, time.Since(began).Seconds(), len(l.asked), l.refused, l.faults)
 	if t.Failed() {
 		for _, e := range l.events {
 			t.Log(e)
