@@ -77,13 +77,17 @@ func widthsOf(rows [][]string) []int {
 	return widths
 }
 
-// cutColumn cuts the cells of a column between words, and reports whether each one fits.
+// cutColumn cuts the cells of a column between words, or JSON anywhere, and reports whether each one fits.
 func cutColumn(rows [][]string, column, limit int) bool {
 	cut := make([]string, len(rows))
 	for i, row := range rows {
 		cut[i] = row[column]
 		for text.StringWidth(cut[i]) > limit {
 			space := strings.LastIndexByte(strings.TrimSuffix(cut[i], " …"), ' ')
+			if strings.HasPrefix(cut[i], "{") { // arguments have no words
+				cut[i] = text.Snip(cut[i], limit, "…")
+				continue
+			}
 			if space <= 0 {
 				return false
 			}

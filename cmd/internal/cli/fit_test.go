@@ -44,6 +44,10 @@ func TestFit(t *testing.T) {
 			t.Errorf("%d columns: %q, without %q", columns, got, hidden)
 		}
 	}
+	calls := [][]string{{"AT", "STEP", "TEXT"}, {"+1s", "call read_file", `{"path":"` + strings.Repeat("d", 100) + `"}`}}
+	if got, hidden := fit(calls, 60); len(hidden) > 0 || !strings.HasPrefix(got[1][2], `{"path":"ddd`) || !strings.HasSuffix(got[1][2], "…") {
+		t.Errorf("arguments: %q, without %q", got, hidden)
+	}
 	if _, hidden := fit(rows, 100); len(hidden) > 0 && hidden[0] != "TOKENS OUT" {
 		t.Errorf("without %q", hidden)
 	}

@@ -53,8 +53,12 @@ func addSteps(t *cli.Table, begin time.Time, depth int, s *agent.TraceStep) {
 	if s.Usage.Total() > 0 {
 		in, outTokens = fmt.Sprint(s.Usage.Input), fmt.Sprint(s.Usage.Output)
 	}
+	shown := cmp.Or(s.Args, s.Text)
+	if s.State == string(tools.Failed) && s.Args != "" {
+		shown = s.Args + ": " + s.Text
+	}
 	t.Row("+"+s.At.Sub(begin).Round(time.Millisecond).String(), took, strings.Repeat("  ", depth)+name, s.State, in, outTokens, costText(s.Usage),
-		tools.Excerpt(tools.OneLine(cmp.Or(s.Args, s.Text)), 80))
+		tools.Excerpt(tools.OneLine(shown), 160))
 	for _, step := range s.Steps {
 		addSteps(t, begin, depth+1, step)
 	}

@@ -82,7 +82,7 @@ func TestFiveClicksFindWhatWentWrong(t *testing.T) {
 		open(`"command": "make manifest"`)
 		b.click(".jumps button", "Dearest: sonnet, cost 0.9300") // 4
 		open("Step 29.")
-		b.click(".jumps button", "First failure: read_manifest, manifst.csv") // 5
+		b.click(".jumps button", "First failure: read_manifest, manifst.csv: open manifst.csv: no such file") // 5
 		open(`"path": "manifst.csv"`)
 		open("no such file")
 		b.screenshot(fmt.Sprint("trace-clicks-", width))

@@ -37,8 +37,9 @@ type day struct {
 
 // jobDay is what a job, or a heartbeat, did in the last day.
 type jobDay struct {
-	Kind string `json:"kind"`
-	Name string `json:"name"`
+	Kind    string `json:"kind"`
+	Name    string `json:"name"`
+	Session string `json:"session"` // token; jobs of several sessions may have one name
 	// Slots are the parts of the day in which it ran, oldest first.
 	Slots []slot `json:"slots"`
 	// Last is its last run, LastFailed the last one that failed.
@@ -115,7 +116,9 @@ func (d *day) lines(since time.Time) []*jobDay {
 		}
 	}
 	jobs := slices.AppendSeq([]*jobDay{}, maps.Values(d.jobs))
-	slices.SortFunc(jobs, func(a, b *jobDay) int { return cmp.Or(-cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(jobs, func(a, b *jobDay) int {
+		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Session, b.Session))
+	})
 	return jobs
 }
 
@@ -162,13 +165,13 @@ func (d *day) add(stream string, m bus.Stored) {
 }
 
 func (d *day) addRun(kind, name string, call tools.CallKey, at time.Time, ms int64, failed bool) {
-	key := kind + "." + name
+	key := kind + "." + call.Session + "." + name
 	j := d.jobs[key]
 	if j == nil {
 		if len(d.jobs) == maxSchedules {
 			return
 		}
-		j = &jobDay{Kind: kind, Name: name}
+		j = &jobDay{Kind: kind, Name: name, Session: call.Session}
 		d.jobs[key] = j
 	}
 	// Results arrive in the order of their ends; almost always, their starts have the same.

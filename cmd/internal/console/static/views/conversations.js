@@ -6,8 +6,9 @@ import { act, confirm } from "../feedback.js";
 import { card } from "./approvals.js";
 import { trace } from "./trace.js";
 
-let select = null, model = "";
+let select = null, model = "", begun = "";
 const maxEntries = 600;
+const ofSubagent = /-t\d+-\d+$/; // a run that is a call of another one has a conversation of its own
 
 function show(main, parts, state) {
   const list = h("ul.list.compact", { "aria-label": "Conversations, newest first" });
@@ -144,9 +145,13 @@ function transcript(root, session, state, fresh) {
         let bubble = typing.querySelector(".words");
         if (!bubble) typing.append(h("div.message.assistant", {}, h("p.who", {}, "agent"), bubble = h("div.words")));
         bubble.textContent = visible(text);
-      } else if (a.type === "tool_start") typing.append(h("p.event", {}, h("span.load.run.busy"), " " + a.tool + " " + (a.args || "")));
+      } else if (a.type === "tool_start") typing.append(h("p.event", { "data-busy": a.call || a.tool }, h("span.load.run.busy"), " " + a.tool + " " + asked(a.args)));
       else if (a.type === "waiting") typing.append(h("p.event", {}, a.text));
-      else if (a.type === "tool_end") typing.append(h("p.event", {}, a.tool + " ", chip(a.outcome), " " + duration(a.duration_ms || 0)));
+      else if (a.type === "tool_end") {
+        const busy = [...typing.querySelectorAll("[data-busy]")].find(el => el.dataset.busy === (a.call || a.tool));
+        if (busy) busy.remove();
+        typing.append(h("p.event", {}, a.tool + " ", chip(a.outcome), " " + duration(a.duration_ms || 0)));
+      }
     }
     if (!stay) toEnd();
   }
@@ -162,7 +167,7 @@ function transcript(root, session, state, fresh) {
   const stop = onFrame(frame => {
     if (frame.approvals) askAgain();
     if ((frame.sessions || []).includes(session)) follow();
-    for (const [key, p] of Object.entries(frame.progress || {})) if (key.startsWith(session + ".") && p.activity) activity(key.slice(session.length + 1), p.activity);
+    for (const [key, p] of Object.entries(frame.progress || {})) if (key.startsWith(session + ".") && p.activity && !ofSubagent.test(key)) activity(key.slice(session.length + 1), p.activity);
   }, follow);
 
   const box = h("textarea", { rows: "2", placeholder: "Message to the agent", "aria-label": "Message to the agent", "data-search": true,
@@ -185,8 +190,8 @@ function transcript(root, session, state, fresh) {
     if (!answer) return;
     box.value = "";
     replace(notice, answer.warning || "");
-    if (fresh) { history.replaceState(null, "", "#/conversations/" + path(answer.session)); fresh = false; }
-    follow();
+    if (fresh) { begun = answer.session; location.replace("#/conversations/" + path(answer.session)); } // it has a name and a trace now
+    else follow();
   }
   async function remove() {
     if (!await confirm("Delete this conversation and those of its sub-agents for good? Its calls and artifacts stay until they expire.", "Delete")) return;
@@ -198,7 +203,7 @@ function transcript(root, session, state, fresh) {
       h("a.quiet.button", { href: "#/artifacts/" + path(session) }, "Artifacts"),
       fresh || state.readOnly ? null : button("Delete", remove, ".quiet")), log, notice, composer);
   follow();
-  if (fresh) box.focus();
+  if (fresh || begun === session) box.focus();
   return () => { stop(); abort.abort(); };
 }
 

@@ -15,6 +15,9 @@ const steps = s => s.steps || [];
 const all = s => [s, ...steps(s).flatMap(all)];
 const tokens = s => (s.usage ? s.usage.input_tokens + s.usage.output_tokens : 0);
 const cost = s => (s.usage && s.usage.cost ? " · cost " + s.usage.cost.toFixed(4) : "");
+const fails = s => s.kind === "call" && kindOf(s.state || "") === "bad";
+// about says what a step is about, and why it failed.
+const about = s => [asked(s.args_excerpt), fails(s) ? (s.text || "").split("\n")[0].slice(0, 200) : ""].filter(Boolean).join(": ");
 const waits = s => s.kind === "approval" || s.kind === "wait";
 
 // chain adds to a set the steps that a run waited for, one after the other: what is faster
@@ -64,7 +67,7 @@ function pane(root, session, run, choose, compare) {
   const body = h("div"), opened = new Set(), places = new WeakMap(), turns = new Map();
   let words = "", kind = "", drawSteps = () => {};
   const runs = h("span.line"), shownSteps = h("div");
-  const find = h("input", { type: "search", spellcheck: "false", "aria-label": "Filter the steps", placeholder: "Tool, argument or outcome", oninput: e => { words = e.target.value.trim().toLowerCase(); drawSteps(); } });
+  const find = h("input", { type: "search", "data-search": true, spellcheck: "false", "aria-label": "Filter the steps", placeholder: "Tool, argument or outcome", oninput: e => { words = e.target.value.trim().toLowerCase(); drawSteps(); } });
   const which = h("select", { "aria-label": "Which steps", onchange: e => { kind = e.target.value; drawSteps(); } }, Object.entries(matches).map(([value, [text]]) => h("option", { value }, text)));
   const wanted = s => matches[kind][1](s) && (!words || [s.name, s.args_excerpt, s.text, s.state, s.kind].join(" ").toLowerCase().includes(words));
   let shown = "", due = true, busy = false, follows = new Set([session]);
@@ -94,10 +97,10 @@ function pane(root, session, run, choose, compare) {
       t.runs.toReversed().filter(r => r.id !== t.run.id).map(option));
     const parts = all(t.run), axis = { from: start(t.run), length: Math.max(1, ...parts.map(end).map(at => at - start(t.run))) };
     const slow = chain(t.run, new Set()), leaves = parts.filter(s => !steps(s).length && s !== t.run);
-    const most = f => leaves.reduce((best, s) => (f(s) > f(best || s) || !best ? s : best), null);
-    Object.assign(axis, { slow, slowest: leaves.length > 1 && most(s => end(s) - start(s)), dearest: parts.some(s => s.usage && s.usage.cost) && most(s => (s.usage && s.usage.cost) || 0) });
-    const bad = s => s.kind === "call" && kindOf(s.state || "") === "bad", failed = leaves.find(bad) || parts.find(bad);
-    const jumps = [["Slowest", axis.slowest, took], ["Dearest", axis.dearest, s => cost(s).slice(3)], ["First failure", failed, s => asked(s.args_excerpt) || s.state]].filter(([, s]) => s);
+    const worked = leaves.filter(s => !waits(s)), most = f => worked.reduce((best, s) => (f(s) > f(best || s) || !best ? s : best), null);
+    Object.assign(axis, { slow, slowest: worked.length > 1 && most(s => end(s) - start(s)), dearest: parts.some(s => s.usage && s.usage.cost) && most(s => (s.usage && s.usage.cost) || 0) });
+    const failed = leaves.find(fails) || parts.find(fails);
+    const jumps = [["Slowest", axis.slowest, took], ["Dearest", axis.dearest, s => cost(s).slice(3)], ["First failure", failed, s => about(s) || s.state]].filter(([, s]) => s);
     const n = kind => parts.filter(s => s.kind === kind);
     let waited = 0, until = 0; // approvals may wait at the same time
     for (const s of n("approval").sort((a, b) => start(a) - start(b))) { waited += Math.max(0, end(s) - Math.max(start(s), until)); until = Math.max(until, end(s)); }
@@ -140,7 +143,7 @@ function pane(root, session, run, choose, compare) {
     const details = h("details", { open: opened.has(key), ontoggle: e => { if (e.target.open) opened.add(key); else opened.delete(key); } },
       h("summary", {}, h("div.label", {},
         h("div.line", {}, chip(s.kind === "call" || s.kind === "approval" ? s.state || "running" : s.kind), h("b", {}, s.kind === "approval" ? titles.approval : s.name || titles[s.kind] || s.kind), h("span.grow"), mark && h("span.tag", {}, s === axis.slowest && s === axis.dearest ? "slowest and dearest" : mark), h("span.num" + (part > .2 ? ".heavy" : ""), {}, took(s))),
-        h("div.line.small", {}, h("span.text", {}, asked(s.args_excerpt) || s.text || (s.kind === "approval" && s.name ? "by " + s.name : "")), h("span.grow"), tokens(s) ? h("span.num", {}, count(tokens(s)) + " tokens" + cost(s)) : null)), bar),
+        h("div.line.small", {}, h("span.text" + (fails(s) ? ".bad" : ""), {}, about(s) || s.text || (s.kind === "approval" && s.name ? "by " + s.name : "")), h("span.grow"), tokens(s) ? h("span.num", {}, count(tokens(s)) + " tokens" + cost(s)) : null)), bar),
       more(s));
     const el = h("li.step" + (axis.slow.has(s) ? ".slow" : ""), { "data-row": true, "data-key": key, style: { "--depth": depth } }, details, steps(s).length ? list(s, key, depth + 1, axis) : null);
     places.set(s, el);

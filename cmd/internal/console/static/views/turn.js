@@ -24,6 +24,12 @@ function shown(b) {
   }
 }
 const text = content => (typeof content === "string" ? content : (content || []).map(shown).join("\n\n"));
+// titleOf is the start of a message in one line, with the names of the tools.
+function titleOf(m, names) {
+  const one = b => (b.type === "tool_use" ? "calls " + b.name + " " + JSON.stringify(b.input) : b.type === "tool_result" ? "result of " + (names.get(b.tool_use_id) || b.tool_use_id) + ": " + text(b.content) : shown(b));
+  const blocks = typeof m.content === "string" ? [{ type: "text", text: m.content }] : m.content || [];
+  return (blocks.some(b => b.type === "tool_result") ? "" : m.role + ": ") + blocks.map(b => one(b).slice(0, 100).replace(/\s+/g, " ")).join(" · ").slice(0, 160);
+}
 const fold = (title, body) => h("details.fold", {}, h("summary", {}, title), body);
 const pre = (label, body) => h("pre.result", { tabindex: "0", "aria-label": label }, cut(body));
 const size = body => ", " + plural(body.length, "character");
@@ -48,12 +54,13 @@ export function turn(step, session, signal) {
     });
     const curl = "curl https://api.anthropic.com/v1/messages -H \"x-api-key: $ANTHROPIC_API_KEY\" -H 'anthropic-version: 2023-06-01' -H 'content-type: application/json' --data-binary @- <<'JSON'\n" + t.request + "\nJSON\n";
     const names = (request.tools || []).map(x => x.name);
+    const called = new Map(request.messages.flatMap(m => (Array.isArray(m.content) ? m.content : []).filter(b => b.type === "tool_use").map(b => [b.id, b.name])));
     replace(root, h("div.line.wrap", {}, copy("as JSON", t.request), t.setup === "stored" && /^claude/.test(request.model || "") ? copy("as curl", curl) : null, copy("the answer", t.answer)),
       notes[t.setup] && h("p.problem", {}, notes[t.setup]),
       t.late ? h("p.problem", {}, "The last " + plural(t.late, "notice") + " came while the model answered, so the request may not have had " + (t.late === 1 ? "it." : "them.")) : null,
       request.system ? fold("System prompt" + size(request.system), pre("System prompt", request.system)) : null,
       names.length ? fold(plural(names.length, "tool") + ": " + names.join(", "), request.tools.map(x => fold(x.name, [h("p.words", {}, x.description || ""), pre("Schema of " + x.name, pretty(x.input_schema))]))) : null,
-      fold(plural(request.messages.length, "message"), request.messages.map((m, i) => { const body = text(m.content); return fold(String(i + 1) + " " + m.role + size(body), pre("Message " + (i + 1), body)); })),
+      fold(plural(request.messages.length, "message"), request.messages.map((m, i) => { const body = text(m.content); return fold(String(i + 1) + " " + titleOf(m, called) + size(body), pre("Message " + (i + 1), body)); })),
       h("h2", {}, "Answer"), pre("Answer", text(answer)));
     root.querySelector("button").focus();
   }

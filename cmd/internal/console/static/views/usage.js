@@ -50,11 +50,11 @@ function show(main, parts, state) {
     const call = (k, text) => k && h("a", { href: "#/calls/" + path(k.session, k.id) }, text);
     const sum = (j, field) => j.slots.reduce((n, s) => n + s[field], 0), told = s => plural(s.runs, "run") + (s.failed ? ", " + count(s.failed) + " failed" : "");
     jobs.hidden = !all.length;
-    replace(jobs, h("h2", {}, "Jobs and heartbeats on this day"), h("p.hint", {}, "A mark is the runs that began within " + plural(slot_ms / 60000, "minute") + ", as long as the longest of them; one that failed is marked in another colour and height."),
+    replace(jobs, h("h2", {}, "Jobs and heartbeats on this day"), h("p.hint", {}, "Runs that have ended. A mark is the runs that began within " + plural(slot_ms / 60000, "minute") + ", as long as the longest of them; one that failed is marked in another colour and height."),
       h("div.axis.day", { "aria-hidden": "true" }, axisOf(hours)),
       h("ul.list", { "aria-label": "Jobs and heartbeats" }, shown.map(j => {
         const all = { runs: sum(j, "runs"), failed: sum(j, "failed") };
-        return h("li.job", { "data-row": true }, h("span.line", {}, h("b.text", {}, j.name), h("span.tag", {}, j.kind)),
+        return h("li.job", { "data-row": true }, h("span.line", {}, h("b.text", {}, j.name), h("span.tag", {}, j.kind), h("span.id", {}, j.session)),
           h("span.dayline", { role: "img", "aria-label": j.name + ": " + told(all) }, j.slots.map(s => h("i." + (s.failed ? "bad" : "done"), { title: absolute(s.at) + ": " + told(s), style: { "--at": (Date.parse(s.at) - from) / length, "--part": Math.min(1, s.ms / length) } }))),
           h("span.line.small", {}, told(all), h("span.grow"), call(j.last_failed, "last failure"), call(j.last, "last run")));
       }), all.length > maxJobs && h("li.more", {}, "and " + plural(all.length - maxJobs, "more job"))));
