@@ -54,9 +54,10 @@ func TestDeveloperCommands(t *testing.T) {
 		t.Skip("builds Go programs")
 	}
 	var cfg sandbox.Config
-	if out, err := exec.Command("go", "env", "GOCACHE").Output(); err == nil { // saves building the standard library
-		cache := strings.TrimSpace(string(out))
-		cfg.Write, cfg.Env = []string{cache, ".git", "copy/.git"}, []string{"GOCACHE=" + cache, "GOFLAGS=-trimpath"}
+	// With the flags and the cache of this test, the standard library need not be built again.
+	if out, err := exec.Command("go", "env", "GOCACHE", "GOFLAGS").Output(); err == nil {
+		cache, flags, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+		cfg.Write, cfg.Env = []string{cache, ".git", "copy/.git"}, []string{"GOCACHE=" + cache, "GOFLAGS=" + flags}
 	}
 	variantsOf(t, cfg, func(t *testing.T, f *fixture) {
 		for name, text := range map[string]string{
