@@ -229,7 +229,7 @@ func TestNoBatches(t *testing.T) {
 	publish := func(session string) (batched int) {
 		t.Helper()
 		for i, o := range publishTogether(t.Context(), b, newResults(b, session, 200)) {
-			if o.err != nil {
+			if o.err != nil && !errors.Is(o.err, bus.ErrSubjectExists) { // a busy machine tries again, and finds its own message
 				t.Fatalf("%s: publish %d: %v", session, i, o.err)
 			}
 		}

@@ -50,7 +50,7 @@ var allowedImports = map[string][]string{
 	"bus/embedded":               {"bus", "state/durable"},
 	"bus/bustest":                {"bus", "bus/admin", "bus/embedded"},
 	"bus":                        {"tools/fair", "bus/internal/nkey", "bus/internal/publisher", "bus/internal/pull", "bus/jsapi", "tools/jsonform", "tools/retry", "tools/trouble"},
-	"bus/jsapi":                  {},
+	"bus/jsapi":                  {"tools/retry"},
 	"bus/dead":                   {"bus", "tools"},
 	"bus/admin":                  {"bus", "bus/jsapi", "bus/retention", "tools", "tools/retry"},
 	"bus/internal/publisher":     {"bus/jsapi"},
@@ -80,8 +80,8 @@ var allowedImports = map[string][]string{
 	"offload/record":             {"offload", "offload/index", "offload/internal/blocks", "tools"},
 	"offload/internal/blocks":    {"offload/index"},
 	"offload/internal/benchtest": {},
-	"offload/index":              {"offload/internal/textscan"},
-	"offload/internal/textscan":  {},
+	"offload/index":              {"offload/internal/textscan", "tools/charset"},
+	"offload/internal/textscan":  {"tools/charset"},
 
 	// What a process counts. It imports nothing of ours.
 	"tools/metrics": {},

@@ -12,6 +12,7 @@ import (
 	"github.com/gabriel-vasile/mimetype"
 
 	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
+	"github.com/stevedore-bus/stevedore/tools/charset"
 )
 
 // previewRunes is the budget of the head and of the tail of a preview.
@@ -231,7 +232,7 @@ func shortRead(err error) error {
 // wholeRunes removes the start of a rune from the end of b. It keeps bytes that
 // start no rune, so that the result is never empty.
 func wholeRunes(b []byte) []byte {
-	if n := textscan.OpenRune(b); n < len(b) {
+	if n := charset.OpenRune(b); n < len(b) {
 		return b[:len(b)-n]
 	}
 	return b

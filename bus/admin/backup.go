@@ -117,23 +117,25 @@ func writeSynced(name string, write func(io.Writer) error) (err error) {
 // Restore creates the streams and buckets of a backup, with their messages and consumers.
 // It checks the whole backup first and changes nothing if a copy is not complete, if one
 // has a format that Move does not know or belongs to another prefix, or if one of the streams
-// exists. If it fails, it removes what it created. At the end, it moves those of an earlier format.
+// exists. If it fails, it removes what it created and nobody has written to. At the end, it moves those of an
+// earlier format.
 func Restore(ctx context.Context, b *bus.Bus, dir string, show func(stream string)) ([]SavedStream, error) {
 	snapshots, err := readBackup(ctx, b, dir)
 	if err != nil {
 		return nil, err
 	}
 	restored := []SavedStream{}
-	for _, s := range snapshots {
+	for i, s := range snapshots {
 		show(s.Config.Name)
 		if b.Config().Replicas > 0 {
 			s.Config.Replicas = b.Config().Replicas
 		}
 		if err := loadStream(ctx, b, s, filepath.Join(dir, s.Config.Name, backupData)); err != nil {
-			if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else created it meanwhile
-				restored = append(restored, SavedStream{Stream: s.Config.Name})
+			created := snapshots[:i+1]
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else created it meanwhile
+				created = snapshots[:i]
 			}
-			return undo(ctx, b, restored, fmt.Errorf("restore stream %s: %w", s.Config.Name, err))
+			return undo(ctx, b, created, fmt.Errorf("restore stream %s: %w", s.Config.Name, err))
 		}
 		saved, err := savedStream(s)
 		if err != nil {
@@ -145,17 +147,36 @@ func Restore(ctx context.Context, b *bus.Bus, dir string, show func(stream strin
 	return restored, err
 }
 
-// undo removes what a restoration that failed has created, so that it can be repeated.
-func undo(ctx context.Context, b *bus.Bus, restored []SavedStream, failed error) (left []SavedStream, _ error) {
+// undo removes what a restoration that failed has created, so that it can be repeated. It returns what it left.
+func undo(ctx context.Context, b *bus.Bus, created []jsapi.Snapshot, failed error) (left []SavedStream, _ error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.Config().Timeout)
 	defer cancel()
-	for _, s := range restored {
-		if err := b.JetStream().DeleteStream(ctx, s.Stream); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			failed = errors.Join(failed, fmt.Errorf("remove what was restored of stream %s: %w", s.Stream, err))
-			left = append(left, s)
+	for _, s := range created {
+		if err := removeRestored(ctx, b, s); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("the restored stream %s stays: %w", s.Config.Name, err))
+			left = append(left, SavedStream{Stream: s.Config.Name})
 		}
 	}
 	return left, failed
+}
+
+// removeRestored removes a stream that has no message which the copy did not have: a client may have written
+// to it, and has its acknowledgement.
+func removeRestored(ctx context.Context, b *bus.Bus, s jsapi.Snapshot) error {
+	var copied jetstream.StreamState
+	if err := json.Unmarshal(s.State, &copied); err != nil {
+		return err
+	}
+	stream, err := b.JetStream().Stream(ctx, s.Config.Name)
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		return nil
+	case err != nil:
+		return err
+	case stream.CachedInfo().State.LastSeq > copied.LastSeq:
+		return errors.New("clients have written to it since; stop them before a restoration")
+	}
+	return b.JetStream().DeleteStream(ctx, s.Config.Name)
 }
 
 // readBackup returns what a backup contains, after it has checked that it can be restored.

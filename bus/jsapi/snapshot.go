@@ -10,6 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // Snapshot describes a copy of a stream: the file backup.json of the nats CLI.
@@ -106,17 +108,13 @@ func (a API) LoadStream(ctx context.Context, s Snapshot, r io.Reader) error {
 // send sends a part of a copy. The servers of a cluster learn of the subject from its leader, shortly after
 // the client does, so a part that nobody took is sent again.
 func (a API) send(ctx context.Context, subject string, part []byte) (*nats.Msg, error) {
-	for end := time.Now().Add(snapshotIdle / 6); ; {
-		msg, err := a.nc.RequestWithContext(ctx, subject, part)
-		if !errors.Is(err, nats.ErrNoResponders) || time.Now().After(end) {
-			return msg, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, err
-		case <-time.After(100 * time.Millisecond):
-		}
-	}
+	var msg *nats.Msg
+	final := func(err error) bool { return !errors.Is(err, nats.ErrNoResponders) }
+	err := retry.Do(ctx, retry.Pauses(100*time.Millisecond, time.Second, 5*time.Second), final, nil, func() (err error) {
+		msg, err = a.nc.RequestWithContext(ctx, subject, part)
+		return err
+	})
+	return msg, err
 }
 
 // ask sends a request about a copy and decodes its answer.

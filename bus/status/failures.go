@@ -20,6 +20,7 @@ var failing = map[trouble.Kind]string{
 	trouble.Schedules:  "The worker WORKER cannot check the schedules",
 	trouble.Heartbeat:  "The worker WORKER cannot update the schedule of the heartbeat",
 	trouble.Model:      "The model NAME fails",
+	trouble.ModelKey:   "The provider of the model NAME rejects the key",
 	trouble.Channel:    "The channel NAME fails",
 	trouble.Receiver:   "The worker WORKER cannot receive the messages of the channel NAME",
 	trouble.MCPServer:  "The MCP server NAME of the worker WORKER fails",

@@ -47,7 +47,7 @@ func (p *person) live(end time.Time) {
 			time.Sleep(time.Duration(p.rnd.IntN(40)) * time.Second)
 		}
 	}
-	for range 3 { // what came last is answered, too
+	for range 3 { // the reminders and questions of the last hours get their answers, too
 		time.Sleep(2 * time.Hour)
 		p.react()
 	}

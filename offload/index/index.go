@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
+	"github.com/stevedore-bus/stevedore/tools/charset"
 )
 
 // BlockSize is the size in bytes of the blocks that an Index describes. The object
@@ -140,7 +141,7 @@ func (x *Index) CharAt(r io.ReaderAt, off int64) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("find the character at byte %d: %w", off, err)
 	}
-	cut := rest - textscan.OpenRune(data[at:rest])
+	cut := rest - charset.OpenRune(data[at:rest])
 	n += textscan.CountRunes(data[at:cut])
 	for at = cut; at < rest; n++ {
 		_, size := utf8.DecodeRune(data[at:])

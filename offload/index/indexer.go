@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
+	"github.com/stevedore-bus/stevedore/tools/charset"
 )
 
 // Indexer computes the index and the digest of a content from its blocks, so the content
@@ -41,7 +42,7 @@ func (w *Indexer) Block(p []byte) {
 	w.sha.Write(p) // first: hashing hides the latency of uncached memory
 	carry := w.closeRune(p)
 	body := p[carry:]
-	cut := len(body) - textscan.OpenRune(body)
+	cut := len(body) - charset.OpenRune(body)
 	w.tail = append(w.tail[:0], body[cut:]...)
 	w.chars += textscan.CountRunes(body[:cut])
 	w.lines += textscan.CountNewlines(p)

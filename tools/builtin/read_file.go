@@ -97,14 +97,7 @@ func isTextWithoutNUL(head []byte) bool {
 }
 
 // isUTF8 reports whether a text is UTF-8. It may end within a rune.
-func isUTF8(head []byte) bool {
-	for cut := 0; cut < utf8.UTFMax && cut <= len(head); cut++ {
-		if utf8.Valid(head[:len(head)-cut]) {
-			return true
-		}
-	}
-	return false
-}
+func isUTF8(head []byte) bool { return utf8.Valid(head[:len(head)-charset.OpenRune(head)]) }
 
 // lineRange copies limit lines from line first on (all lines if limit is 0). Lines may
 // be longer than its buffer.

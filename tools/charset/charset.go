@@ -162,7 +162,7 @@ func short(err error) error {
 // first, and that a content with a NUL is not, though tools separate with NUL (find -print0,
 // git ls-files -z).
 func IsText(m *mimetype.MIME, head []byte) bool {
-	invalid, nuls := countBad(wholeRunes(head))
+	invalid, nuls := countBad(head[:len(head)-OpenRune(head)])
 	known := false
 	for parent := m; parent != nil; parent = parent.Parent() {
 		known = known || parent.Is("text/plain")
@@ -191,15 +191,15 @@ func countBad(text []byte) (invalid, nuls int) {
 	return invalid, nuls
 }
 
-// wholeRunes returns a text without the start of a character at its end.
-func wholeRunes(text []byte) []byte {
-	for n := 1; n < utf8.UTFMax && n < len(text); n++ {
-		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {
-			if !utf8.FullRune(last) {
-				return text[:len(text)-n]
+// OpenRune returns how many bytes at the end of p are the start of a character that more bytes could complete.
+func OpenRune(p []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
+		if last := p[len(p)-n:]; utf8.RuneStart(last[0]) {
+			if utf8.FullRune(last) {
+				return 0
 			}
-			break
+			return n
 		}
 	}
-	return text
+	return 0
 }

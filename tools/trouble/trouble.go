@@ -24,6 +24,7 @@ const (
 	Schedules  Kind = "schedules_failing"   // what keeps their due times right
 	Heartbeat  Kind = "heartbeat_failing"   // what writes its schedule
 	Model      Kind = "model_unavailable"   // by spec
+	ModelKey   Kind = "model_key_rejected"  // by spec
 	Channel    Kind = "channel_failing"     // by name
 	Receiver   Kind = "receiver_failing"    // what receives the messages of a channel; by name
 	MCPServer  Kind = "mcp_server_failing"  // by name

@@ -102,14 +102,13 @@ func (p *poster) check(res *http.Response, text []byte) error {
 }
 
 // download opens the file at a URL. An error of bus.Rejected is final.
-func download(ctx context.Context, url string, header http.Header, secrets secrets) (io.ReadCloser, error) {
-	fail := func(err error) error { return fmt.Errorf("download: %s", secrets.hideCause(err)) }
+func (p *poster) download(ctx context.Context, url string) (io.ReadCloser, error) {
+	fail := func(err error) error { return fmt.Errorf("download: %s", p.secrets.hideCause(err)) }
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return nil, bus.Reject("no_file", fail(err))
 	}
-	req.Header = header
-	res, err := (&http.Client{Transport: transport, CheckRedirect: noRedirect}).Do(req) // ctx limits the time
+	res, err := p.client.Do(req) // ctx limits the time
 	if err != nil {
 		return nil, fail(err)
 	}

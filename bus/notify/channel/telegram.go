@@ -44,7 +44,7 @@ type BotConfig struct {
 	Allow string
 	// Server is the URL of another server of the web API, such as https://HOST.
 	Server string
-	// Transport sends the requests. Nil means over HTTP.
+	// Transport sends all requests. Nil means that of the other channels.
 	Transport http.RoundTripper
 }
 

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -172,6 +173,30 @@ func TestTelegramRequestsHaveATimeout(t *testing.T) {
 	want := map[string]time.Duration{"sendChatAction": sendTimeout, "editMessageText": sendTimeout, "deleteMessage": sendTimeout, "getUpdates": sendTimeout + pollTimeout}
 	if !maps.Equal(limits, want) {
 		t.Errorf("limits %v, want %v", limits, want)
+	}
+}
+
+// The transport of a bot sends all its requests, downloads too.
+func TestTelegramOverATransport(t *testing.T) {
+	t.Parallel()
+	var paths []string
+	tg, err := NewTelegram("token", BotConfig{Chat: "1", Server: "http://bots.invalid", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		paths = append(paths, r.URL.Path)
+		body := `{"ok":true,"result":{"file_path":"a.txt"}}`
+		if strings.HasPrefix(r.URL.Path, "/file/") {
+			body = "hello"
+		}
+		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := tg.files(&telegramMessage{Document: &telegramFile{ID: "1", Name: "a.txt"}})
+	if len(files) != 1 {
+		t.Fatalf("%d files", len(files))
+	}
+	if data, err := files[0].Read(t.Context()); err != nil || string(data) != "hello" || !slices.Equal(paths, []string{"/bottoken/getFile", "/file/bottoken/a.txt"}) {
+		t.Errorf("%q, %v, over %q", data, err, paths)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net/http"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -68,7 +67,7 @@ func (t *Telegram) file(f telegramFile, name string) Attachment {
 		if err := t.request(ctx, "getFile", object{"file_id": f.ID}, &at); err != nil {
 			return nil, err
 		}
-		root, method, _ := strings.Cut(t.api.url, "/bot")
-		return download(ctx, root+"/file/bot"+method+at.Path, http.Header{}, t.api.secrets)
+		bot := strings.LastIndex(t.api.url, "/bot") // the host may begin with it, too
+		return t.api.download(ctx, t.api.url[:bot]+"/file"+t.api.url[bot:]+at.Path)
 	}}
 }

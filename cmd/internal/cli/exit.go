@@ -128,7 +128,8 @@ func misusedTopic(root *cobra.Command, args []string) error {
 	for _, arg := range args {
 		words = append(words, ShellWord(arg))
 	}
-	return Exit(ExitUsage, "%q is a help topic, no command; a tool of that name: %s", topic.Name(), strings.Join(words, " "))
+	return Exit(ExitUsage, "%q is a help topic, no command: %s help %[1]s shows it; to call a tool of that name: %[3]s", topic.Name(), root.Name(),
+		strings.Join(words, " "))
 }
 
 // checkCommandLines makes all commands check their arguments, and "help", and commands that only

@@ -173,9 +173,15 @@ func FromFile(flags *pflag.FlagSet, name string, known Names, warn func(string))
 	if len(data) > maxSettings {
 		return Exit(ExitUsage, "settings file %q: it has more than %d KiB", name, maxSettings>>10)
 	}
-	if err := yaml.Unmarshal(data, &settings); err != nil && strings.Contains(err.Error(), "into map[string]") {
-		return Exit(ExitUsage, "settings file %q: want lines with the name of a setting, a colon and a value, such as \"slots: 8\"", name)
-	} else if err != nil {
+	var root yaml.Node
+	err = yaml.Unmarshal(data, &root)
+	if len(root.Content) > 0 {
+		if root.Content[0].Kind != yaml.MappingNode && root.Content[0].Tag != "!!null" {
+			return Exit(ExitUsage, "settings file %q: want lines with the name of a setting, a colon and a value, such as \"slots: 8\"", name)
+		}
+		err = root.Decode(&settings)
+	}
+	if err != nil {
 		return Exit(ExitUsage, "settings file %q: %w", name, err)
 	}
 	skip := map[string]bool{}

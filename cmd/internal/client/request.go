@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"time"
 
@@ -186,7 +185,7 @@ type Answer[Out any] struct {
 // Print prints the answer: with --json as JSON, otherwise with show or, without one, its text for models.
 func (a Answer[Out]) Print(o *Options, cmd *cobra.Command, show ...func(*cobra.Command, Out) error) error {
 	if len(show) == 0 && !o.JSON {
-		return printText(cmd.OutOrStdout(), a.Body)
+		return o.printText(cmd.OutOrStdout(), a.Body)
 	}
 	var fields answerFields
 	if err := json.Unmarshal(a.Body, &fields); err != nil {
@@ -251,13 +250,14 @@ func AskAgain[In, Out any](ctx context.Context, o *Options, b *bus.Bus, op *rpc.
 	}
 }
 
-// binaryAnswer matches what a model gets instead of an artifact that is not text.
-var binaryAnswer = regexp.MustCompile(`^(The artifact '[^']*' is .*?, (?:which is not text|in an encoding other than UTF-8)); .*"\$artifact":"([^"]*)".*$`)
-
-// printText prints the text of an answer for models, or the answer if it has none.
-func printText(out io.Writer, body []byte) error {
+// printText prints the text of an answer for models, or the answer if it has none. Of an artifact that is not text,
+// it says how a person gets the bytes.
+func (o *Options) printText(out io.Writer, body []byte) error {
 	var answer struct {
-		Text string `json:"text"`
+		Text      string `json:"text"`
+		Artifact  string `json:"artifact_id"`
+		MediaType string `json:"media_type"` // only if it is not text
+		Size      int64  `json:"size"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return fmt.Errorf("read answer: %w", err)
@@ -269,7 +269,10 @@ func printText(out io.Writer, body []byte) error {
 		}
 		answer.Text = tools.EscapeJSON(pretty.String())
 	}
-	answer.Text = binaryAnswer.ReplaceAllString(answer.Text, "$1; save it: stevedore artifacts get $2 --all -o FILE")
+	if answer.MediaType != "" && answer.Artifact != "" {
+		answer.Text = fmt.Sprintf("The artifact '%s' is %d bytes of %s, which is not text; save it: %s", answer.Artifact, answer.Size, answer.MediaType,
+			o.Connection.Command("artifacts", "get", answer.Artifact, "--all", "-o", "FILE"))
+	}
 	if !strings.HasSuffix(answer.Text, "\n") {
 		answer.Text += "\n"
 	}

@@ -174,7 +174,8 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	defer cancel()
 	stop := client.WarnIfNoWorker(wait, b, o.Queue, func(ctx context.Context) {
 		if client.IsQueued(ctx, b, o.call) {
-			fmt.Fprintf(stderr, "stevedore: no worker is consuming queue %q; the call stays queued until you start one: \"%s\"\n", o.Queue, client.StartCommand(&o.Connection, o.Queue))
+			fmt.Fprintf(stderr, "stevedore: no worker is consuming queue %q; the call stays queued until you start one: \"%s\"\n", o.Queue,
+				client.StartCommand(&o.Connection, o.Queue))
 		}
 	})
 	event, err := rpc.Submit(wait, b, o.Queue, o.call)

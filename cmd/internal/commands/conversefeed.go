@@ -84,7 +84,8 @@ func (f *feed) poll(ctx context.Context) {
 			if f.prompt == nil {
 				how = "Answer in another terminal"
 			}
-			f.print("May %s run?\n%s\n%s: %s", tools.EscapeLine(a.Tool), cli.Indent(process.ApprovalArgs(a)), how, f.o.Connection.Command("approvals", "yes", a.ID))
+			f.print("May %s run?\n%s\n%s: %s", tools.EscapeLine(a.Tool), cli.Indent(process.ApprovalArgs(a)), how,
+				f.o.Connection.Command("approvals", "yes", a.ID))
 		}
 	}
 	if len(f.open) == 0 {

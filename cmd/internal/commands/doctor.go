@@ -187,7 +187,8 @@ func (d *doctor) examineDisk() {
 		case errors.Is(err, fs.ErrNotExist):
 			d.fail(name, "mkdir -p "+cli.ShellWord(dir), "%s does not exist", dir)
 		case errors.Is(err, fs.ErrPermission):
-			d.fail(name, fmt.Sprintf("let the user of the worker write there: sudo chown %s %[2]s && sudo chmod u+rwx %[2]s", userName(), cli.ShellWord(dir)), "%v", err)
+			fix := "let the user of the worker write there: sudo chown %s %[2]s && sudo chmod u+rwx %[2]s"
+			d.fail(name, fmt.Sprintf(fix, userName(), cli.ShellWord(dir)), "%v", err)
 		case err != nil:
 			d.fail(name, "free disk space, or choose another directory with --"+name, "%v", err)
 		default:

@@ -67,7 +67,8 @@ func (o *serverConfigOptions) addToFleet(ctx context.Context, c *client.Options,
 	}
 	worker := c.Connection
 	worker.NKey, worker.InboxPrefix = "", "_INBOX_worker" // the tenants have keys of their own
-	_, err = fmt.Fprintf(out, "A process that runs this serves them, at once or within 2 s:\n  %s\n", worker.Command("serve", "--tenants", o.ServeFrom))
+	_, err = fmt.Fprintf(out, "A process that runs this serves them, at once or within 2 s:\n  %s\n",
+		worker.Command("serve", "--tenants", o.ServeFrom))
 	return err
 }
 

@@ -6,7 +6,9 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
 )
 
@@ -60,4 +62,32 @@ func TestConversationsOnThePage(t *testing.T) {
 	if _, body := in.request("GET", "/api/sessions/s1", ""); !strings.Contains(body, `"entries":[]`) {
 		t.Errorf("it is still stored: %s", body)
 	}
+}
+
+// A conversation that begins on the page has its buttons at once and keeps the focus, and what its sub-agents
+// write is not shown as the words of its agent.
+func TestConversationBegunOnThePage(t *testing.T) {
+	needBrowser(t)
+	t.Parallel()
+	in := startAgents(t, harbourScript)
+	b := browse(t, in, 1280, 800)
+	b.open("conversations", "No conversation yet")
+	b.open("conversations/new", "Write the first message.")
+	b.eval(`(() => { window.seen = ""; new MutationObserver(() => { seen += document.querySelector(".log")?.innerText || "" }).observe(document.body, { childList: true, subtree: true, characterData: true }) })()`)
+	b.until(`document.activeElement.matches("textarea")`)
+	b.press("Look at the harbour" + kb.Enter)
+	b.until(`["Trace", "Delete"].every(name => [...document.querySelectorAll(".title .quiet")].some(e => e.innerText === name))`)
+	b.until(`document.activeElement.matches("textarea")`)
+	question := in.questions(2)
+	b.until(`document.querySelectorAll("[data-busy]").length >= 3`)
+	if seen := b.eval("seen"); strings.Contains(seen, "I release") || strings.Contains(seen, "I read the log") || !strings.Contains(seen, "I send three helpers.") {
+		t.Errorf("while the sub-agents work, the page shows %s", seen)
+	}
+	for _, plan := range []string{"plan-one", "plan-two"} {
+		if _, err := approvals.Answer(t.Context(), in.bus, question(plan), task.Answer{Approve: true, By: "a test"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.shows("The harbour is fine.")
+	b.until(`document.querySelectorAll("[data-busy]").length === 0`)
 }

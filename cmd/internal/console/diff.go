@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/aymanbagabas/go-udiff"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
@@ -125,23 +126,15 @@ func resultText(ctx context.Context, env rpc.Env, k tools.CallKey) (text string,
 	return strings.ToValidUTF8(string(data), "\uFFFD"), cut, nil
 }
 
-// depthOf returns how deep the arrays and objects of JSON are.
+// depthOf returns how deep the arrays and objects of JSON are, up to its first error.
 func depthOf(data []byte) (deepest int) {
-	depth, inString := 0, false
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case c == '"':
-			inString = !inString
-		case inString && c == '\\':
-			i++
-		case !inString && (c == '[' || c == '{'):
-			depth++
-			deepest = max(deepest, depth)
-		case !inString && (c == ']' || c == '}'):
-			depth--
+	dec := jsontext.NewDecoder(bytes.NewReader(data), jsontext.AllowDuplicateNames(true))
+	for {
+		if _, err := dec.ReadToken(); err != nil {
+			return deepest
 		}
+		deepest = max(deepest, dec.StackDepth())
 	}
-	return deepest
 }
 
 // artifactStart returns an artifact, or a little more than maxDiffText of it.

@@ -11,7 +11,9 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // click presses the mouse on the first element with a text, when the screen shows it and it moves no more.
@@ -66,6 +68,14 @@ func TestFiveClicksFindWhatWentWrong(t *testing.T) {
 	t.Parallel()
 	in := start(t, console.Config{})
 	in.say("harbour", longRun()...)
+	// A call waited for a person for longer than any worked: that is not what was slow.
+	at := time.Date(2026, 11, 22, 4, 0, 20, 0, time.UTC)
+	if _, err := task.ChangeRecord(t.Context(), in.bus, tools.CallKey{Session: "harbour", ID: "r1-t20-0"}, func(r *task.Record) error {
+		r.Asked, r.Answer = at, &task.Answer{Approve: true, By: "a person", At: at.Add(time.Minute)}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	for _, width := range []int64{1440, 390} {
 		b := browse(t, in, width, 844)
 		b.open("conversations", "Count the containers")

@@ -107,12 +107,13 @@ func TestJobsOnTheDay(t *testing.T) {
 	t.Parallel()
 	in := start(t, console.Config{})
 	now := time.Now().UTC()
+	session := "night"
 	ran := func(kind, id, action, outcome string, at time.Time, ms int64) {
-		subject := in.bus.Result("night", id)
+		subject := in.bus.Result(session, id)
 		if kind == "completion" {
-			subject = in.bus.Completion("night", id)
+			subject = in.bus.Completion(session, id)
 		}
-		body := fmt.Appendf(nil, `{"id":%q,"session":"night","tool":"shell","outcome":%q,"action":%q,"started_at":%q,"duration_ms":%d}`, id, outcome, action, at.Format(time.RFC3339Nano), ms)
+		body := fmt.Appendf(nil, `{"id":%q,"session":%q,"tool":"shell","outcome":%q,"action":%q,"started_at":%q,"duration_ms":%d}`, id, session, outcome, action, at.Format(time.RFC3339Nano), ms)
 		if _, err := in.bus.Publish(t.Context(), bus.Message{Subject: subject, Body: body}); err != nil {
 			t.Fatal(err)
 		}
@@ -129,11 +130,13 @@ func TestJobsOnTheDay(t *testing.T) {
 	ran("result", "cron-client-20261122T040000Z", "", "completed", now, 9)
 	ran("result", "mine", "cron", "completed", now, 9)
 	ran("result", "cron-backup-20261122T040000Z-t1-0", "agent", "completed", now, 9)
+	session = "other" // has a job of the same name
+	ran("result", "cron-tides-20261122T040000Z", "cron", "completed", now, 9)
 
 	type day struct {
 		Jobs []struct {
-			Kind, Name string
-			Slots      []struct {
+			Kind, Name, Session string
+			Slots               []struct {
 				At           time.Time
 				Runs, Failed int
 			}
@@ -142,7 +145,7 @@ func TestJobsOnTheDay(t *testing.T) {
 	}
 	lines := ""
 	for _, j := range get[day](in, "/api/day").Jobs {
-		lines += j.Kind + " " + j.Name
+		lines += j.Kind + " " + j.Name + " " + j.Session
 		for _, s := range j.Slots {
 			lines += fmt.Sprintf(" %d/%d", s.Failed, s.Runs)
 			if age := now.Sub(s.At); age < -time.Hour || age > 24*time.Hour {
@@ -151,13 +154,13 @@ func TestJobsOnTheDay(t *testing.T) {
 		}
 		lines += "\n"
 	}
-	if want := "heartbeat main 0/1\ncron backup 0/1 0/1 0/1\ncron forged 1/2\ncron tides 1/2\n"; lines != want {
+	if want := "heartbeat main night 0/1\ncron backup night 0/1 0/1 0/1\ncron forged night 1/2\ncron tides night 1/2\ncron tides other 0/1\n"; lines != want {
 		t.Errorf("the jobs are\n%s, want\n%s", lines, want)
 	}
 	for _, width := range []int64{1440, 390} {
 		b := browse(t, in, width, 844)
 		b.open("usage", "Jobs and heartbeats on this day")
-		if got := b.eval("[...document.querySelectorAll('.job')].map(j => j.querySelector('b').innerText + ' ' + j.querySelectorAll('.dayline i').length + ' ' + j.querySelectorAll('.dayline .bad').length)"); got != "main 1 0,backup 3 0,forged 1 1,tides 1 1" {
+		if got := b.eval("[...document.querySelectorAll('.job')].map(j => j.querySelector('b').innerText + ' ' + j.querySelectorAll('.dayline i').length + ' ' + j.querySelectorAll('.dayline .bad').length)"); got != "main 1 0,backup 3 0,forged 1 1,tides 1 1,tides 1 0" {
 			t.Errorf("the lines are %s", got)
 		}
 		b.shows("2 runs, 1 failed")

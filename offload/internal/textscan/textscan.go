@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/tools/charset"
 )
 
 // CountRunes is utf8.RuneCount, but many times as fast: counting a block takes less
@@ -96,20 +98,6 @@ func isASCII(p []byte) bool {
 	return any&0x8080808080808080 == 0
 }
 
-// OpenRune returns how many bytes at the end of p are the start of a rune that
-// more bytes could complete.
-func OpenRune(p []byte) int {
-	for n := 1; n < utf8.UTFMax && n <= len(p); n++ {
-		if c := p[len(p)-n]; utf8.RuneStart(c) {
-			if utf8.FullRune(p[len(p)-n:]) {
-				return 0
-			}
-			return n
-		}
-	}
-	return 0
-}
-
 // RunesLen returns the length in bytes of the first n runes of data.
 func RunesLen(data []byte, n int64) int {
 	end := 0
@@ -118,7 +106,7 @@ func RunesLen(data []byte, n int64) int {
 	const few = 64
 	for n >= few && len(data)-end >= few {
 		part := data[end:][:min(n, int64(len(data)-end))]
-		part = part[:len(part)-OpenRune(part)]
+		part = part[:len(part)-charset.OpenRune(part)]
 		n -= CountRunes(part)
 		end += len(part)
 	}

@@ -134,7 +134,7 @@ func TestFallbackNamesTheModels(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if list := register.List(); len(list) != 2 || list[1].Name != "openai:B" {
+	if list := register.List(); len(list) != 2 || list[0].Name != "openai:B" || list[0].Kind != trouble.ModelKey || list[1].Kind != trouble.Model {
 		t.Errorf("reported: %+v", list)
 	}
 }

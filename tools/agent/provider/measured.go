@@ -36,8 +36,14 @@ func (m measured) Complete(ctx context.Context, req agent.Request) (agent.Respon
 	res.Usage.Cost = cmp.Or(res.Usage.Cost, m.price.Cost(res.Usage)) // a script may have set it
 	outcome := "completed"
 	failure, ok := errors.AsType[*agent.ProviderError](err)
-	if err == nil || ok && (isOutage(failure) || failure.Code == agent.CodeBadKey) {
-		trouble.Report(ctx, trouble.Model, m.kind+":"+m.model, err)
+	switch name := m.kind + ":" + m.model; {
+	case err == nil:
+		trouble.Report(ctx, trouble.Model, name, nil)
+		trouble.Report(ctx, trouble.ModelKey, name, nil)
+	case ok && failure.Code == agent.CodeBadKey:
+		trouble.Report(ctx, trouble.ModelKey, name, err)
+	case ok && isOutage(failure):
+		trouble.Report(ctx, trouble.Model, name, err)
 	}
 	if ok {
 		outcome, failure.Model = failure.Code, m.kind+":"+m.model

@@ -78,7 +78,10 @@ function route() {
   main.scrollTop = 0;
 }
 
-window.addEventListener("hashchange", () => { route(); main.focus({ preventScroll: true }); });
+window.addEventListener("hashchange", () => {
+  route();
+  if (!document.activeElement.matches("textarea")) main.focus({ preventScroll: true }); // else the view waits for words
+});
 
 let prefix = "";
 document.addEventListener("keydown", e => {

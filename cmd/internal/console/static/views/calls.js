@@ -6,6 +6,7 @@ import { Scroller } from "../scroller.js";
 import { act } from "../feedback.js";
 import { called } from "./now.js";
 import { compare } from "./diff.js";
+import { pretty } from "./approvals.js";
 
 const pageSize = 100, rowHeight = 44;
 const outcomes = ["completed", "failed", "unknown", "timeout", "cancelled", "async"];
@@ -172,7 +173,7 @@ function callDetail({ task, results }, state, reload, signal) {
     running && task.state === "running" ? [load(fraction(p.done, p.total), p.total > 0 ? "run" : "run.busy"), h("p.hint", {}, (p.total > 0 ? percent(fraction(p.done, p.total)) + "  " : "") + (p.message || ""))] : null,
     task.message && !(last && last.for_llm) ? h("p.problem", {}, task.message) : null,
     h("dl.facts", {}, facts.map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
-    task.args_excerpt ? [h("h2", {}, "Arguments"), h("pre.result", { tabindex: "0", "aria-label": "Arguments" }, task.args_excerpt)] : null,
+    task.args_excerpt ? [h("h2", {}, "Arguments"), h("pre.result", { tabindex: "0", "aria-label": "Arguments" }, pretty(task.args_excerpt))] : null,
     results.map(resultDetail),
     running || !last || !task.tool ? null : compare(task, signal),
   ];

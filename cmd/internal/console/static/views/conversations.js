@@ -203,7 +203,7 @@ function transcript(root, session, state, fresh) {
       h("a.quiet.button", { href: "#/artifacts/" + path(session) }, "Artifacts"),
       fresh || state.readOnly ? null : button("Delete", remove, ".quiet")), log, notice, composer);
   follow();
-  if (fresh || begun === session) box.focus();
+  if (fresh || begun === session) { box.focus(); begun = ""; }
   return () => { stop(); abort.abort(); };
 }
 
