@@ -16,23 +16,29 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// click presses the mouse on the first element with a text, when the screen shows it and it moves no more.
+// click presses the mouse on the first element with a text, when the screen shows it and it moves no more, and
+// again if the element moved or was drawn again meanwhile.
 func (b *browser) click(selector, text string) {
 	b.t.Helper()
 	// What covers the middle of the element would take the click.
 	find := fmt.Sprintf(`(e => {
 		if (!e) return "";
 		const r = e.getBoundingClientRect(), at = [r.x + r.width / 2, r.y + r.height / 2], top = document.elementFromPoint(...at);
+		window.clicked = false;
+		e.addEventListener("click", () => { window.clicked = true }, { once: true, capture: true });
 		return top && e.contains(top) ? JSON.stringify(at) : "";
 	})([...document.querySelectorAll(%q)].find(e => e.checkVisibility() && e.textContent.includes(%q)))`, selector, text)
 	place, before := "", ""
-	bustest.WaitUntil(b.t, "a place to click on "+text, func() bool {
+	bustest.WaitUntil(b.t, "a click on "+text, func() bool {
 		before, place = place, b.eval(find)
-		return place != "" && place == before
+		if place == "" || place != before {
+			return false
+		}
+		var at [2]float64
+		decode(b.t, place, &at)
+		b.run(chromedp.MouseClickXY(at[0], at[1]))
+		return b.eval("window.clicked") == "true"
 	})
-	var at [2]float64
-	decode(b.t, place, &at)
-	b.run(chromedp.MouseClickXY(at[0], at[1]))
 }
 
 // longRun is the log of a run of 40 turns with a call each. One call takes 41 s, another turn costs most, and a

@@ -125,6 +125,10 @@ function transcript(root, session, state, fresh) {
         if (kind === "results") have.results = have.words;
         stored.set(run, have);
         if (kind === "assistant" || kind === "results" || kind === "end") typing.replaceChildren();
+        if (kind === "assistant") { // its calls run until their results are stored
+          turn = have.words;
+          uses(e.entry).forEach((b, i) => working(run + "-t" + turn + "-" + i, b.name, JSON.stringify(b.input || {})));
+        }
       }
       if (last === 0) replace(entries, fresh ? h("p.hint.center", {}, "Write the first message.") : empty("This session has no conversation", "Its calls were made by a program, not by an agent. See them in Calls."));
       drawOlder();
@@ -135,6 +139,11 @@ function transcript(root, session, state, fresh) {
   // What the model writes arrives in pieces before its message is stored. Pieces that come
   // later belong to a message that is shown already.
   let turn = 0, text = "";
+  const ended = new Set(); // calls whose results may not be stored yet
+  const busy = call => [...typing.querySelectorAll("[data-busy]")].find(el => el.dataset.busy === call);
+  function working(call, tool, args) {
+    if (!ended.has(call) && !busy(call)) typing.append(h("p.event", { "data-busy": call }, h("span.load.run.busy"), " " + tool + " " + asked(args)));
+  }
   function activity(run, list) {
     const stay = !atEnd(), have = stored.get(run) || { words: 0, results: 0 };
     for (const a of list) {
@@ -145,11 +154,12 @@ function transcript(root, session, state, fresh) {
         let bubble = typing.querySelector(".words");
         if (!bubble) typing.append(h("div.message.assistant", {}, h("p.who", {}, "agent"), bubble = h("div.words")));
         bubble.textContent = visible(text);
-      } else if (a.type === "tool_start") typing.append(h("p.event", { "data-busy": a.call || a.tool }, h("span.load.run.busy"), " " + a.tool + " " + asked(a.args)));
+      } else if (a.type === "tool_start") working(a.call || a.tool, a.tool, a.args);
       else if (a.type === "waiting") typing.append(h("p.event", {}, a.text));
       else if (a.type === "tool_end") {
-        const busy = [...typing.querySelectorAll("[data-busy]")].find(el => el.dataset.busy === (a.call || a.tool));
-        if (busy) busy.remove();
+        const call = a.call || a.tool, el = busy(call);
+        ended.add(call);
+        if (el) el.remove();
         typing.append(h("p.event", {}, a.tool + " ", chip(a.outcome), " " + duration(a.duration_ms || 0)));
       }
     }
@@ -234,6 +244,9 @@ const runs = list => list.map((run, i) => {
   const address = run.url && !text.includes(run.url) ? " (" + run.url + ")" : "";
   return h("span" + (run.styles || []).map(style => ".md-" + style).join(""), {}, text + address);
 });
+
+// uses returns the calls that an entry asks for.
+const uses = e => ((e.message && e.message.content) || []).filter(b => b.type === "tool_use");
 
 // draw returns the elements of one entry. The server has parsed the Markdown of a model's texts.
 function draw(session, e, styled = []) {
