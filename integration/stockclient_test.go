@@ -47,11 +47,11 @@ func TestStockClientsOnACluster(t *testing.T) {
 				mu.Lock()
 				calls = append(calls, call)
 				mu.Unlock()
-				time.Sleep(50 * time.Millisecond) // the replicas keep up
+				time.Sleep(250 * time.Millisecond) // the replicas keep up
 			}
 		})
 	}
-	for range 3 {
+	for range 2 {
 		old := c.leaderOf("STEVEDORE_CALLS", -1)
 		c.isolate(old)
 		c.leaderOf("STEVEDORE_CALLS", old)

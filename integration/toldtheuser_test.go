@@ -148,14 +148,14 @@ func TestConversationKnowsWhatItsUserWasTold(t *testing.T) {
 		}
 	}
 	f.write(42, 1, "Q-remind")
-	f.awaitText(t, "42", "The reminder is set.")
-	if n := model.count("Good morning."); n != 1 {
-		t.Errorf("the request has the reminder before the first message %d times", n)
-	}
 	<-killed
 	<-p.exited
 	if p, err = launch(args...); err != nil {
 		t.Fatal(err)
+	}
+	f.awaitText(t, "42", "The reminder is set.") // on a busy machine, the reminder was due before
+	if n := model.count("Good morning."); n != 1 {
+		t.Errorf("the request has the reminder before the first message %d times", n)
 	}
 	f.write(42, 2, "Q-done")
 	f.awaitText(t, "42", "Well done.")
