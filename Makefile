@@ -39,7 +39,7 @@ race:
 	GORACE=atexit_sleep_ms=0 go test -race -short -p 4 -timeout 60m -vet=off -ldflags=-s -shuffle=on $$(grep -rlE '^\s*go [a-zA-Z.]+\(|^\s*go func|\.Go\(|sync\.(Mutex|RWMutex|Map)|atomic\.' --include='*.go' --exclude='*_test.go' bus cmd/internal offload state tools | sed -E 's|^|./|; s|/[^/]*$$||; /testdata/d' | sort -u | grep -vxE '$(CALM)')
 
 # What CI leaves out to be fast, before a release.
-thorough: cross
+thorough: cross conformance
 	go fix -diff ./...
 	$(MAKE) race CALM=-
 

@@ -291,7 +291,7 @@ func TestPublishAfterMessageInFlightIsLost(t *testing.T) {
 	for _, i := range followers {
 		c.start(t, i)
 	}
-	if err := <-published; err != nil {
+	if err := <-published; err != nil && !errors.Is(err, bus.ErrSubjectExists) { // an acknowledgement may be lost
 		t.Fatal(err)
 	}
 	if body, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, subject)); !ok || err != nil || string(body) != "mine" {

@@ -14,7 +14,8 @@ type Activity struct {
 	// Text that the model wrote, and how many characters (Unicode code points) of the
 	// turn's text precede it. A lower offset than expected means that the model began
 	// the turn again: drop the text from there on. A higher one means that a piece was
-	// lost; the result of the call has the complete text.
+	// lost; the result of the call has the complete text. Of a tool call that failed: the
+	// first line of its error.
 	Offset int    `json:"offset,omitempty"`
 	Text   string `json:"text,omitempty"`
 	// Call is the id of the tool call, in the session of this one.
@@ -42,8 +43,14 @@ const (
 	ActivityWaiting ActivityType = "waiting"
 )
 
-// maxActivityArgs bounds Activity.Args, in bytes.
+// maxActivityArgs bounds Activity.Args and the Text of an error, in bytes.
 const maxActivityArgs = 240
+
+// FirstLine returns the first line of an error for an Activity.
+func FirstLine(text string) string {
+	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return Excerpt(OneLine(first), maxActivityArgs)
+}
 
 // ArgsExcerpt returns the start of a call's arguments for an Activity.
 func ArgsExcerpt(args json.RawMessage) string {

@@ -51,6 +51,9 @@ func (r *run) reportCall(ctx context.Context, call tools.Call) (ended func(*Call
 			Type: tools.ActivityToolEnd, Turn: turn, Call: call.ID, Tool: activity.Tool,
 			Outcome: res.Outcome, DurationMS: time.Since(started).Milliseconds(),
 		}
+		if res.IsError {
+			activity.Text = tools.FirstLine(res.ForLLM)
+		}
 		r.reportProgress(ctx, turn, activity.Tool+" ended", activity)
 	}
 }

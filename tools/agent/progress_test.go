@@ -30,7 +30,7 @@ func (*activities) Detach() {}
 // when it ends.
 func TestRunReportsActivity(t *testing.T) {
 	s := newStage(t, newTool(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
-		return tools.ErrorResult("no")
+		return tools.ErrorResult("no\nmore")
 	}))
 	model := parseScript(t, `{"text":"One möment.","tools":[{"name":"say","input":{"text":"hi"}}]}`, `{"text":"done"}`)
 	var got activities
@@ -46,7 +46,7 @@ func TestRunReportsActivity(t *testing.T) {
 		{Type: tools.ActivityText, Turn: 1, Text: "One "},
 		{Type: tools.ActivityText, Turn: 1, Offset: 4, Text: "möment."},
 		{Type: tools.ActivityToolStart, Turn: 1, Call: id, Tool: "say", Args: `{"text":"hi"}`},
-		{Type: tools.ActivityToolEnd, Turn: 1, Call: id, Tool: "say", Outcome: tools.Failed},
+		{Type: tools.ActivityToolEnd, Turn: 1, Call: id, Tool: "say", Outcome: tools.Failed, Text: "no"},
 		{Type: tools.ActivityText, Turn: 2, Text: "done"},
 	}
 	if !slices.Equal(got.all, want) || id == "" {

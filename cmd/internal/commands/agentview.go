@@ -53,7 +53,7 @@ func (v *agentView) add(event tools.ProgressEvent) {
 			case tools.Async:
 				v.note("✓ %s: started in the background", a.Tool)
 			default:
-				v.note("✗ %s: %s (%d ms)", a.Tool, a.Outcome, a.DurationMS)
+				v.note("✗ %s: %s (%d ms) %s", a.Tool, a.Outcome, a.DurationMS, a.Text)
 			}
 		}
 	}

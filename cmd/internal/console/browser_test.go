@@ -399,6 +399,7 @@ func TestKeyboard(t *testing.T) {
 	b.eval("document.querySelector('.approve input').focus()")
 	b.press("because" + kb.Tab + kb.Enter) // Deny
 	b.shows("No call waits for an approval")
+	b.until("document.activeElement.id === 'main'")
 	bustest.WaitUntil(t, "the denial", func() bool {
 		status, body := in.request("GET", "/api/calls/harbour/toolu_deploy", "")
 		return status == 200 && strings.Contains(body, "because")

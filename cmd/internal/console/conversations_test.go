@@ -93,4 +93,10 @@ func TestConversationBegunOnThePage(t *testing.T) {
 	}
 	b.shows("The harbour is fine.")
 	b.until(`document.querySelectorAll("[data-busy]").length === 0`)
+
+	in.say("half", `{"run":"r1","kind":"user","call":{"id":"r1","session":"half","tool":"agent"},"message":{"role":"user","content":[{"type":"text","text":"Two calls"}]}}`,
+		`{"run":"r1","kind":"assistant","message":{"role":"assistant","content":[{"type":"tool_use","id":"u1","name":"grep","input":{}},{"type":"tool_use","id":"u2","name":"deploy","input":{}}]}}`,
+		`{"run":"r1","kind":"results","answers":[{"call":"r1-t1-0","tool":"grep","outcome":"completed","for_llm":"found"}]}`)
+	b.open("conversations/half", "Two calls")
+	b.until(`[...document.querySelectorAll("[data-busy]")].map(e => e.innerText.trim()).join() === "deploy"`)
 }

@@ -37,12 +37,14 @@ function show(main, parts, state) {
     try {
       const d = await get("/api/approvals", {}, abort.signal);
       const keys = new Set(d.approvals.map(a => a.session + "." + a.id + a.asked_at));
-      for (const [key, el] of rows) if (!keys.has(key)) { el.remove(); rows.delete(key); }
+      let gone = false;
+      for (const [key, el] of rows) if (!keys.has(key)) { el.remove(); rows.delete(key); gone = true; }
       if (rows.size === 0) list.replaceChildren();
       for (const a of d.approvals) {
         const key = a.session + "." + a.id + a.asked_at;
         if (!rows.has(key)) { rows.set(key, card(a, state, reload)); list.append(rows.get(key)); }
       }
+      if (gone && document.activeElement === document.body) (list.querySelector("[data-row]") || main).focus(); // the button that had it is gone
       if (d.approvals.length === 0) replace(list, h("li.none", {}, empty("No call waits for an approval", "Choose which calls need one when you start the worker:", "stevedore up --ask 'shell,write_file'")));
     } catch (e) { if (e.name !== "AbortError") { rows.clear(); replace(list, h("li.problem", {}, e.message)); } }
   }

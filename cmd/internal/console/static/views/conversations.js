@@ -119,15 +119,21 @@ function transcript(root, session, state, fresh) {
         last = e.sequence;
         shown++;
         const kind = e.entry.kind, run = e.entry.run;
-        if (kind === "user" || kind === "end") stored.set(run, { words: 0, results: kind === "end" ? Infinity : 0 });
-        const have = stored.get(run) || { words: 0, results: 0 };
-        if (kind === "assistant") have.words++;
-        if (kind === "results") have.results = have.words;
+        if (kind === "user" || kind === "end") stored.set(run, { words: 0, results: kind === "end" ? Infinity : 0, open: 0 });
+        const have = stored.get(run) || { words: 0, results: 0, open: 0 };
         stored.set(run, have);
-        if (kind === "assistant" || kind === "results" || kind === "end") typing.replaceChildren();
+        if (kind === "assistant" || kind === "end") typing.replaceChildren();
         if (kind === "assistant") { // its calls run until their results are stored
-          turn = have.words;
-          uses(e.entry).forEach((b, i) => working(run + "-t" + turn + "-" + i, b.name, JSON.stringify(b.input || {})));
+          turn = ++have.words;
+          const calls = uses(e.entry);
+          have.open = calls.length;
+          calls.forEach((b, i) => working(run + "-t" + turn + "-" + i, b.name, JSON.stringify(b.input || {})));
+        }
+        if (kind === "results") { // of some of the calls, if others wait for long
+          const answers = e.entry.answers || [];
+          answers.forEach(r => finished(r.call));
+          have.open -= answers.length;
+          if (have.open <= 0) { have.results = have.words; typing.replaceChildren(); }
         }
       }
       if (last === 0) replace(entries, fresh ? h("p.hint.center", {}, "Write the first message.") : empty("This session has no conversation", "Its calls were made by a program, not by an agent. See them in Calls."));
@@ -139,10 +145,15 @@ function transcript(root, session, state, fresh) {
   // What the model writes arrives in pieces before its message is stored. Pieces that come
   // later belong to a message that is shown already.
   let turn = 0, text = "";
-  const ended = new Set(); // calls whose results may not be stored yet
+  const ended = new Set(); // calls
   const busy = call => [...typing.querySelectorAll("[data-busy]")].find(el => el.dataset.busy === call);
   function working(call, tool, args) {
     if (!ended.has(call) && !busy(call)) typing.append(h("p.event", { "data-busy": call }, h("span.load.run.busy"), " " + tool + " " + asked(args)));
+  }
+  function finished(call) {
+    ended.add(call);
+    const el = busy(call);
+    if (el) el.remove();
   }
   function activity(run, list) {
     const stay = !atEnd(), have = stored.get(run) || { words: 0, results: 0 };
@@ -157,10 +168,8 @@ function transcript(root, session, state, fresh) {
       } else if (a.type === "tool_start") working(a.call || a.tool, a.tool, a.args);
       else if (a.type === "waiting") typing.append(h("p.event", {}, a.text));
       else if (a.type === "tool_end") {
-        const call = a.call || a.tool, el = busy(call);
-        ended.add(call);
-        if (el) el.remove();
-        typing.append(h("p.event", {}, a.tool + " ", chip(a.outcome), " " + duration(a.duration_ms || 0)));
+        finished(a.call || a.tool);
+        typing.append(h("p.event", {}, a.tool + " ", chip(a.outcome), " " + duration(a.duration_ms || 0) + " " + (a.text || "")));
       }
     }
     if (!stay) toEnd();
