@@ -84,6 +84,9 @@ func (c Conversations) Completed(ctx context.Context, session, call string, even
 	})
 }
 
+// maxNoticeID bounds the part of a notice's ID that a client has chosen, in bytes.
+const maxNoticeID = 200
+
 // Received adds a text that a user gets to the conversation of his chat, unless a run of it has
 // the text. A conversation begins with it if he may answer in the chat, or at the console what a
 // schedule wrote to him. The text is there before the channel has it, and stays if the channel never takes it, so
@@ -105,16 +108,21 @@ func (c Conversations) Received(ctx context.Context, n channel.Notification, cha
 	case own || n.Session == "":
 		from = ""
 	}
-	call := tools.TokenOf(n.Call)
+	call, id := "", n.ID
 	if n.Approval != nil {
-		what, call = "was asked this question", "" // the run has the call, and not the question
+		what = "was asked this question" // the run has the call, and not the question
+	} else if n.Call != "" {
+		call = tools.Token(n.Call)
+	}
+	if len(id) > maxNoticeID {
+		id = tools.Token(id)
 	}
 	at := n.At
 	if at.IsZero() {
 		at = time.Now()
 	}
 	return agent.AddMessage(ctx, c.log, session, agent.Notice{
-		ID:    fmt.Sprintf("message.%s.%x", n.ID, sha256.Sum256([]byte(n.Text))), // a client may use its ids again
+		ID:    fmt.Sprintf("message.%s.%x", id, sha256.Sum256([]byte(n.Text))), // a client may use its ids again
 		Call:  call,
 		Title: fmt.Sprintf("At %s, the user %s%s:", at.UTC().Format(time.DateTime), what, from),
 		Text:  n.Text,

@@ -153,6 +153,18 @@ func TestQuestionsAboutBackgroundWork(t *testing.T) {
 	if n := len(notices(t, b, "chat")); n != 4 {
 		t.Errorf("%d notices", n)
 	}
+	// Messages without a call are told each, also one of a text and an id that do not fit.
+	for _, n := range []channel.Notification{
+		{ID: "monday", Text: "Backup failed."}, {ID: "tuesday", Text: "Backup failed."}, {ID: strings.Repeat("i", 2<<20), Text: strings.Repeat("t", 2<<20)},
+	} {
+		n.Channel, n.ChatID = "phone", "7"
+		if err := NewConversations(b, facts, nil).Received(t.Context(), n, "7"); err != nil {
+			t.Error(err)
+		}
+	}
+	if list := notices(t, b, "chat"); len(list) != 7 || list[4].Text != list[5].Text || !strings.HasSuffix(list[6].Text, "t…") {
+		t.Errorf("%d notices", len(list))
+	}
 }
 
 // user keeps the notifications of a channel, in order.

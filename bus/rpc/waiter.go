@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -147,6 +148,7 @@ func WatchProgress(b *bus.Bus, call tools.Call, show func(tools.ProgressEvent)) 
 			case msg := <-events:
 				var event tools.ProgressEvent
 				if json.Unmarshal(msg.Data, &event) == nil { // otherwise it is not from a worker
+					event.Activity = slices.DeleteFunc(event.Activity, func(a tools.Activity) bool { return a.Offset < 0 }) // nor is that
 					show(event)
 				}
 			case <-ended:

@@ -155,8 +155,8 @@ func (s *runState) pending() []int {
 
 func (s *runState) callID(index int) string { return callID(s.id, s.turns, index) }
 
-// callID returns the id of a call of a run. Turns count from 1, calls from 0. The
-// id is a token, so that it is the same in subjects and in logs.
+// callID returns the id of a call of a run. Turns count from 1, calls from 0. The id is
+// a token; in subjects, it is the same unless it is a hash.
 func callID(run string, turn, index int) string {
 	return tools.Token(fmt.Sprintf("%s-t%d-%d", run, turn, index))
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"math"
 	"regexp"
 
 	"github.com/stevedore-bus/stevedore/offload"
@@ -101,10 +102,10 @@ type Usage struct {
 // Total counts against a token budget.
 func (u Usage) Total() int64 { return u.Input + u.Output }
 
-// Add adds a usage, which may be nil.
+// Add adds a usage, which may be nil. JSON has no infinite cost.
 func (u *Usage) Add(v *Usage) {
 	if v != nil {
 		u.Input, u.Output, u.CachedInput = u.Input+v.Input, u.Output+v.Output, u.CachedInput+v.CachedInput
-		u.Cost += v.Cost
+		u.Cost = min(u.Cost+v.Cost, math.MaxFloat64)
 	}
 }

@@ -121,7 +121,7 @@ func (f *feed) showCompletion(event tools.ResultEvent) {
 	if !whole {
 		text += "\n[the start of the text]"
 	}
-	f.print("%s\n%s", tools.EscapeLine(fmt.Sprintf("The background task %s (%s) has ended: %s.", event.ID, event.Tool, event.Outcome)), text)
+	f.print("%s\n%s", tools.EscapeLine(fmt.Sprintf("The background task %s (%s) has ended: %s.", event.ID, event.Tool, event.Outcome)), cli.Indent(text))
 }
 
 // print writes a text, each line as a note.

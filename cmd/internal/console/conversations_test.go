@@ -99,4 +99,9 @@ func TestConversationBegunOnThePage(t *testing.T) {
 		`{"run":"r1","kind":"results","answers":[{"call":"r1-t1-0","tool":"grep","outcome":"completed","for_llm":"found"}]}`)
 	b.open("conversations/half", "Two calls")
 	b.until(`[...document.querySelectorAll("[data-busy]")].map(e => e.innerText.trim()).join() === "deploy"`)
+	// A person approves the arguments as they will run.
+	b.eval(`void (window.fetch = (fetch => (url, ...o) => !url.startsWith("/api/approvals") ? fetch(url, ...o) : Promise.resolve(new Response(
+		'{"approvals":[{"session":"s","id":"c","tool":"pay","args":{"account":9007199254740993},"asked_at":"2026-11-22T04:00:00Z","deadline":"2030-11-22T04:00:00Z"}]}')))(window.fetch))`)
+	b.eval(`void (location.hash = "#/approvals")`)
+	b.shows("9007199254740993")
 }

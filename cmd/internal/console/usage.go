@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
 // hour is what happened in an hour.
@@ -105,7 +106,7 @@ func (d *day) read(r *http.Request) (any, error) {
 }
 
 // lines returns the jobs that ran since a time, heartbeats first, and forgets the others.
-func (d *day) lines(since time.Time) []*jobDay {
+func (d *day) lines(since time.Time) []jobDay {
 	for key, j := range d.jobs {
 		j.Slots = slices.DeleteFunc(j.Slots, func(s slot) bool { return s.At.Before(since) })
 		if len(j.Slots) == 0 {
@@ -115,28 +116,30 @@ func (d *day) lines(since time.Time) []*jobDay {
 			j.LastFailed = nil
 		}
 	}
-	jobs := slices.AppendSeq([]*jobDay{}, maps.Values(d.jobs))
-	slices.SortFunc(jobs, func(a, b *jobDay) int {
+	jobs := []jobDay{}
+	for _, j := range d.jobs {
+		c := *j
+		c.Slots = slices.Clone(j.Slots) // it is encoded while another request changes them
+		jobs = append(jobs, c)
+	}
+	slices.SortFunc(jobs, func(a, b jobDay) int {
 		return cmp.Or(-cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Session, b.Session))
 	})
 	return jobs
 }
 
 func (d *day) add(stream string, m bus.Stored) {
-	var e struct {
-		tools.CallKey
-		Outcome tools.Outcome `json:"outcome"`
-		Action  string        `json:"action"`
-		Started time.Time     `json:"started_at"`
-		MS      int64         `json:"duration_ms"`
-		Usage   struct {
-			Input  int64   `json:"input_tokens"`
-			Output int64   `json:"output_tokens"`
-			Cost   float64 `json:"cost"`
-		} `json:"usage"`
+	var (
+		entry struct{ Usage agent.Usage }
+		e     tools.ResultEvent
+		ok    = true
+	)
+	if stream == bus.Results {
+		_, e, ok = task.EndingOf(d.bus, m)
+	} else {
+		ok = json.Unmarshal(m.Body, &entry) == nil
 	}
-	kind := d.bus.Split(m.Subject)[0]
-	if json.Unmarshal(m.Body, &e) != nil || stream == bus.Results && kind != task.ResultKind && kind != task.CompletionKind {
+	if !ok {
 		return
 	}
 	at := m.At.Unix() / 3600
@@ -147,8 +150,9 @@ func (d *day) add(stream string, m bus.Stored) {
 	}
 	switch {
 	case stream == bus.Sessions:
-		h.Tokens += e.Usage.Input + e.Usage.Output
-		h.Cost += e.Usage.Cost
+		used := agent.Usage{Cost: h.Cost}
+		used.Add(&entry.Usage)
+		h.Tokens, h.Cost = h.Tokens+used.Total(), used.Cost
 	case e.Outcome != tools.Async: // it will have a completion
 		failed := e.Outcome == tools.Failed || e.Outcome == tools.Timeout || e.Outcome == tools.Unknown
 		h.Calls++
@@ -156,10 +160,10 @@ func (d *day) add(stream string, m bus.Stored) {
 			h.Failed++
 		}
 		if name, ok := cron.ParseCallID(e.ID); ok && bus.IsScheduled(e.Action) {
-			if e.Started.After(m.At) || m.At.Sub(e.Started) > dayHours*time.Hour { // forged, or before the day
-				e.Started = m.At
+			if e.StartedAt.After(m.At) || m.At.Sub(e.StartedAt) > dayHours*time.Hour { // forged, or before the day
+				e.StartedAt = m.At
 			}
-			d.addRun(e.Action, name, e.CallKey, e.Started, e.MS, failed)
+			d.addRun(e.Action, name, tools.CallKey{Session: e.Session, ID: e.ID}, e.StartedAt, e.DurationMS, failed)
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // Requests to the API. An error has a message for people.
 
-async function request(url, options) {
+async function request(url, options, decode = JSON.parse) {
   let r;
   try {
     r = await fetch(url, options);
@@ -9,7 +9,7 @@ async function request(url, options) {
     throw new Error("The worker does not answer. The page tries again.");
   }
   if (r.status === 401) location.reload();
-  const body = await r.json().catch(cause => {
+  const body = await r.text().then(text => decode(text)).catch(cause => {
     if (cause.name === "AbortError") throw cause;
     if (r.ok) throw new Error("The answer of the worker was cut off. The page tries again.");
     return {};
@@ -22,11 +22,12 @@ async function request(url, options) {
   return body;
 }
 
-export function get(url, params, signal) {
+// get may have a decoder that keeps numbers as they are written.
+export function get(url, params, signal, decode) {
   const query = new URLSearchParams();
   for (const [k, v] of Object.entries(params || {})) if (v !== "" && v != null && v !== false) query.set(k, v);
   const text = query.toString();
-  return request(url + (text ? "?" + text : ""), { signal });
+  return request(url + (text ? "?" + text : ""), { signal }, decode);
 }
 
 export const post = (url, body) => request(url, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body || {}) });

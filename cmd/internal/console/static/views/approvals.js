@@ -35,7 +35,7 @@ function show(main, parts, state) {
   const rows = new Map();
   async function reload() {
     try {
-      const d = await get("/api/approvals", {}, abort.signal);
+      const d = await get("/api/approvals", {}, abort.signal, parse);
       const keys = new Set(d.approvals.map(a => a.session + "." + a.id + a.asked_at));
       let gone = false;
       for (const [key, el] of rows) if (!keys.has(key)) { el.remove(); rows.delete(key); gone = true; }

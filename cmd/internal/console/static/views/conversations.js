@@ -1,5 +1,5 @@
 // Conversations: the log of each session, and a box to talk to the agent.
-import { h, add, replace, chip, time, duration, count, plural, empty, button, path, visible, loading, asked } from "../dom.js";
+import { h, add, replace, parse, chip, time, duration, count, plural, empty, button, path, visible, loading, asked } from "../dom.js";
 import { get, post } from "../api.js";
 import { onFrame } from "../live.js";
 import { act, confirm } from "../feedback.js";
@@ -83,8 +83,10 @@ function transcript(root, session, state, fresh) {
   const atEnd = () => log.scrollHeight - log.scrollTop - log.clientHeight < 80;
   const toEnd = () => { log.scrollTop = log.scrollHeight; };
 
-  async function loadOlder() {
+  async function loadOlder(e) {
+    e.target.disabled = true;
     const page = await act("", () => get("/api/sessions/" + path(session), { before: next }, abort.signal));
+    e.target.disabled = false;
     if (!page) return;
     const height = log.scrollHeight;
     const before = h("div");
@@ -177,7 +179,7 @@ function transcript(root, session, state, fresh) {
   // A call of this conversation may wait for an approval.
   async function askAgain() {
     try {
-      const waiting = (await get("/api/approvals", {}, abort.signal)).approvals.filter(a => a.session === session);
+      const waiting = (await get("/api/approvals", {}, abort.signal, parse)).approvals.filter(a => a.session === session);
       if (waiting.length || asks.firstChild) replace(asks, waiting.map(a => card(a, state, askAgain)));
       if (waiting.length) toEnd();
     } catch { /* the view of approvals tells it */ }

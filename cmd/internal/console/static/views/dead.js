@@ -44,7 +44,7 @@ function show(main, parts, state) {
       h("span.chip.bad", {}, l.kind), h("b", {}, l.name), h("span.text", {}, l.reason), h("span.grow"), h("span.num.ago", {}, time(l.at))))),
       older());
   }
-  const older = () => (next ? h("li.more", {}, button("Show older", () => reload(true), ".quiet")) : null);
+  const older = () => (next ? h("li.more", {}, button("Show older", e => { e.target.disabled = true; reload(true); }, ".quiet")) : null);
   let open = "";
   const done = () => { location.hash = "#/dead"; reload(false); };
   async function drawLetter(number) {
