@@ -48,18 +48,9 @@ func Parse(source string) (all Styled) {
 
 // pieces splits a text between paragraphs, but not within a fence.
 func pieces(source string) (all []string) {
-	var (
-		from, at int
-		fence    string
-	)
-	for line := range strings.Lines(source) {
-		at += len(line)
-		switch text := strings.TrimSpace(line); {
-		case fence == "" && (strings.HasPrefix(text, "```") || strings.HasPrefix(text, "~~~")):
-			fence = text[:3]
-		case fence != "" && strings.HasPrefix(text, fence):
-			fence = ""
-		case fence == "" && text == "" && at-from > markdownPiece:
+	from := 0
+	for at := range Breaks(source) {
+		if at-from > markdownPiece {
 			all = append(all, source[from:at])
 			from = at
 		}

@@ -52,18 +52,7 @@ func styledText(text string) string {
 // wholeBlocks returns the length of the blocks of a Markdown text that are complete: those before
 // its last empty line that is not in a fence.
 func wholeBlocks(text string) (length int) {
-	at, fence := 0, ""
-	for line := range strings.Lines(text) {
-		at += len(line)
-		trimmed := strings.TrimSpace(line)
-		switch {
-		case fence != "" && strings.HasPrefix(trimmed, fence):
-			fence = ""
-		case fence == "" && (strings.HasPrefix(trimmed, "```") || strings.HasPrefix(trimmed, "~~~")):
-			fence = trimmed[:3]
-		case fence == "" && trimmed == "" && strings.HasSuffix(line, "\n"):
-			length = at
-		}
+	for length = range markup.Breaks(text) {
 	}
 	return length
 }

@@ -67,6 +67,7 @@ func diff(ctx context.Context, env rpc.Env, in diffRequest) (d lineDiff, err err
 	if err != nil {
 		return d, err
 	}
+	after, before = indentBoth(after, before)
 	unified, err := udiff.ToUnifiedDiff("", "", before, udiff.Lines(before, after), diffContext)
 	if err != nil {
 		return d, err
@@ -100,7 +101,7 @@ func diff(ctx context.Context, env rpc.Env, in diffRequest) (d lineDiff, err err
 }
 
 // resultText returns the text of the last result of a call, or its start: all of it, also if it is an
-// artifact. JSON in few lines is indented, so that its lines can be compared.
+// artifact.
 func resultText(ctx context.Context, env rpc.Env, k tools.CallKey) (text string, cut bool, err error) {
 	call, err := showCall.Here(ctx, env.Bus, "", k)
 	if err != nil {
@@ -119,11 +120,19 @@ func resultText(ctx context.Context, env rpc.Env, k tools.CallKey) (text string,
 	if cut = len(data) > maxDiffText; cut {
 		data = data[:maxDiffText]
 	}
-	var indented bytes.Buffer
-	if bytes.Count(data, []byte("\n")) < diffContext && depthOf(data) <= maxDiffDepth && json.Indent(&indented, data, "", " ") == nil {
-		data = indented.Bytes()
-	}
 	return strings.ToValidUTF8(string(data), "\uFFFD"), cut, nil
+}
+
+// indentBoth indents two results that are JSON, so that their lines can be compared. Other texts stay as they
+// are, and so does JSON beside one: it would differ in each line.
+func indentBoth(a, b string) (string, string) {
+	indented := [2]bytes.Buffer{}
+	for i, text := range []string{a, b} {
+		if depthOf([]byte(text)) > maxDiffDepth || json.Indent(&indented[i], []byte(strings.TrimSpace(text)), "", " ") != nil {
+			return a, b
+		}
+	}
+	return indented[0].String(), indented[1].String()
 }
 
 // depthOf returns how deep the arrays and objects of JSON are, up to its first error.

@@ -43,6 +43,8 @@ func TestDiffOfTwoResults(t *testing.T) {
 	put("new", strings.Replace(strings.Replace(moved, "container 0000002", "container 000000X", 1), "container 0008000", "container 000800X", 1))
 	put("json-1", `{"a":[1,{"b":2}],"c":"x"}`)
 	put("json-2", `{"a":[1,{"b":3}],"c":"x"}`)
+	put("json-3", "{\n  \"a\": [1, {\"b\": 3}],\n  \"c\": \"x\"\n}\n")
+	put("no-json", `{"a":[1,{"b":3}],"c":"x"`)
 	put("deep-1", strings.Repeat("[", 9000)+strings.Repeat("1,", 400_000)+"1"+strings.Repeat("]", 9000))
 	put("deep-2", strings.Repeat("[", 9000)+strings.Repeat("1,", 400_000)+"2"+strings.Repeat("]", 9000))
 	put("long-1", strings.Repeat("a\n", 300_000))
@@ -59,6 +61,12 @@ func TestDiffOfTwoResults(t *testing.T) {
 	}
 	if d := diff("json-2", "s", "json-1"); d.text() != "removed 5    \"b\": 2\nadded 5    \"b\": 3\n" {
 		t.Errorf("JSON: %s", d.text())
+	}
+	if d := diff("json-3", "s", "json-2"); len(d.Lines) > 0 {
+		t.Errorf("the same JSON in lines: %s", d.text())
+	}
+	if d := diff("json-2", "s", "no-json"); d.Added != 1 || d.Removed != 1 {
+		t.Errorf("JSON beside one that is cut off: %s", d.text())
 	}
 	if d := diff("deep-2", "s", "deep-1"); d.Added != 1 || d.Removed != 1 || d.Partial {
 		t.Errorf("deep JSON: %d, %d, %.300s", d.Added, d.Removed, d.text())
