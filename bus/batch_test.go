@@ -228,12 +228,22 @@ func TestNoBatches(t *testing.T) {
 	}
 	publish := func(session string) (batched int) {
 		t.Helper()
-		for i, o := range publishTogether(t.Context(), b, newResults(b, session, 200)) {
+		messages := newResults(b, session, 200)
+		for i, o := range publishTogether(t.Context(), b, messages) {
 			if o.err != nil && !errors.Is(o.err, bus.ErrSubjectExists) { // a busy machine tries again, and finds its own message
 				t.Fatalf("%s: publish %d: %v", session, i, o.err)
 			}
 		}
-		_, batched = stored(t, b, bus.Results)
+		entries, batched := stored(t, b, bus.Results)
+		bodies := map[string]string{}
+		for _, m := range entries {
+			bodies[m.Subject] = string(m.Data)
+		}
+		for _, m := range messages {
+			if bodies[m.Subject] != string(m.Body) {
+				t.Fatalf("%s has %q, want %q", m.Subject, bodies[m.Subject], m.Body)
+			}
+		}
 		return batched
 	}
 	allow := func(allow bool) {

@@ -51,7 +51,7 @@ func TestStockClientsOnACluster(t *testing.T) {
 			}
 		})
 	}
-	for range 2 {
+	for range 3 {
 		old := c.leaderOf("STEVEDORE_CALLS", -1)
 		c.isolate(old)
 		c.leaderOf("STEVEDORE_CALLS", old)

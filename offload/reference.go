@@ -148,7 +148,12 @@ func binaryNotice(id, mediaType string, size int64) string {
 	if slices.Contains(imageTypes, mediaType) && size <= maxImageFile {
 		how = fmt.Sprintf("to see it, call %s(artifact_id); %s", ToolGet, how)
 	}
-	return fmt.Sprintf("The artifact '%s' is %d bytes of %s, %s; %s.", id, size, attribute(mediaType), whyBinary(mediaType), how)
+	return NotText(id, mediaType, size) + "; " + how + "."
+}
+
+// NotText says what an artifact is whose content cannot be shown as text, and why.
+func NotText(id, mediaType string, size int64) string {
+	return fmt.Sprintf("The artifact '%s' is %d bytes of %s, %s", id, size, attribute(mediaType), whyBinary(mediaType))
 }
 
 // whyBinary says why a content is not shown.

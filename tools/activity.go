@@ -43,19 +43,19 @@ const (
 	ActivityWaiting ActivityType = "waiting"
 )
 
-// maxActivityArgs bounds Activity.Args and the Text of an error, in bytes.
-const maxActivityArgs = 240
+// maxActivityText bounds the arguments and the error of an Activity, in bytes.
+const maxActivityText = 240
 
-// FirstLine returns the first line of an error for an Activity.
-func FirstLine(text string) string {
+// ErrorExcerpt returns the start of the first line of an error for an Activity.
+func ErrorExcerpt(text string) string {
 	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return Excerpt(OneLine(first), maxActivityArgs)
+	return Excerpt(OneLine(first), maxActivityText)
 }
 
 // ArgsExcerpt returns the start of a call's arguments for an Activity.
 func ArgsExcerpt(args json.RawMessage) string {
 	if text := strings.TrimSpace(string(args)); text != "" && text != "{}" && text != "null" {
-		return Excerpt(text, maxActivityArgs)
+		return Excerpt(text, maxActivityText)
 	}
 	return ""
 }

@@ -96,9 +96,12 @@ func saveStream(ctx context.Context, b *bus.Bus, name, dir string) (SavedStream,
 }
 
 func savedStream(s jsapi.Snapshot) (SavedStream, error) {
-	var state struct{ Messages, Bytes uint64 }
-	err := json.Unmarshal(s.State, &state)
-	return SavedStream{Stream: s.Config.Name, Messages: state.Messages, Bytes: state.Bytes}, err
+	state, err := stateOf(s)
+	return SavedStream{Stream: s.Config.Name, Messages: state.Msgs, Bytes: state.Bytes}, err
+}
+
+func stateOf(s jsapi.Snapshot) (state jetstream.StreamState, err error) {
+	return state, json.Unmarshal(s.State, &state)
 }
 
 // writeSynced makes a file whose contents survive a power failure.
@@ -163,8 +166,8 @@ func undo(ctx context.Context, b *bus.Bus, created []jsapi.Snapshot, failed erro
 // removeRestored removes a stream that has no message which the copy did not have: a client may have written
 // to it, and has its acknowledgement.
 func removeRestored(ctx context.Context, b *bus.Bus, s jsapi.Snapshot) error {
-	var copied jetstream.StreamState
-	if err := json.Unmarshal(s.State, &copied); err != nil {
+	copied, err := stateOf(s)
+	if err != nil {
 		return err
 	}
 	stream, err := b.JetStream().Stream(ctx, s.Config.Name)

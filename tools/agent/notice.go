@@ -75,7 +75,7 @@ func unknown(entries []Entry, call, text string) string {
 		case e.Kind == KindAssistant && e.Message != nil:
 			turn++
 			rest, isReply := strings.CutPrefix(strings.TrimSpace(text), strings.TrimSpace(TextOf(e.Message.Content)))
-			if tools.Token(run) == call && isReply && (rest == "" || rest[0] == '\n') { // a line why the run ended may follow
+			if run == call && isReply && (rest == "" || rest[0] == '\n') { // a line why the run ended may follow
 				text = strings.TrimSpace(rest)
 			}
 			for i, use := range ToolUses(e.Message.Content) {

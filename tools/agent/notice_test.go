@@ -161,3 +161,23 @@ func TestNoticeThatEndsItself(t *testing.T) {
 		t.Errorf("the model sees %s", text)
 	}
 }
+
+// A run has the texts of its reply and of its calls, also if its id is no token, so that theirs are hashes.
+func TestMessageOfARunWithoutAToken(t *testing.T) {
+	var id string
+	s := newStage(t, newTool(t, "tell", tools.Idempotent, func(_ context.Context, call tools.Call, _ sayArgs) *tools.Result {
+		id = call.ID
+		return tools.NewToolResult("told")
+	}))
+	model := parseScript(t, asks("tell", `{"text":"hi"}`), `{"text":"done"}`)
+	run(t, s.agent(model, agent.Config{}), "s", "1716.001", "go")
+	before := len(s.entries(t, "s"))
+	for text, call := range map[string]string{"hi": id, "done": "1716.001"} {
+		if err := agent.AddMessage(t.Context(), &s.log, "s", agent.Notice{ID: text, Call: tools.Token(call), Title: "t", Text: text}, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(s.entries(t, "s")); n != before || tools.Token(id) == id {
+		t.Errorf("%d entries after %d, the call is %s", n, before, id)
+	}
+}

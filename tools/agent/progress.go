@@ -52,7 +52,7 @@ func (r *run) reportCall(ctx context.Context, call tools.Call) (ended func(*Call
 			Outcome: res.Outcome, DurationMS: time.Since(started).Milliseconds(),
 		}
 		if res.IsError {
-			activity.Text = tools.FirstLine(res.ForLLM)
+			activity.Text = tools.ErrorExcerpt(res.ForLLM)
 		}
 		r.reportProgress(ctx, turn, activity.Tool+" ended", activity)
 	}

@@ -180,14 +180,15 @@ func TestTelegramRequestsHaveATimeout(t *testing.T) {
 func TestTelegramOverATransport(t *testing.T) {
 	t.Parallel()
 	var paths []string
-	tg, err := NewTelegram("token", BotConfig{Chat: "1", Server: "http://bots.invalid", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+	transport := roundTripper(func(r *http.Request) (*http.Response, error) {
 		paths = append(paths, r.URL.Path)
 		body := `{"ok":true,"result":{"file_path":"a.txt"}}`
 		if strings.HasPrefix(r.URL.Path, "/file/") {
 			body = "hello"
 		}
 		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
-	})})
+	})
+	tg, err := NewTelegram("token", BotConfig{Chat: "1", Server: "http://bots.invalid", Transport: transport})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +196,8 @@ func TestTelegramOverATransport(t *testing.T) {
 	if len(files) != 1 {
 		t.Fatalf("%d files", len(files))
 	}
-	if data, err := files[0].Read(t.Context()); err != nil || string(data) != "hello" || !slices.Equal(paths, []string{"/bottoken/getFile", "/file/bottoken/a.txt"}) {
+	data, err := files[0].Read(t.Context())
+	if want := []string{"/bottoken/getFile", "/file/bottoken/a.txt"}; err != nil || string(data) != "hello" || !slices.Equal(paths, want) {
 		t.Errorf("%q, %v, over %q", data, err, paths)
 	}
 }

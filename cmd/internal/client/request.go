@@ -270,8 +270,8 @@ func (o *Options) printText(out io.Writer, body []byte) error {
 		answer.Text = tools.EscapeJSON(pretty.String())
 	}
 	if answer.MediaType != "" && answer.Artifact != "" {
-		answer.Text = fmt.Sprintf("The artifact '%s' is %d bytes of %s, which is not text; save it: %s", answer.Artifact, answer.Size, answer.MediaType,
-			o.Connection.Command("artifacts", "get", answer.Artifact, "--all", "-o", "FILE"))
+		answer.Text = offload.NotText(answer.Artifact, answer.MediaType, answer.Size) + "; save it: " +
+			o.Connection.Command("artifacts", "get", answer.Artifact, "--all", "-o", "FILE")
 	}
 	if !strings.HasSuffix(answer.Text, "\n") {
 		answer.Text += "\n"

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -74,14 +75,18 @@ func TestConversationBegunOnThePage(t *testing.T) {
 	b := browse(t, in, 1280, 800)
 	b.open("conversations", "No conversation yet")
 	b.open("conversations/new", "Write the first message.")
-	b.eval(`(() => { window.seen = ""; new MutationObserver(() => { seen += document.querySelector(".log")?.innerText || "" }).observe(document.body, { childList: true, subtree: true, characterData: true }) })()`)
+	b.eval(`(() => {
+		window.seen = "";
+		new MutationObserver(() => { seen += document.querySelector(".log")?.innerText || "" }).observe(document.body, { childList: true, subtree: true, characterData: true });
+	})()`)
 	b.until(`document.activeElement.matches("textarea")`)
 	b.press("Look at the harbour" + kb.Enter)
 	b.until(`["Trace", "Delete"].every(name => [...document.querySelectorAll(".title .quiet")].some(e => e.innerText === name))`)
 	b.until(`document.activeElement.matches("textarea")`)
 	question := in.questions(2)
 	b.until(`document.querySelectorAll("[data-busy]").length >= 2`)
-	if seen := b.eval("seen"); strings.Contains(seen, "I release") || strings.Contains(seen, "I read the log") || !strings.Contains(seen, "I send three helpers.") {
+	seen := b.eval("seen")
+	if strings.Contains(seen, "I release") || strings.Contains(seen, "I read the log") || !strings.Contains(seen, "I send three helpers.") {
 		t.Errorf("while the sub-agents work, the page shows %s", seen)
 	}
 	b.run(chromedp.Reload()) // what began before the page was opened is shown, too
@@ -93,15 +98,48 @@ func TestConversationBegunOnThePage(t *testing.T) {
 	}
 	b.shows("The harbour is fine.")
 	b.until(`document.querySelectorAll("[data-busy]").length === 0`)
+}
 
-	in.say("half", `{"run":"r1","kind":"user","call":{"id":"r1","session":"half","tool":"agent"},"message":{"role":"user","content":[{"type":"text","text":"Two calls"}]}}`,
-		`{"run":"r1","kind":"assistant","message":{"role":"assistant","content":[{"type":"tool_use","id":"u1","name":"grep","input":{}},{"type":"tool_use","id":"u2","name":"deploy","input":{}}]}}`,
-		`{"run":"r1","kind":"results","answers":[{"call":"r1-t1-0","tool":"grep","outcome":"completed","for_llm":"found"}]}`)
+// Of a turn whose calls end one by one, the others are shown as running: in a run whose ids are hashes in
+// subjects, and in one whose begin is not on the page, only if its events name them.
+func TestCallsThatRunAreShown(t *testing.T) {
+	needBrowser(t)
+	t.Parallel()
+	in := start(t, console.Config{})
+	user := `{"run":%q,"kind":"user","message":{"role":"user","content":[{"type":"text","text":"Two calls"}]}}`
+	calls := `{"run":%q,"kind":"assistant","message":{"role":"assistant","content":[{"type":"tool_use","id":"u1","name":"grep","input":{}},` +
+		`{"type":"tool_use","id":"u2","name":"deploy","input":{}}]}}`
+	result := `{"run":%q,"kind":"results","answers":[{"call":"r1-t1-0","tool":"grep","outcome":"completed","for_llm":"found"}]}`
+	for session, entries := range map[string][]string{"half": {user, calls, result}, "hash": {user, calls}, "late": {calls}} {
+		for _, entry := range entries {
+			in.say(session, fmt.Sprintf(entry, map[string]string{"half": "r1", "hash": "r.1", "late": "r1"}[session]))
+		}
+	}
+	b := browse(t, in, 1280, 800)
+	busy := `[...document.querySelectorAll("[data-busy]")].map(e => e.innerText.trim()).join()`
 	b.open("conversations/half", "Two calls")
-	b.until(`[...document.querySelectorAll("[data-busy]")].map(e => e.innerText.trim()).join() === "deploy"`)
-	// A person approves the arguments as they will run.
+	b.until(busy + ` === "deploy"`)
+	event := `import("/static/live.js").then(m => m.live.dispatchEvent(new CustomEvent("frame", {detail: {connected: true, progress: {%q: {activity: [
+		{type: "tool_start", turn: 1, call: "h_1", tool: "deploy"}]}}}})))`
+	for _, session := range []string{"hash", "late"} {
+		b.open("conversations/"+session, "2 calls")
+		if got := b.eval(busy); got != "" {
+			t.Errorf("%s: %s", session, got)
+		}
+		b.eval(fmt.Sprintf(event, session+".run"))
+		b.until(busy + ` === "deploy"`)
+	}
+}
+
+// A person approves the arguments as they will run.
+func TestApprovalOfALargeNumber(t *testing.T) {
+	needBrowser(t)
+	t.Parallel()
+	b := browse(t, start(t, console.Config{}), 1280, 800)
+	b.open("conversations", "No conversation yet")
 	b.eval(`void (window.fetch = (fetch => (url, ...o) => !url.startsWith("/api/approvals") ? fetch(url, ...o) : Promise.resolve(new Response(
-		'{"approvals":[{"session":"s","id":"c","tool":"pay","args":{"account":9007199254740993},"asked_at":"2026-11-22T04:00:00Z","deadline":"2030-11-22T04:00:00Z"}]}')))(window.fetch))`)
+		'{"approvals":[{"session":"s","id":"c","tool":"pay","args":{"account":9007199254740993},' +
+		'"asked_at":"2026-11-22T04:00:00Z","deadline":"2030-11-22T04:00:00Z"}]}')))(window.fetch))`)
 	b.eval(`void (location.hash = "#/approvals")`)
 	b.shows("9007199254740993")
 }

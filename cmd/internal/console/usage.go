@@ -129,14 +129,9 @@ func (d *day) lines(since time.Time) []jobDay {
 }
 
 func (d *day) add(stream string, m bus.Stored) {
-	var (
-		entry struct{ Usage agent.Usage }
-		e     tools.ResultEvent
-		ok    = true
-	)
-	if stream == bus.Results {
-		_, e, ok = task.EndingOf(d.bus, m)
-	} else {
+	var entry struct{ Usage agent.Usage }
+	_, e, ok := task.EndingOf(d.bus, m)
+	if stream == bus.Sessions {
 		ok = json.Unmarshal(m.Body, &entry) == nil
 	}
 	if !ok {

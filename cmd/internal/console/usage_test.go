@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"testing"
 	"time"
@@ -100,6 +101,24 @@ func TestTheLastDay(t *testing.T) {
 	}
 }
 
+// What anybody may write to the streams of results and sessions does not end the view of the day.
+func TestForgedDay(t *testing.T) {
+	t.Parallel()
+	in := start(t, console.Config{})
+	dear := `{"kind":"assistant","run":"r","model":"m","usage":{"cost":1e308}}`
+	in.say("s", dear, dear)
+	if _, err := in.bus.Publish(t.Context(), bus.Message{Subject: in.bus.Result("s", "forged"), Body: []byte(`{"stream":"x","seq":1}`)}); err != nil {
+		t.Fatal(err)
+	}
+	var sum dayHour
+	for _, h := range get[struct{ Hours []dayHour }](in, "/api/day").Hours {
+		sum.Calls, sum.Cost = sum.Calls+h.Calls, max(sum.Cost, h.Cost)
+	}
+	if sum != (dayHour{Cost: math.MaxFloat64}) {
+		t.Errorf("%+v", sum)
+	}
+}
+
 // Each job, and each heartbeat, has one line with its runs of the last day. What only looks like a
 // run of a job has none, and forged times make no line longer than a day.
 func TestJobsOnTheDay(t *testing.T) {
@@ -113,7 +132,8 @@ func TestJobsOnTheDay(t *testing.T) {
 		if kind == "completion" {
 			subject = in.bus.Completion(session, id)
 		}
-		body := fmt.Appendf(nil, `{"id":%q,"session":%q,"tool":"shell","outcome":%q,"action":%q,"started_at":%q,"duration_ms":%d}`, id, session, outcome, action, at.Format(time.RFC3339Nano), ms)
+		body := fmt.Appendf(nil, `{"id":%q,"session":%q,"tool":"shell","outcome":%q,"action":%q,"started_at":%q,"duration_ms":%d}`,
+			id, session, outcome, action, at.Format(time.RFC3339Nano), ms)
 		if _, err := in.bus.Publish(t.Context(), bus.Message{Subject: subject, Body: body}); err != nil {
 			t.Fatal(err)
 		}

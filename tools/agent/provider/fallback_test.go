@@ -138,3 +138,30 @@ func TestFallbackNamesTheModels(t *testing.T) {
 		t.Errorf("reported: %+v", list)
 	}
 }
+
+// A model has one problem at a time: the last answer of its provider.
+func TestModelHasOneProblem(t *testing.T) {
+	status := http.StatusPaymentRequired
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		fmt.Fprint(w, `{"error":{"message":"no"}}`)
+	}))
+	t.Cleanup(server.Close)
+	p, err := provider.Open("openai:B", provider.Config{BaseURL: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	register := new(trouble.Register)
+	for _, step := range []struct {
+		status int
+		want   trouble.Kind
+	}{{http.StatusPaymentRequired, trouble.Model}, {http.StatusUnauthorized, trouble.ModelKey}, {http.StatusPaymentRequired, trouble.Model}} {
+		status = step.status
+		if _, err := p.Complete(register.With(t.Context()), agent.Request{}); err == nil {
+			t.Errorf("%d is no error", step.status)
+		}
+		if list := register.List(); len(list) != 1 || list[0].Kind != step.want {
+			t.Errorf("after %d: %+v", step.status, list)
+		}
+	}
+}

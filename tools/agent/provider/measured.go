@@ -36,17 +36,21 @@ func (m measured) Complete(ctx context.Context, req agent.Request) (agent.Respon
 	res.Usage.Cost = cmp.Or(res.Usage.Cost, m.price.Cost(res.Usage)) // a script may have set it
 	outcome := "completed"
 	failure, ok := errors.AsType[*agent.ProviderError](err)
-	switch name := m.kind + ":" + m.model; {
+	name := m.kind + ":" + m.model
+	report := func(model, key error) {
+		trouble.Report(ctx, trouble.Model, name, model)
+		trouble.Report(ctx, trouble.ModelKey, name, key)
+	}
+	switch {
 	case err == nil:
-		trouble.Report(ctx, trouble.Model, name, nil)
-		trouble.Report(ctx, trouble.ModelKey, name, nil)
+		report(nil, nil)
 	case ok && failure.Code == agent.CodeBadKey:
-		trouble.Report(ctx, trouble.ModelKey, name, err)
+		report(nil, err)
 	case ok && isOutage(failure):
-		trouble.Report(ctx, trouble.Model, name, err)
+		report(err, nil)
 	}
 	if ok {
-		outcome, failure.Model = failure.Code, m.kind+":"+m.model
+		outcome, failure.Model = failure.Code, name
 	} else if err != nil {
 		outcome = "interrupted"
 	}

@@ -121,7 +121,7 @@ function transcript(root, session, state, fresh) {
         last = e.sequence;
         shown++;
         const kind = e.entry.kind, run = e.entry.run;
-        if (kind === "user" || kind === "end") stored.set(run, { words: 0, results: kind === "end" ? Infinity : 0, open: 0 });
+        if (kind === "user" || kind === "end") stored.set(run, { words: 0, results: kind === "end" ? Infinity : 0, open: 0, whole: true });
         const have = stored.get(run) || { words: 0, results: 0, open: 0 };
         stored.set(run, have);
         if (kind === "assistant" || kind === "end") typing.replaceChildren();
@@ -129,7 +129,9 @@ function transcript(root, session, state, fresh) {
           turn = ++have.words;
           const calls = uses(e.entry);
           have.open = calls.length;
-          calls.forEach((b, i) => working(run + "-t" + turn + "-" + i, b.name, JSON.stringify(b.input || {})));
+          // Without its first turns, or if its ids are hashes, only the events of a run name its calls.
+          calls.map((b, i) => [run + "-t" + turn + "-" + i, b]).filter(([id]) => have.whole && isToken.test(id))
+            .forEach(([id, b]) => working(id, b.name, JSON.stringify(b.input || {})));
         }
         if (kind === "results") { // of some of the calls, if others wait for long
           const answers = e.entry.answers || [];
@@ -147,7 +149,7 @@ function transcript(root, session, state, fresh) {
   // What the model writes arrives in pieces before its message is stored. Pieces that come
   // later belong to a message that is shown already.
   let turn = 0, text = "";
-  const ended = new Set(); // calls
+  const ended = new Set(); // the ids of calls
   const busy = call => [...typing.querySelectorAll("[data-busy]")].find(el => el.dataset.busy === call);
   function working(call, tool, args) {
     if (!ended.has(call) && !busy(call)) typing.append(h("p.event", { "data-busy": call }, h("span.load.run.busy"), " " + tool + " " + asked(args)));
@@ -255,6 +257,9 @@ const runs = list => list.map((run, i) => {
   const address = run.url && !text.includes(run.url) ? " (" + run.url + ")" : "";
   return h("span" + (run.styles || []).map(style => ".md-" + style).join(""), {}, text + address);
 });
+
+// isToken matches the ids that are the same in subjects and in logs (tools.Token).
+const isToken = /^(?!-|h_)[\w-]{1,64}$/i;
 
 // uses returns the calls that an entry asks for.
 const uses = e => ((e.message && e.message.content) || []).filter(b => b.type === "tool_use");
