@@ -84,18 +84,22 @@ func (a Answer) upcoming(b *strings.Builder) {
 // maxShownText is how much of a message, a prompt or a command a line shows, in bytes.
 const maxShownText = 100
 
-// line describes a job in one line, with the only argument of its call if that is a text.
-func (e Entry) line() string {
-	call := e.Tool
+// CallText is the tool of a job, with the only argument of its call if that is a text, for one line.
+func (e Entry) CallText() string {
 	var args map[string]any
 	if json.Unmarshal(e.Args, &args) == nil && len(args) == 1 {
 		for _, value := range args {
 			if text, ok := value.(string); ok {
-				call = fmt.Sprintf("%s %q", e.Tool, tools.Excerpt(text, maxShownText))
+				return fmt.Sprintf("%s %q", e.Tool, tools.Excerpt(text, maxShownText))
 			}
 		}
 	}
-	line := fmt.Sprintf("%s, calls %s", e.When(), call)
+	return e.Tool
+}
+
+// line describes a job in one line.
+func (e Entry) line() string {
+	line := fmt.Sprintf("%s, calls %s", e.When(), e.CallText())
 	switch {
 	case e.Disabled:
 		line += ", disabled"
@@ -105,26 +109,26 @@ func (e Entry) line() string {
 		line += ", next " + e.inZone(e.Next).Format(time.RFC3339)
 	}
 	if e.LastRun != nil {
-		line += ", last run " + e.lastRun()
+		line += ", last run " + e.inZone(e.LastRun.Due).Format(time.RFC3339) + " (" + e.LastRun.Text() + ")"
 	}
 	return line
 }
 
-func (e Entry) lastRun() string {
-	r := e.LastRun
-	text := e.inZone(r.Due).Format(time.RFC3339)
+// Text is how a run ended, or what it does, in one line.
+func (r Run) Text() string {
+	text := ""
 	switch {
 	case r.Outcome == tools.Async:
-		text += " continues in the background"
+		text = "continues in the background"
 	case r.Outcome != "":
-		text += " " + string(r.Outcome)
+		text = string(r.Outcome)
 	case r.Message == "":
-		text += " is queued or running"
+		return "queued or running"
 	}
 	if r.Message != "" {
 		text += ": " + tools.EscapeLine(tools.Excerpt(r.Message, 200))
 	}
-	return text
+	return strings.TrimPrefix(text, ": ")
 }
 
 // details describes a job in several lines.

@@ -55,30 +55,40 @@ type Task struct {
 
 // Text is one line for people and models.
 func (t Task) Text() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s  %s  %s", t.ID, t.State, t.Tool)
-	if !t.StartedAt.IsZero() {
-		end := t.EndedAt
-		if end.IsZero() {
-			end = time.Now()
+	parts := []string{t.ID, string(t.State), t.Tool}
+	for _, part := range []string{t.TimeText(), t.Details()} {
+		if part != "" {
+			parts = append(parts, part)
 		}
-		fmt.Fprintf(&b, "  %s", end.Sub(t.StartedAt).Round(time.Millisecond))
-	} else if !t.QueuedAt.IsZero() {
-		fmt.Fprintf(&b, "  waits for %s", time.Since(t.QueuedAt).Round(time.Millisecond))
 	}
+	return strings.Join(parts, "  ")
+}
+
+// TimeText is how long the call took, runs or waits; empty if that is not known.
+func (t Task) TimeText() string {
+	switch {
+	case !t.StartedAt.IsZero() && !t.EndedAt.IsZero():
+		return t.EndedAt.Sub(t.StartedAt).Round(time.Millisecond).String()
+	case !t.StartedAt.IsZero():
+		return time.Since(t.StartedAt).Round(time.Millisecond).String()
+	case !t.QueuedAt.IsZero():
+		return "waits for " + time.Since(t.QueuedAt).Round(time.Millisecond).String()
+	}
+	return ""
+}
+
+// Details are the progress, the message and the arguments of the call, as far as they are known, in one line.
+func (t Task) Details() string {
+	var parts []string
 	if p := t.Progress; p.Total > 0 {
-		fmt.Fprintf(&b, "  %.0f%%", 100*p.Done/p.Total)
+		parts = append(parts, fmt.Sprintf("%.0f%%", 100*p.Done/p.Total))
 	}
-	if t.Progress.Message != "" {
-		fmt.Fprintf(&b, "  %s", tools.Excerpt(t.Progress.Message, 80))
+	for _, text := range []string{tools.Excerpt(t.Progress.Message, 80), tools.Excerpt(tools.OneLine(t.Message), 120), tools.Excerpt(tools.OneLine(t.Args), 120)} {
+		if text != "" {
+			parts = append(parts, text)
+		}
 	}
-	if t.Message != "" {
-		fmt.Fprintf(&b, "  %s", tools.Excerpt(tools.OneLine(t.Message), 120))
-	}
-	if t.Args != "" {
-		fmt.Fprintf(&b, "  %s", tools.Excerpt(tools.OneLine(t.Args), 120))
-	}
-	return b.String()
+	return strings.Join(parts, "  ")
 }
 
 // Get returns one call as a task. The session and the id are tokens.

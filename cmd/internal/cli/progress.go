@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/schollz/progressbar/v3"
 )
 
@@ -39,13 +42,13 @@ func StartProgress(w io.Writer, what string, bytes int64) *Progress {
 
 func (p *Progress) show(w io.Writer, what string, bytes int64) {
 	defer close(p.stopped)
-	w = Raw(w)
+	line := &progressLine{w: Raw(w), columns: func() int { return widthOf(w) }}
 	select {
 	case <-p.stop:
 		return
 	case <-time.After(showAfter):
 	}
-	bar := progressbar.NewOptions64(bytes, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(24),
+	bar := progressbar.NewOptions64(bytes, progressbar.OptionSetWriter(line), progressbar.OptionSetDescription(what), progressbar.OptionSetWidth(24),
 		progressbar.OptionSetTheme(progressbar.ThemeASCII), progressbar.OptionSpinnerCustom([]string{"|", "/", "-", `\`}),
 		progressbar.OptionSetSpinnerChangeInterval(0),
 		progressbar.OptionSetElapsedTime(true), progressbar.OptionSetPredictTime(bytes > 0), progressbar.OptionShowBytes(bytes > 0),
@@ -54,6 +57,7 @@ func (p *Progress) show(w io.Writer, what string, bytes int64) {
 	defer ticker.Stop()
 	for {
 		// Errors are those of a terminal that is gone.
+		line.unfold()
 		if bytes > 0 {
 			_ = bar.Set64(min(p.bytes.Load(), bytes-1)) // at the end, the bar would begin a line
 		} else {
@@ -61,10 +65,37 @@ func (p *Progress) show(w io.Writer, what string, bytes int64) {
 		}
 		select {
 		case <-p.stop:
-			_, _ = io.WriteString(w, "\r\x1b[2K")
+			line.unfold()
+			_, _ = io.WriteString(line.w, "\r\x1b[2K")
 			return
 		case <-ticker.C:
 		}
+	}
+}
+
+// progressLine is one row of a terminal: what does not fit is not shown, because the next change
+// could not remove a second row.
+type progressLine struct {
+	w       io.Writer
+	columns func() int
+	width   int // of what the row shows
+}
+
+func (l *progressLine) Write(data []byte) (int, error) {
+	shown := string(data)
+	if i := strings.LastIndexByte(shown, '\r'); i >= 0 {
+		l.width, shown = 0, shown[i+1:]
+	}
+	l.width = min(l.width+text.StringWidthWithoutEscSequences(shown), l.columns())
+	_, err := fmt.Fprintf(l.w, "\x1b[?7l%s\x1b[?7h", data)
+	return len(data), err
+}
+
+// unfold removes the rows above the cursor that the line has since the terminal became narrower.
+func (l *progressLine) unfold() {
+	if columns := l.columns(); columns > 0 && l.width > columns {
+		fmt.Fprintf(l.w, "\x1b[%dA\r\x1b[J", (l.width-1)/columns)
+		l.width = 0
 	}
 }
 

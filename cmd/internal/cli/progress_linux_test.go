@@ -68,6 +68,49 @@ func TestProgressOnATerminal(t *testing.T) {
 	}
 }
 
+// If the terminal becomes narrower, it shows the line in several rows. All of them go.
+func TestProgressOnANarrowerTerminal(t *testing.T) {
+	t.Setenv("TERM", "xterm")
+	screen, program := openTerminal(t)
+	defer program.Close()
+	resize := func(columns uint16) {
+		if err := unix.IoctlSetWinsize(int(screen.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	resize(80)
+	p := StartProgress(program, "Saving the cargo", 1<<20)
+	seen, buf := "", make([]byte, 4096)
+	await := func(want string) {
+		t.Helper()
+		for !strings.Contains(seen, want) {
+			n, err := screen.Read(buf)
+			if err != nil {
+				t.Fatalf("%v after %q", err, seen)
+			}
+			seen += string(buf[:n])
+		}
+		seen = seen[strings.Index(seen, want)+len(want):]
+	}
+	if _, err := p.Write(make([]byte, 512<<10)); err != nil {
+		t.Fatal(err)
+	}
+	await("\x1b[?7l") // nothing wraps
+	await("Saving the cargo")
+	await("\x1b[?7h")
+	resize(20)
+	await("A\r\x1b[J")
+	if _, err := p.Write(make([]byte, 256<<10)); err != nil {
+		t.Fatal(err)
+	}
+	await("Saving the cargo")
+	p.Stop()
+	await("\r\x1b[2K")
+	if strings.Contains(seen, "A") {
+		t.Errorf("rows above the line of one row are removed: %q", seen)
+	}
+}
+
 func TestNoProgressElsewhere(t *testing.T) {
 	_, program := openTerminal(t)
 	defer program.Close()

@@ -203,7 +203,31 @@ func (o *cronOptions) print(out io.Writer, answer cron.Answer) error {
 	if o.JSON {
 		return cli.JSON(out, answer)
 	}
+	if answer.Action == cron.ActionList && len(answer.Jobs) > 0 {
+		return listJobs(out, answer)
+	}
 	_, err := fmt.Fprintln(out, answer.Text())
+	return err
+}
+
+func listJobs(out io.Writer, list cron.Answer) error {
+	t := cli.NewTable("name", "session", "when", "calls", "next", "last", "outcome")
+	for _, e := range list.Jobs {
+		name, next, run := e.Name, any(e.Next), cmp.Or(e.LastRun, &cron.Run{Message: "-"})
+		switch {
+		case e.Kind != "":
+			name += " (" + e.Kind + ")"
+		case e.Disabled:
+			next = "disabled"
+		case e.Ended:
+			next = "ended"
+		}
+		t.Row(name, e.Session, e.When(), e.CallText(), next, run.Due, run.Text())
+	}
+	err := t.Print(out, "")
+	if err == nil && list.Next != "" {
+		err = cli.Line(out, "(There are more: continue after %s.)", list.Next)
+	}
 	return err
 }
 

@@ -56,7 +56,22 @@ func newListTasksCommand(o *client.Options) *cobra.Command {
 		if !o.JSON && !cmd.Flags().Changed("session") {
 			fmt.Fprintf(cmd.ErrOrStderr(), "The calls of the session %s; for those of another one, add --session (see stevedore sessions ls).\n", o.Session)
 		}
-		return answer.Print(o, cmd)
+		if o.JSON || len(answer.Out.Tasks) == 0 {
+			return answer.Print(o, cmd)
+		}
+		t := cli.NewTable("id", "state", "tool", "time", "details")
+		for _, task := range answer.Out.Tasks {
+			t.Row(task.ID, task.State, task.Tool, task.TimeText(), task.Details())
+		}
+		if err := t.Print(cmd.OutOrStdout(), ""); err != nil {
+			return err
+		}
+		for _, note := range answer.Out.Notes() {
+			if err := cli.Line(cmd.OutOrStdout(), "%s", note); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	addPage(cmd, &page.Limit, "newest first; default all, oldest first, up to 500")
 	cmd.Flags().StringVar(&page.After, "after", "", "continue after this `PLACE`, which the page before printed")

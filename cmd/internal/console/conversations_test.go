@@ -23,7 +23,7 @@ func TestConversationsOnThePage(t *testing.T) {
 	end := `{"kind":"end","run":"r","end":{"reason":"done"}}`
 	in.say("s1", `{"kind":"user","run":"r","message":{"role":"user","content":[{"type":"text","text":"How is <b>the tide</b>?"}]}}`,
 		`{"kind":"assistant","run":"r","model":"big","message":{"role":"assistant","content":[{"type":"text","text":"It rises since noon."}]}}`, end)
-	in.say("s2", `{"kind":"user","run":"r","message":{"role":"user","content":[{"type":"text","text":"Move the crane"}]}}`, end)
+	in.say("s2", `{"kind":"user","run":"r","grant":{"model":"small"},"message":{"role":"user","content":[{"type":"text","text":"Move the crane"}]}}`, end)
 	in.say("h_child", `{"kind":"user","run":"c","call":{"id":"c","session":"sub/s1/r-t1-0","tool":"subagent"},"message":{"role":"user","content":[{"type":"text","text":"the task of a sub-agent"}]}}`)
 	b := browse(t, in, 1280, 800)
 	b.open("conversations", "Move the crane")
@@ -39,7 +39,10 @@ func TestConversationsOnThePage(t *testing.T) {
 	b.press("xyz")
 	b.shows("No conversation has these words")
 	b.accessible()
+	b.open("conversations/s2", "Move the crane") // the model that answered last is chosen
+	b.until(`document.querySelector("select[aria-label=Model]").value === "small"`)
 	b.open("conversations/s1", "agent · big")
+	b.until(`document.querySelector("select[aria-label=Model]").value === "big"`)
 	b.until(`document.querySelector(".detail h1").textContent.includes("the tide")`)
 	if n := b.eval(`document.querySelectorAll(".detail h1 b").length`); n != "0" {
 		t.Error("the title became HTML")

@@ -121,6 +121,7 @@ function transcript(root, session, state, fresh) {
         last = e.sequence;
         shown++;
         const kind = e.entry.kind, run = e.entry.run;
+        if (kind === "user" && e.entry.grant) used = e.entry.grant.model || "";
         if (kind === "user" || kind === "end") stored.set(run, { words: 0, results: kind === "end" ? Infinity : 0, open: 0, whole: true });
         const have = stored.get(run) || { words: 0, results: 0, open: 0 };
         stored.set(run, have);
@@ -142,6 +143,7 @@ function transcript(root, session, state, fresh) {
       }
       if (last === 0) replace(entries, fresh ? h("p.hint.center", {}, "Write the first message.") : empty("This session has no conversation", "Its calls were made by a program, not by an agent. See them in Calls."));
       drawOlder();
+      preselect();
       if (!stay) toEnd();
     } catch (e) { if (e.name !== "AbortError") replace(entries, h("p.problem", {}, e.message)); }
   }
@@ -196,12 +198,18 @@ function transcript(root, session, state, fresh) {
   const box = h("textarea", { rows: "2", placeholder: "Message to the agent", "aria-label": "Message to the agent", "data-search": true,
     onkeydown: e => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); } } });
   const notice = h("p.hint", { role: "status" });
-  const models = h("select", { "aria-label": "Model", hidden: true, onchange: e => { model = e.target.value; } });
+  // The model of the last run answers again, unless the reader chooses another one.
+  let used = null, chosen = false;
+  const models = h("select", { "aria-label": "Model", hidden: true, onchange: e => { model = e.target.value; chosen = true; } });
+  function preselect() {
+    const names = [...models.options].map(o => o.value), want = chosen || used === null ? model : used;
+    model = models.value = names.includes(want) ? want : names[0] || "";
+  }
   get("/api/status", {}, abort.signal).then(s => {
     const names = [...new Set(s.workers.flatMap(w => w.models || []))];
     models.hidden = names.length < 2;
     replace(models, names.map(value => h("option", { value }, value)));
-    model = models.value = names.includes(model) ? model : names[0] || "";
+    preselect();
   }, () => { /* the default model answers */ });
   async function send() {
     const prompt = box.value;
