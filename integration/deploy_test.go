@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -22,15 +23,11 @@ import (
 func flagsOf(t *testing.T, program string, command ...string) map[string]bool {
 	t.Helper()
 	flags := map[string]bool{}
-	read := func(args ...string) (out []byte) {
-		cmd := exec.Command(program, args...)
-		cmd.Env = cleanEnvironment()
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%s %q: %v", program, args, err)
-		}
-		for _, m := range regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`).FindAllSubmatch(out, -1) {
-			flags[string(m[1])] = true
+	read := func(args ...string) (out string) {
+		t.Helper()
+		out = helpOf(t, program, args...)
+		for _, m := range regexp.MustCompile(`(?m)^ +(?:-\w, )?--([\w-]+)`).FindAllStringSubmatch(out, -1) {
+			flags[m[1]] = true
 		}
 		return out
 	}
@@ -38,10 +35,29 @@ func flagsOf(t *testing.T, program string, command ...string) map[string]bool {
 	if flags["help-all"] {
 		read(append(slices.Clip(command), "--help-all")...)
 	}
-	for _, topic := range regexp.MustCompile(`(?m)^  [\w-]+ (help \w+)  `).FindAllSubmatch(help, -1) {
-		read(strings.Fields(string(topic[1]))...)
+	for _, topic := range regexp.MustCompile(`(?m)^  [\w-]+ (help \w+)  `).FindAllStringSubmatch(help, -1) {
+		read(strings.Fields(topic[1])...)
 	}
 	return flags
+}
+
+var helpTexts sync.Map // what programs have printed, by command line: many tests ask for the same
+
+// helpOf returns what a program prints, which is always the same.
+func helpOf(t *testing.T, program string, args ...string) string {
+	t.Helper()
+	line := program + " " + strings.Join(args, " ")
+	if text, ok := helpTexts.Load(line); ok {
+		return text.(string)
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Env = cleanEnvironment()
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	helpTexts.Store(line, string(out))
+	return string(out)
 }
 
 // checkArgs fails if the real program refuses the arguments of a deployment file: if the

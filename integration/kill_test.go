@@ -102,7 +102,7 @@ func (l *load) count(stream, filter string) int {
 
 func (l *load) until(what string, done func() bool) {
 	l.Helper()
-	for deadline := time.Now().Add(2 * testTimeout); !done(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * testTimeout); !done(); time.Sleep(25 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			l.Fatalf("waited too long to %s\ncalls: %s\nresults: %s\nconsumer: %s", what, l.info("STREAM.INFO.STEVEDORE_CALLS"),
 				l.info("STREAM.INFO.STEVEDORE_RESULTS"), l.info("CONSUMER.INFO.STEVEDORE_CALLS.worker-default"))

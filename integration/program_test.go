@@ -233,7 +233,7 @@ func (b *lockedBuffer) String() string {
 // await waits for a condition while the process runs.
 func await(t *testing.T, p *process, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(testTimeout); !done(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(testTimeout); !done(); time.Sleep(20 * time.Millisecond) {
 		select {
 		case <-p.exited:
 			t.Fatalf("waited for %s, and it ended: %v\n%s", what, p.err, p.stderr)

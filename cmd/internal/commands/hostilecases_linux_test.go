@@ -181,7 +181,7 @@ func wordsOf(text string) (words []string) {
 }
 
 // sample is how many inputs of each parser a run of all tests takes; "make fuzz" takes all.
-const sample = 4
+const sample = 2
 
 // inputsOf returns the inputs of a parser: the known ones, and those that are generated from a seed.
 func inputsOf(name string) (inputs [][]byte) {
