@@ -110,7 +110,7 @@ func TestCallsThatRunAreShown(t *testing.T) {
 	t.Parallel()
 	in := start(t, console.Config{})
 	user := `{"run":%q,"kind":"user","message":{"role":"user","content":[{"type":"text","text":"Two calls"}]}}`
-	calls := `{"run":%q,"kind":"assistant","message":{"role":"assistant","content":[{"type":"tool_use","id":"u1","name":"grep","input":{}},` +
+	calls := `{"run":%q,"kind":"assistant","message":{"role":"assistant","content":[{"type":"tool_use","id":"u1","name":"grep","input":{"berth":9007199254740993}},` +
 		`{"type":"tool_use","id":"u2","name":"deploy","input":{}}]}}`
 	result := `{"run":%q,"kind":"results","answers":[{"call":"r1-t1-0","tool":"grep","outcome":"completed","for_llm":"found"}]}`
 	for session, entries := range map[string][]string{"half": {user, calls, result}, "hash": {user, calls}, "late": {calls}} {
@@ -122,6 +122,9 @@ func TestCallsThatRunAreShown(t *testing.T) {
 	busy := `[...document.querySelectorAll("[data-busy]")].map(e => e.innerText.trim()).join()`
 	b.open("conversations/half", "Two calls")
 	b.until(busy + ` === "deploy"`)
+	if got := b.eval(`document.querySelector("[data-call=grep]").textContent.split("9007199254740993").length`); got != "3" { // in the line and in the whole
+		t.Errorf("the page changes a number: %s", b.eval(`document.querySelector("[data-call=grep]").textContent`))
+	}
 	event := `import("/static/live.js").then(m => m.live.dispatchEvent(new CustomEvent("frame", {detail: {connected: true, progress: {%q: {activity: [
 		{type: "tool_start", turn: 1, call: "h_1", tool: "deploy"}]}}}})))`
 	for _, session := range []string{"hash", "late"} {

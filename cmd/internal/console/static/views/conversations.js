@@ -85,7 +85,7 @@ function transcript(root, session, state, fresh) {
 
   async function loadOlder(e) {
     e.target.disabled = true;
-    const page = await act("", () => get("/api/sessions/" + path(session), { before: next }, abort.signal));
+    const page = await act("", () => get("/api/sessions/" + path(session), { before: next }, abort.signal, parse));
     e.target.disabled = false;
     if (!page) return;
     const height = log.scrollHeight;
@@ -111,7 +111,7 @@ function transcript(root, session, state, fresh) {
   }
   async function addEntries() {
     try {
-      const page = await get("/api/sessions/" + path(session), { after: last }, abort.signal);
+      const page = await get("/api/sessions/" + path(session), { after: last }, abort.signal, parse);
       const stay = !atEnd() && last > 0;
       if (page.title) heading.textContent = visible(page.title);
       if (page.name && name) name.textContent = visible(page.name);
