@@ -156,7 +156,7 @@ func (s stored) check(t *testing.T, p *process, file string, where ...string) {
 		{"artifacts grep big line -m 1", "a line"},
 		{"sessions show talk", "the first answer"},
 		{"agent --session talk again", "answer"}, // the conversation goes on
-		{"cron ls", "report: cron"},
+		{"cron ls", "report  "},
 		{"cron ls", "2099-01-01"},
 		{"memory ls", "the office is closed"},
 		{"dead ls", "read_file"},

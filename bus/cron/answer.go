@@ -109,7 +109,7 @@ func (e Entry) line() string {
 		line += ", next " + e.inZone(e.Next).Format(time.RFC3339)
 	}
 	if e.LastRun != nil {
-		line += ", last run " + e.inZone(e.LastRun.Due).Format(time.RFC3339) + " (" + e.LastRun.Text() + ")"
+		line += ", last run " + e.inZone(e.LastRun.Due).Format(time.RFC3339) + " " + e.LastRun.Text()
 	}
 	return line
 }
