@@ -76,8 +76,14 @@ func (p *person) react() {
 		case s.keyboard != "":
 			yes := p.rnd.IntN(3) > 0
 			if p.pressed++; p.pressed%2 == 0 {
+				if yes { // to any question that is open
+					p.approve(n.view(p.chats[p.channel])...)
+				}
 				n.write(written{chat: s.chat, text: map[bool]string{true: "yes", false: "no, later"}[yes]})
 				continue
+			}
+			if yes {
+				p.approve(s)
 			}
 			data := map[bool]string{true: "yes", false: "no"}[yes]
 			if p.channel == "telegram" {
@@ -86,6 +92,17 @@ func (p *person) react() {
 			n.write(written{chat: s.chat, button: data, on: &s})
 		case strings.HasPrefix(s.text, "reminder "):
 			p.ask("done")
+		}
+	}
+}
+
+var mayRun = regexp.MustCompile(`^May asked run for (\S+)\?`)
+
+// approve tells the ledger which calls may run from now on.
+func (p *person) approve(questions ...shown) {
+	for _, s := range questions {
+		if m := mayRun.FindStringSubmatch(s.text); m != nil {
+			p.ledger.approve(m[1])
 		}
 	}
 }
