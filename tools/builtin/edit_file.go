@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/aymanbagabas/go-udiff"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/charset"
+	"github.com/stevedore-bus/stevedore/tools/linediff"
 )
 
 type editFileArgs struct {
@@ -130,22 +131,42 @@ func (e edit) diff(path, content string) string {
 	if e.length+len(e.text) > maxDiff {
 		return fmt.Sprintf("[%d bytes replaced by %d]", e.length, len(e.text))
 	}
-	// Compare the lines that the edit touches, not the whole file.
-	start := strings.LastIndexByte(content[:e.at], '\n') + 1
-	end := len(content)
-	if i := strings.IndexByte(content[e.at+e.length:], '\n'); i >= 0 {
-		end = e.at + e.length + i + 1
+	groups, _ := linediff.Compare(content, e.apply(content))
+	var diff strings.Builder
+	fmt.Fprintf(&diff, "--- %s\n+++ %s\n", path, path)
+	for _, group := range groups {
+		var lines strings.Builder
+		before, after := 0, 0 // lines
+		for _, l := range group {
+			if l.Op != '+' {
+				before++
+			}
+			if l.Op != '-' {
+				after++
+			}
+			lines.WriteByte(l.Op)
+			lines.WriteString(l.Text)
+			if !strings.HasSuffix(l.Text, "\n") {
+				lines.WriteString("\n\\ No newline at end of file\n")
+			}
+		}
+		fmt.Fprintf(&diff, "@@ -%s +%s @@\n%s", place(group[0].Before, before), place(group[0].After, after), lines.String())
 	}
-	edits := udiff.Lines(content[start:end], content[start:e.at]+e.text+content[e.at+e.length:end])
-	for i := range edits {
-		edits[i].Start += start
-		edits[i].End += start
-	}
-	diff, err := udiff.ToUnified(path, path, content, edits, 3)
-	if err != nil || len(diff) > maxDiff {
+	if diff.Len() > maxDiff {
 		return fmt.Sprintf("[%d bytes replaced by %d]", e.length, len(e.text))
 	}
-	return tools.EscapeBytes(diff)
+	return tools.EscapeBytes(diff.String())
+}
+
+// place names lines as a unified diff does: if there are none, by the line before them.
+func place(first, count int) string {
+	switch count {
+	case 0:
+		return fmt.Sprintf("%d,0", first-1)
+	case 1:
+		return strconv.Itoa(first)
+	}
+	return fmt.Sprintf("%d,%d", first, count)
 }
 
 // maxDiff is the longest diff, in bytes.

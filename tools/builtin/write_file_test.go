@@ -169,13 +169,17 @@ func TestEditFile(t *testing.T) {
 		{"a word", "one\ntwo\nthree\n", "two", "2", "one\n2\nthree\n", " one\n-two\n+2\n three\n"},
 		{"lines", "a\nb\nc\nd\n", "b\nc", "b\nX\nc", "a\nb\nX\nc\nd\n", "+X\n"},
 		{"removal", "a\nb\n", "a\n", "", "b\n", "-a\n"},
-		{"no newline at the end", "a", "a", "b", "b", "-a\n"},
 		{"CRLF kept, text with LF", "a\r\nb\r\nc\r\n", "a\nb", "x\ny", "x\r\ny\r\nc\r\n", "+y\r\n"},
 		{"CRLF kept, new line with LF", "a\r\nb\r\n", "b", "b\nb2", "a\r\nb\r\nb2\r\n", "+b2\r\n"},
 		{"mixed line ends stay as they are", "a\r\nb\nc\n", "b\nc", "x\ny", "a\r\nx\ny\n", "+y\n"},
 		{"bytes that are no UTF-8", "\xff a \xfe\n", "a", "b", "\xff b \xfe\n", "+\\xff b \\xfe\n"},
 		{"Latin-1", "Gr\xf6\xdfe 7\nna\xefve\n", "Größe 7", "Länge 8", "L\xe4nge 8\nna\xefve\n", "-Größe 7\n+Länge 8\n naïve\n"},
 		{"UTF-16", "\xff\xfe\xf6\x00\r\x00\n\x00a\x00\r\x00\n\x00", "ö\na", "ö\n→", "\xff\xfe\xf6\x00\r\x00\n\x00\x92!\r\x00\n\x00", "-a\r\n+→\r\n"},
+		{"no line before", "a\n", "a", "b\na", "b\na\n", "@@ -1 +1,2 @@\n+b\n a\n"},
+		{"all lines removed", "a\nb\n", "a\nb\n", "", "", "@@ -1,2 +0,0 @@\n-a\n-b\n"},
+		{"two places", "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n", "1\n2\n3\n4\n5\n6\n7\n8\n9", "A\n2\n3\n4\n5\n6\n7\n8\nB", "0\nA\n2\n3\n4\n5\n6\n7\n8\nB\n",
+			"@@ -1,5 +1,5 @@\n 0\n-1\n+A\n 2\n 3\n 4\n@@ -7,4 +7,4 @@\n 6\n 7\n 8\n-9\n+B\n"},
+		{"no newline at the end", "a", "a", "b", "b", "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n\\ No newline at end of file\n"},
 		{"special characters", "$1 \\n .*", ".*", "$0", "$1 \\n $0", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -8,12 +8,12 @@ import (
 	"io"
 	"strings"
 
-	"github.com/aymanbagabas/go-udiff"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/linediff"
 )
 
 const (
@@ -24,8 +24,6 @@ const (
 	maxDiffLine  = 500
 	// maxDiffDepth is how deep JSON may be to be indented: the indent of each value takes time and memory.
 	maxDiffDepth = 20
-	// diffContext is how many equal lines surround a change.
-	diffContext = 3
 )
 
 // diffRequest names two calls.
@@ -44,6 +42,8 @@ type lineDiff struct {
 	// Cut: there are more lines than Lines. Partial: only the start of a result was compared.
 	Cut     bool `json:"cut,omitempty"`
 	Partial bool `json:"partial,omitempty"`
+	// Approximate: a difference of fewer lines may exist.
+	Approximate bool `json:"approximate,omitempty"`
 }
 
 // diffLine is a line with its Number in the first result; of a removed line, in the second one.
@@ -68,31 +68,23 @@ func diff(ctx context.Context, env rpc.Env, in diffRequest) (d lineDiff, err err
 		return d, err
 	}
 	after, before = indentBoth(after, before)
-	unified, err := udiff.ToUnifiedDiff("", "", before, udiff.Lines(before, after), diffContext)
-	if err != nil {
-		return d, err
-	}
-	d.Lines, d.Partial = []diffLine{}, cut || cutToo
-	for i, hunk := range unified.Hunks {
-		if i > 0 && !d.Cut {
+	groups, exact := linediff.Compare(before, after)
+	d.Lines, d.Partial, d.Approximate = []diffLine{}, cut || cutToo, !exact
+	for i, group := range groups {
+		if i > 0 && len(d.Lines) < maxDiffLines {
 			d.Lines = append(d.Lines, diffLine{Kind: "gap"})
 		}
-		from, to := hunk.FromLine, hunk.ToLine
-		for _, l := range hunk.Lines {
-			line := diffLine{"equal", to, tools.Excerpt(strings.TrimSuffix(l.Content, "\n"), maxDiffLine)}
-			switch l.Kind {
-			case udiff.Delete:
-				line.Kind, line.Number = "removed", from
+		for _, l := range group {
+			line := diffLine{"equal", l.After, tools.Excerpt(strings.TrimSuffix(l.Text, "\n"), maxDiffLine)}
+			switch l.Op {
+			case '-':
+				line.Kind, line.Number = "removed", l.Before
 				d.Removed++
-				from++
-			case udiff.Insert:
+			case '+':
 				line.Kind = "added"
 				d.Added++
-				to++
-			default:
-				from, to = from+1, to+1
 			}
-			if d.Cut = d.Cut || len(d.Lines) >= maxDiffLines; !d.Cut {
+			if d.Cut = len(d.Lines) >= maxDiffLines; !d.Cut {
 				d.Lines = append(d.Lines, line)
 			}
 		}

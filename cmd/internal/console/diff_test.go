@@ -59,6 +59,16 @@ func TestDiffOfTwoResults(t *testing.T) {
 		!strings.Contains(d.text(), "removed 3 ") || !strings.Contains(d.text(), "added 8001 ") || len(d.Lines) > 20 {
 		t.Errorf("the logs: %+v", d)
 	}
+	table, changed := "id,state\n", "id,state\n"
+	for i := range 4000 {
+		table += fmt.Sprintf("%d,open\n", i)
+		changed += fmt.Sprintf("%d,%s\n", i, map[bool]string{true: "shut", false: "open"}[i%4 == 0])
+	}
+	put("table", table)
+	put("changed", changed)
+	if d := diff("changed", "s", "table"); d.Added != 1000 || d.Removed != 1000 || d.Cut == (len(d.Lines) < 2000) {
+		t.Errorf("many changes: %d added, %d removed, %d lines, cut: %v", d.Added, d.Removed, len(d.Lines), d.Cut)
+	}
 	if d := diff("json-2", "s", "json-1"); d.text() != "removed 5    \"b\": 2\nadded 5    \"b\": 3\n" {
 		t.Errorf("JSON: %s", d.text())
 	}

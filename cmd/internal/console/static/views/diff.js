@@ -27,7 +27,7 @@ export function compare(call, signal) {
       const d = await get("/api/calls/" + path(call.session, call.id) + "/diff", { with_session: other.session, with: other.id }, signal);
       if (mine !== job) return;
       if (!d.lines.length) return replace(shown, empty(d.partial ? "The compared parts are the same" : "The results are the same"));
-      replace(shown, h("p.hint", { role: "status" }, plural(d.added, "line") + " only here, " + plural(d.removed, "line") + " only in ", h("a", { href: "#/calls/" + path(other.session, other.id) }, "the other result"), "."),
+      replace(shown, h("p.hint", { role: "status" }, d.approximate && "About ", plural(d.added, "line") + " only here, " + plural(d.removed, "line") + " only in ", h("a", { href: "#/calls/" + path(other.session, other.id) }, "the other result"), "."),
         d.partial ? h("p.hint", {}, "Only the first MiB of each result was compared.") : null,
         h("div.diff", { tabindex: "0", role: "region", "aria-label": "Difference of the results" }, d.lines.map(l => (l.kind === "gap" ? h("div.gap", {}, "⋯") : h("div." + l.kind, {}, h("span.n", {}, count(l.number)), h("span.sign", {}, signs[l.kind]), h("code", {}, l.text))))),
         d.cut ? h("p.hint", {}, "There are more lines than these.") : null);
