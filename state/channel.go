@@ -139,6 +139,25 @@ func LastSession(ctx context.Context, store Store, channel Channel) (string, err
 	return fact.Value, nil
 }
 
+// SetReceives records that a process receives what the users of a channel write.
+func SetReceives(ctx context.Context, store Store, channel string) error {
+	if err := store.Set(ctx, map[string]string{receivesKey + channel: "true"}); err != nil {
+		return fmt.Errorf("record that channel %q receives: %w", channel, err)
+	}
+	return nil
+}
+
+// Receives reports whether a process has received, or receives, what the users of a channel write.
+func Receives(ctx context.Context, store Store, channel string) (bool, error) {
+	fact, err := store.Get(ctx, receivesKey+channel)
+	if err != nil {
+		return false, fmt.Errorf("does channel %q receive: %w", channel, err)
+	}
+	return fact.Value != "", nil
+}
+
+const receivesKey = "receives."
+
 // sessionKey is the key of a channel's last session. Chat ids may have any form, so it has
 // a hash.
 func sessionKey(channel Channel) string {

@@ -49,15 +49,22 @@ func SubSessions(b *bus.Bus) func(ctx context.Context, session string) ([]string
 const ConsoleSession = "console"
 
 // sessionOf returns the session of the messages that the user of a chat writes, or "". receives is
-// set if this process knows that he writes them in the chat. chat is "" if the notification names
-// none and the channel has no default.
+// set if users of the channel write in their chats. chat is "" if the notification names none and
+// the channel has no default.
 func (c Conversations) sessionOf(ctx context.Context, n channel.Notification, chat string) (session string, receives bool, err error) {
-	if slices.Contains(c.receiving, n.Channel) && chat != "" {
+	if receives = slices.Contains(c.receiving, n.Channel); !receives { // another process may
+		if receives, err = state.Receives(ctx, c.facts, tools.TokenOf(n.Channel)); err != nil {
+			return "", false, err
+		}
+	}
+	switch {
+	case receives && chat != "":
 		return tools.TokenOf(n.Channel + "-" + chat), true, nil
+	case receives: // nobody knows who reads it
+		return "", true, nil
 	}
 	for _, id := range []string{chat, n.ChatID} {
-		session, err = state.LastSession(ctx, c.facts, state.Channel{Name: n.Channel, ChatID: id})
-		if err != nil || session != "" {
+		if session, err = c.lastSession(ctx, state.Channel{Name: n.Channel, ChatID: id}); err != nil || session != "" {
 			return session, false, err
 		}
 	}
@@ -68,6 +75,29 @@ func (c Conversations) sessionOf(ctx context.Context, n channel.Notification, ch
 		return ConsoleSession, false, nil
 	}
 	return "", false, nil
+}
+
+// lastSession is state.LastSession, but a chat has no part in what a channel gets without a chat.
+func (c Conversations) lastSession(ctx context.Context, at state.Channel) (session string, err error) {
+	session, err = state.LastSession(ctx, c.facts, at)
+	if err != nil || session == "" || at.ChatID != "" {
+		return session, err
+	}
+	last, err := state.LastChannel(ctx, c.facts, session)
+	if last.Name == at.Name && last.ChatID != "" {
+		session = ""
+	}
+	return session, err
+}
+
+// isOfUser reports whether a session has a conversation in which a user writes: it is not that of a
+// sub-agent or of a heartbeat.
+func (c Conversations) isOfUser(ctx context.Context, session string) (bool, error) {
+	if session == "" || strings.HasPrefix(session, "sub/") || strings.HasPrefix(session, bus.Heartbeat+"-") {
+		return false, nil
+	}
+	entries, _, err := c.log.Read(ctx, tools.TokenOf(session), 0)
+	return len(entries) > 0, err
 }
 
 // Completed adds the completion of a background task to the conversation that started it.
@@ -91,11 +121,31 @@ const maxNoticeID = 200
 // the text. A conversation begins with it if he may answer in the chat, or at the console what a
 // schedule wrote to him. The text is there before the channel has it, and stays if the channel never takes it, so
 // the notice says that it was sent. If the chat gets another session between two attempts, both have it.
+//
+// A channel without chats shows the texts of all sessions. The user answers each where it comes from,
+// or at the console in the session of the console, too.
 func (c Conversations) Received(ctx context.Context, n channel.Notification, chat string) error {
 	session, receives, err := c.sessionOf(ctx, n, chat)
-	if err != nil || session == "" {
+	if err != nil {
 		return err
 	}
+	if from := tools.TokenOf(n.Session); chat == "" && n.ChatID == "" && from != session {
+		answers, err := c.isOfUser(ctx, n.Session)
+		if err == nil && answers {
+			err = c.add(ctx, n, from, false)
+		}
+		if err != nil || answers && n.Channel != ConsoleSession {
+			return err
+		}
+	}
+	if session == "" {
+		return nil
+	}
+	return c.add(ctx, n, session, receives)
+}
+
+// add adds a text that a user gets to a conversation.
+func (c Conversations) add(ctx context.Context, n channel.Notification, session string, receives bool) error {
 	own := tools.TokenOf(n.Session) == session
 	if own && strings.HasPrefix(n.ID, outputPrefix) {
 		return nil // the run that sends it has the result

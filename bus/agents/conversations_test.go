@@ -3,6 +3,7 @@ package agents
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -162,7 +163,7 @@ func TestQuestionsAboutBackgroundWork(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if list := notices(t, b, "chat"); len(list) != 7 || list[4].Text != list[5].Text || !strings.HasSuffix(list[6].Text, "t…") {
+	if list := notices(t, b, "chat"); len(list) != 7 || list[4].Text != list[5].Text || !strings.Contains(list[6].Text, "t…\n[The rest is not") || len(list[6].Text) > 40_000 {
 		t.Errorf("%d notices", len(list))
 	}
 }
@@ -218,5 +219,49 @@ func TestAlertBeforeTheFirstMessage(t *testing.T) {
 	}
 	if !strings.Contains(seen.text, "The disk is full.") || !strings.Contains(seen.text, "what was that?") {
 		t.Errorf("the model saw %q", seen.text)
+	}
+}
+
+// A channel without chats shows the texts of all sessions; its user answers each in its own. What a
+// channel with chats gets without a chat belongs to none of them, and what one process receives, the
+// notifiers of all write into the conversation.
+func TestTextsOfChannelsWithoutAChat(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	facts := stateOf(b)
+	for id, at := range map[string]state.Channel{"reader": {Name: "file"}, "r1": {Name: "hook", ChatID: "r1"}, "console": {Name: "console"}} {
+		if err := state.SetLastChannel(t.Context(), facts, id, at, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, id := range []string{"mine", "reader", "r1", "console", "heartbeat-main"} {
+		if _, err := session.New(b).Append(t.Context(), id, 0, []byte(`{"kind":"end","run":"r"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := state.SetReceives(t.Context(), facts, "app"); err != nil {
+		t.Fatal(err)
+	}
+	c := NewConversations(b, facts, nil)
+	for i, n := range []channel.Notification{
+		{Channel: "file", Session: "mine"}, {Channel: "file", Session: "heartbeat-main"}, {Channel: "file", Session: "nobody"},
+		{Channel: "console", Session: "mine"},
+		{Channel: "hook", Session: "nobody"}, // the chat r1 does not get it
+		{Channel: "app", Session: "nobody"},
+		{Channel: "app", Session: "nobody", ChatID: "new"},
+	} {
+		n.ID, n.Text = fmt.Sprint(i), "Buy bread."
+		if err := c.Received(t.Context(), n, n.ChatID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, want := range map[string]string{"mine": "0 3", "reader": "1 2", "console": "3", "r1": "", "app-new": "6", "heartbeat-main": "", "app": ""} {
+		var got []string
+		for _, n := range notices(t, b, id) {
+			got = append(got, strings.Split(n.ID, ".")[1])
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s has %q, want %q", id, got, want)
+		}
 	}
 }

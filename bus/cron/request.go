@@ -56,8 +56,9 @@ type Request struct {
 
 	// Kind lists one kind of schedule: bus.Cron or bus.Heartbeat. Only programs in Go can set it.
 	Kind string `json:"-"`
-	// Check refuses a job that is added, or whose call is changed, before it is stored. Optional.
-	Check func(context.Context, Job) error `json:"-"`
+	// Check refuses a job that is added, or whose call is changed, before it is stored, or changes its
+	// arguments. Optional.
+	Check func(context.Context, *Job) error `json:"-"`
 
 	maxChars int // of a list for a model, without the last line; 0 means all
 }
@@ -164,7 +165,7 @@ func (r Request) change(ctx context.Context, j *Job, now *time.Time) error {
 		return err
 	}
 	if r.Check != nil && (r.Tool != "" || r.Args != nil || r.Queue != "") {
-		if err := r.Check(ctx, *j); err != nil {
+		if err := r.Check(ctx, j); err != nil {
 			return err
 		}
 	}

@@ -67,7 +67,12 @@ const anyChat = "*"
 
 // parseChats reads the setting allow, and adds the default chat.
 func parseChats(allow, chat string) chatList {
-	list := chatList(strings.FieldsFunc(allow, func(r rune) bool { return r == ';' || r == ' ' }))
+	var list chatList
+	for name := range strings.SplitSeq(allow, ";") { // a name may have spaces
+		if name = strings.TrimSpace(name); name != "" {
+			list = append(list, name)
+		}
+	}
 	if chat != "" && !slices.Contains(list, chat) {
 		list = append(list, chat)
 	}

@@ -54,8 +54,9 @@ func IsQueued(ctx context.Context, b *bus.Bus, call tools.Call) bool {
 
 // CheckTool returns an error if all runs of a call on a queue will fail, because of its arguments or
 // the misspelt name of its tool, and a warning if no worker can run it now. It returns neither if
-// it cannot find out.
-func CheckTool(ctx context.Context, b *bus.Bus, c *cli.Connection, queue string, call tools.Call) (warning string, err error) {
+// it cannot find out. It converts the arguments of the call to the types that the tool wants: on a command
+// line, the text true looks like a boolean.
+func CheckTool(ctx context.Context, b *bus.Bus, c *cli.Connection, queue string, call *tools.Call) (warning string, err error) {
 	var (
 		offered  rpc.ToolList
 		consumed bool
@@ -89,15 +90,14 @@ type offeredTool struct {
 
 func (t offeredTool) Definition() tools.Definition { return t.definition }
 
-// checkArgs returns an error if none of the definitions of a tool accepts the arguments of a call.
-// A tool may take a value of another type for the one that it wants, so a difference of types counts
-// only if it cannot be converted.
-func checkArgs(definitions []rpc.ToolInfo, call tools.Call) (refused error) {
+// checkArgs returns an error if none of the definitions of a tool accepts the arguments of a call, after
+// it has converted them to the types of the definition.
+func checkArgs(definitions []rpc.ToolInfo, call *tools.Call) (refused error) {
 	for _, t := range definitions {
 		if t.Parameters == nil {
 			return nil // the offer had no room for it
 		}
-		coerced := call
+		coerced := *call
 		coerced.Args, _ = tools.Coerce(t.Parameters, nil, call.Args)
 		registry := tools.NewRegistry(zerolog.Nop())
 		if err := registry.Register(offeredTool{definition: tools.Definition{Name: t.Name, Parameters: t.Parameters}}); err != nil {
@@ -105,6 +105,7 @@ func checkArgs(definitions []rpc.ToolInfo, call tools.Call) (refused error) {
 		}
 		err := registry.Check(coerced)
 		if err == nil {
+			call.Args = coerced.Args
 			return nil
 		}
 		refused = tools.Errorf(tools.CodeInvalidArguments, "each run would fail: %v; see stevedore tools show %s", err, t.Name)

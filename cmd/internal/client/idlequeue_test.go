@@ -23,10 +23,10 @@ func TestArgumentsOfSeveralDefinitions(t *testing.T) {
 	number := definition(`{"type":"object","properties":{"x":{"type":"number"},"y":{}},"required":["y"]}`)
 	null := definition(`{"type":"object","properties":{"x":{"type":["string","null"]}},"required":["x"]}`)
 	call := tools.Call{Tool: "t", Args: json.RawMessage(`{"x":null}`)}
-	if err := checkArgs([]rpc.ToolInfo{number, null}, call); err != nil {
+	if err := checkArgs([]rpc.ToolInfo{number, null}, &call); err != nil {
 		t.Error(err)
 	}
-	if checkArgs([]rpc.ToolInfo{number}, call) == nil {
+	if checkArgs([]rpc.ToolInfo{number}, &call) == nil {
 		t.Error("no error if no definition accepts the arguments")
 	}
 }

@@ -114,8 +114,10 @@ func (o *cronOptions) command(action, use, short string) *cobra.Command {
 			}
 			return o.with(cmd, func(ctx context.Context, b *bus.Bus, by cron.Caller) error {
 				warnings := []string{o.missingChannel(ctx, b)}
-				o.request.Check = func(ctx context.Context, j cron.Job) error {
-					warning, err := client.CheckTool(ctx, b, &o.Connection, cmp.Or(j.Queue, bus.DefaultQueue), tools.Call{Tool: j.Tool, Args: j.Args})
+				o.request.Check = func(ctx context.Context, j *cron.Job) error {
+					call := tools.Call{Tool: j.Tool, Args: j.Args}
+					warning, err := client.CheckTool(ctx, b, &o.Connection, cmp.Or(j.Queue, bus.DefaultQueue), &call)
+					j.Args = call.Args
 					warnings = append(warnings[:1], warning)
 					return err
 				}

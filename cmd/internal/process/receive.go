@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
+	"github.com/stevedore-bus/stevedore/state"
 )
 
 // receiveOptions say which channels take messages of users.
@@ -54,7 +55,9 @@ type endpoint interface {
 }
 
 // openReceivers opens the channels that receive messages. They start in run.
-func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, notifier *notify.Notifier, channels map[string]channel.Channel) error {
+func (p *process) openReceivers(
+	ctx context.Context, artifacts artifactStore, notifier *notify.Notifier, channels map[string]channel.Channel, facts state.Store,
+) error {
 	if len(p.Receive.Channels) == 0 {
 		return nil
 	}
@@ -70,6 +73,9 @@ func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, no
 		to := channels[name]
 		if to == nil || slices.Contains(p.Receive.Channels[:i], name) {
 			return cli.Exit(cli.ExitUsage, "--receive %s: name a --channel of this process, once", name)
+		}
+		if err := state.SetReceives(ctx, facts, name); err != nil { // for the notifiers of other processes
+			return err
 		}
 		log := p.log.With().Str("channel", name).Logger()
 		inbox := agents.NewInbox(p.bus, notifier, artifacts.Store, name, to, p.log)
