@@ -156,8 +156,13 @@ func (t *tracer) endCall(at time.Time, res CallResult) {
 	if s == nil {
 		return
 	}
-	s.EndedAt, s.State, s.Artifact = at, tools.Excerpt(string(res.Outcome), 80), res.Artifact
-	s.Text = shortText(res.ForLLM)
+	s.EndedAt, s.State = at, tools.Excerpt(string(res.Outcome), 80)
+	s.Answer(res.Result)
+}
+
+// Answer shows a result of the call, in place of that in the log.
+func (s *TraceStep) Answer(res tools.Result) {
+	s.Text, s.Artifact = shortText(res.ForLLM), res.Artifact
 }
 
 func traceText(m *Message) string {

@@ -197,6 +197,27 @@ func TestTrace(t *testing.T) {
 	}
 }
 
+// A sub-agent in the background that failed says why, and what it cost counts when the dearest step is chosen.
+func TestTraceOfSpawn(t *testing.T) {
+	needBrowser(t)
+	t.Parallel()
+	in := startAgents(t, `
+{"text":"I send a helper.","usage":{"input_tokens":10,"output_tokens":1,"cost":0.25},"tools":[{"name":"spawn","input":{"task":"crane four","max_turns":2}}]}
+{"text":"It is under way.","usage":{"input_tokens":10,"output_tokens":1,"cost":0.125}}
+{"for":"crane four"}
+{"text":"I look.","usage":{"input_tokens":10,"output_tokens":1,"cost":0.1875},"tools":[{"name":"grep","input":{"text":"x"}}]}
+{"text":"I look again.","usage":{"input_tokens":10,"output_tokens":1,"cost":0.1875},"tools":[{"name":"grep","input":{"text":"y"}}]}
+`)
+	if err := <-in.prompt("s", "r1", "Look"); err != nil {
+		t.Fatal(err)
+	}
+	b := browse(t, in, 1280, 800)
+	b.open("conversations/s/trace/r1", "limit of 2 turns")
+	if got := b.text(); !strings.Contains(got, "Dearest: spawn, cost 0.3750") || strings.Contains(got, "report back") {
+		t.Errorf("the trace is %s", got)
+	}
+}
+
 // accessible runs axe-core, if STEVEDORE_AXE names its file axe.min.js.
 func (b *browser) accessible() {
 	b.t.Helper()

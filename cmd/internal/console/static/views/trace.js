@@ -97,8 +97,8 @@ function pane(root, session, run, choose, compare) {
       t.runs.toReversed().filter(r => r.id !== t.run.id).map(option));
     const parts = all(t.run), axis = { from: start(t.run), length: Math.max(1, ...parts.map(end).map(at => at - start(t.run))) };
     const slow = chain(t.run, new Set()), leaves = parts.filter(s => !steps(s).length && s !== t.run);
-    const worked = leaves.filter(s => !waits(s)), most = f => worked.reduce((best, s) => (f(s) > f(best || s) || !best ? s : best), null);
-    Object.assign(axis, { slow, slowest: worked.length > 1 && most(s => end(s) - start(s)), dearest: parts.some(s => s.usage && s.usage.cost) && most(s => (s.usage && s.usage.cost) || 0) });
+    const worked = leaves.filter(s => !waits(s)), most = (f, of = worked) => of.reduce((best, s) => (f(s) > f(best || s) || !best ? s : best), null);
+    Object.assign(axis, { slow, slowest: worked.length > 1 && most(s => end(s) - start(s)), dearest: parts.some(s => s.usage && s.usage.cost) && most(s => (s.usage && s.usage.cost) || 0, parts.filter(s => s !== t.run)) });
     const failed = leaves.find(fails) || parts.find(fails);
     const jumps = [["Slowest", axis.slowest, took], ["Dearest", axis.dearest, s => cost(s).slice(3)], ["First failure", failed, s => about(s) || s.state]].filter(([, s]) => s);
     const n = kind => parts.filter(s => s.kind === kind);
