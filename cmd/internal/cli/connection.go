@@ -257,12 +257,22 @@ func (c *Connection) EmbeddedURL() (string, error) {
 	return strings.TrimSpace(string(data)), nil
 }
 
-// PublishURL writes the embedded server's URL to a file for Connect. withdraw
-// removes the file.
-func (c *Connection) PublishURL(url string) (withdraw func() error, err error) {
+// PublishURL writes the embedded server's URL to a file for Connect. withdraw removes the file and
+// those beside it, unless another process has written it since, because somebody removed the directory.
+func (c *Connection) PublishURL(url string, beside ...string) (withdraw func() error, err error) {
 	name := filepath.Join(c.Data, urlFile)
 	if err := durable.WriteFile(name, []byte(url+"\n"), 0o600); err != nil {
 		return nil, fmt.Errorf("publish the server's URL: %w", err)
 	}
-	return func() error { return os.Remove(name) }, nil
+	return func() (err error) {
+		if data, readErr := os.ReadFile(name); readErr == nil && strings.TrimSpace(string(data)) != url {
+			return nil
+		}
+		for _, file := range append(beside, name) {
+			if removeErr := os.Remove(file); !errors.Is(removeErr, fs.ErrNotExist) {
+				err = errors.Join(err, removeErr)
+			}
+		}
+		return err
+	}, nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"os"
 	"os/user"
 	"path/filepath"
 	"strings"
@@ -24,5 +25,30 @@ func TestDefaultDataDirWithoutHome(t *testing.T) {
 func TestNoDataDir(t *testing.T) {
 	if err := new(Connection).Check(); err == nil || !strings.Contains(err.Error(), "--data") {
 		t.Errorf("check: %v, want it to ask for --data", err)
+	}
+}
+
+// A process whose directory was removed, and which another one has made again, leaves that one reachable.
+func TestWithdrawsOnlyItsOwnURL(t *testing.T) {
+	t.Parallel()
+	c := Connection{Data: t.TempDir()}
+	settings := filepath.Join(c.Data, "settings")
+	var withdraw [2]func() error
+	for i, url := range []string{"nats://old", "nats://new"} {
+		if err := os.WriteFile(settings, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var err error
+		if withdraw[i], err = c.PublishURL(url, settings); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, left := range []int{2, 0, 0} { // the last one finds nothing
+		if err := withdraw[min(i, 1)](); err != nil {
+			t.Error(err)
+		}
+		if files, err := os.ReadDir(c.Data); err != nil || len(files) != left {
+			t.Errorf("%d: %d files, %v", i, len(files), err)
+		}
 	}
 }

@@ -29,6 +29,9 @@ type keyFilter struct {
 
 	mu      sync.Mutex
 	toPipe  *os.File
+	kept    string // what was typed while nobody reads
+	held    bool   // nobody reads
+	ended   bool   // nothing comes after kept
 	pending strings.Builder
 }
 
@@ -37,7 +40,7 @@ func newKeyFilter(in *os.File) (*keyFilter, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &keyFilter{in: in, out: out, toPipe: toPipe}
+	f := &keyFilter{in: in, out: out, toPipe: toPipe, held: true}
 	go f.run() // until the process ends: a read of a terminal cannot be interrupted
 	return f, nil
 }
@@ -46,11 +49,49 @@ func newKeyFilter(in *os.File) (*keyFilter, error) {
 func (f *keyFilter) send(keys string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.held {
+		f.kept += keys
+		return
+	}
 	_, _ = f.toPipe.WriteString(keys) // fails only if the editor is gone
 }
 
+// hold keeps what is typed until release.
+func (f *keyFilter) hold() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held = true
+}
+
+// release passes on what was typed since hold. If it must not be sent before its user has seen the
+// question, it has no line ends.
+func (f *keyFilter) release(unseen bool) {
+	f.mu.Lock()
+	keys := f.kept
+	if unseen {
+		keys = strings.TrimRight(strings.NewReplacer("\r", " ", "\n", " ").Replace(keys), " ")
+	}
+	f.kept, f.held = "", false
+	go func() { // the editor does not read yet
+		defer f.mu.Unlock()
+		_, _ = f.toPipe.WriteString(keys)
+		if f.ended {
+			f.toPipe.Close()
+		}
+	}()
+}
+
+// end closes the pipe behind what is kept.
+func (f *keyFilter) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended = true; !f.held {
+		f.toPipe.Close()
+	}
+}
+
 func (f *keyFilter) run() {
-	defer f.toPipe.Close()
+	defer f.end()
 	r := bufio.NewReader(f.in)
 	pasting, last := false, rune(0)
 	for {

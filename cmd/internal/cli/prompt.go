@@ -33,6 +33,7 @@ type Prompt struct {
 	read   chan readLine // of a Read whose ctx ended; nil if there is none
 	editor *liner.State
 	keys   *keyFilter // nil if there is no editor
+	answer bool       // the message is the answer to a question
 
 	mu      sync.Mutex
 	changed *sync.Cond // editing or writers has changed
@@ -129,6 +130,14 @@ func (p *Prompt) Read(ctx context.Context) (string, error) {
 	}
 }
 
+// ReadAnswer is Read for the answer to a question. On a terminal, what the user typed before he saw the
+// question is a text that he can edit, and no answer.
+func (p *Prompt) ReadAnswer(ctx context.Context) (string, error) {
+	p.answer = true
+	defer func() { p.answer = false }()
+	return p.Read(ctx)
+}
+
 func join(lines []string) string { return strings.TrimSpace(strings.Join(lines, "\n")) }
 
 func (p *Prompt) readLine(ctx context.Context, more bool) (string, error) {
@@ -156,6 +165,8 @@ func (p *Prompt) readLine(ctx context.Context, more bool) (string, error) {
 // from it.
 func (p *Prompt) edit(ctx context.Context, more bool) (string, error) {
 	p.startEditor()
+	p.keys.release(p.answer)
+	defer p.keys.hold()
 	defer context.AfterFunc(ctx, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -53,8 +53,17 @@ func serveTypist() {
 		if text == "wait" {
 			ctx, cancel = context.WithTimeout(ctx, time.Second)
 		}
+		read := p.Read
+		if text == "question" { // it comes after what the user has typed meanwhile
+			fmt.Fprintln(os.Stdout, "Thinking.")
+			for p.keys.waits("yes") {
+				time.Sleep(5 * time.Millisecond)
+			}
+			fmt.Fprintln(os.Stdout, "May it run?")
+			read = p.ReadAnswer
+		}
 		var err error
-		text, err = p.Read(ctx)
+		text, err = read(ctx)
 		cancel()
 		_ = out.Encode(heard{text, fmt.Sprint(err)})
 		if errors.Is(err, io.EOF) {
@@ -236,4 +245,25 @@ func TestOutputAboveThePrompt(t *testing.T) {
 		p.press("!\r")
 		p.hears(heard{typed + "!", "<nil>"})
 	}
+}
+
+// waits reports whether the user has not typed a text yet.
+func (f *keyFilter) waits(text string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return !strings.Contains(f.kept, text)
+}
+
+// What a user types before he sees a question does not answer it.
+func TestNoAnswerBeforeTheQuestion(t *testing.T) {
+	p := newTypist(t)
+	p.press("question\r")
+	p.hears(heard{"question", "<nil>"})
+	p.await("Thinking.")
+	p.press("yes\r")
+	p.await("May it run?")
+	p.press(" indeed\r") // the first key that the question gets
+	p.hears(heard{"yes indeed", "<nil>"})
+	p.press("next\r")
+	p.hears(heard{"next", "<nil>"})
 }

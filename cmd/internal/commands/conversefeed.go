@@ -175,7 +175,7 @@ func (f *feed) answerDuring(ctx context.Context, interrupts chan<- struct{}) {
 		for f.isOpen() && ctx.Err() == nil {
 			reading, stop := context.WithCancel(ctx)
 			f.setClosed(stop)
-			message, err := f.prompt.Read(reading)
+			message, err := f.prompt.ReadAnswer(reading)
 			f.setClosed(nil)
 			ended := reading.Err() != nil
 			stop()

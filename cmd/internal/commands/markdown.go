@@ -24,11 +24,11 @@ func writeMarkdown(w io.Writer, text string) error {
 // styles are the codes with which terminals begin the styles of runs.
 var styles = map[string]string{"bold": "1", "italic": "3", "strike": "9", "code": "36", "block": "36", "link": "4"}
 
-// styledText returns a Markdown text with codes for terminals. A text with hidden characters
-// keeps its form: the parser would remove them.
+// styledText returns a Markdown text with codes for terminals. Hidden characters are visible: the
+// parser would remove them.
 func styledText(text string) string {
-	if markup.Clean(text) != text {
-		return tools.Escape(text)
+	if text = strings.ReplaceAll(text, "\r\n", "\n"); markup.Clean(text) != text {
+		text = tools.Escape(text)
 	}
 	var b strings.Builder
 	runs := markup.Parse(text).Runs()

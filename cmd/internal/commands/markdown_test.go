@@ -26,6 +26,11 @@ func TestStyledText(t *testing.T) {
 			t.Errorf("%q became %q", hostile, got)
 		}
 	}
+	for _, odd := range []string{"**bold**\r\n\r\nnext\r\n", "**bold** \u05d0\u200f next", "**bold** \x07 next"} {
+		if got := styledText(odd); !strings.HasPrefix(got, "\x1b[1mbold\x1b[0m") || !strings.Contains(got, "next") || strings.ContainsAny(got, "\r\x07\u200f") {
+			t.Errorf("%q became %q", odd, got)
+		}
+	}
 	var out bytes.Buffer
 	if err := writeMarkdown(&out, text); err != nil || out.String() != text {
 		t.Errorf("a pipe gets %q, %v", out.String(), err)

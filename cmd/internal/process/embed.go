@@ -21,8 +21,11 @@ func Embed(cfg embedded.Config) (server *embedded.Server, closeServer func() err
 		return nil, nil, fmt.Errorf("make data directory: %w; choose another one with --data", err)
 	}
 	lock, err := durable.LockDir(dir)
-	if err != nil {
+	if _, locked := errors.AsType[*durable.LockedError](err); locked {
 		return nil, nil, fmt.Errorf("%w with --data", err)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("%w; choose another one with --data", err)
 	}
 	cfg.Dir = dir
 	if err := openData(dir); err != nil {

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -44,11 +43,7 @@ func (o *Options) PublishServer(url string) (withdraw func() error, err error) {
 	if err := durable.WriteFile(name, data, 0o600); err != nil {
 		return nil, fmt.Errorf("publish the settings of the worker: %w", err)
 	}
-	withdrawURL, err := o.Connection.PublishURL(url)
-	if err != nil {
-		return nil, err
-	}
-	return func() error { return errors.Join(withdrawURL(), os.Remove(name)) }, nil
+	return o.Connection.PublishURL(url, name)
 }
 
 // CheckJoined returns an error if a setting of this command would have no effect: a worker
