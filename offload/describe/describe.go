@@ -143,7 +143,7 @@ func (f *Form) cells(head []byte, complete bool, known Hints) bool {
 	}
 	for _, comma := range candidates {
 		s := newSample(start, comma, head, complete)
-		if fits := s.fits(); fits > most {
+		if fits := s.fits(); fits > most || fits == most && fits > 0 && s.titles < best.titles { // a title may be the names, with another comma
 			best, most = s, fits
 		}
 	}
