@@ -12,19 +12,19 @@ import (
 
 // failing says what fails, by kind.
 var failing = map[trouble.Kind]string{
-	trouble.Store:      "The artifact store of the worker WORKER fails",
-	trouble.Replaced:   "The artifact store of the worker WORKER was replaced",
-	trouble.Disk:       "The server of the worker WORKER has no space",
-	trouble.Streams:    "The worker WORKER cannot use the streams",
-	trouble.Consumer:   "The worker WORKER cannot read from the consumer NAME",
-	trouble.Schedules:  "The worker WORKER cannot check the schedules",
-	trouble.Heartbeat:  "The worker WORKER cannot update the schedule of the heartbeat",
-	trouble.Model:      "The model NAME fails",
-	trouble.ModelKey:   "The provider of the model NAME rejects the key",
-	trouble.Channel:    "The channel NAME fails",
-	trouble.Receiver:   "The worker WORKER cannot receive the messages of the channel NAME",
-	trouble.MCPServer:  "The MCP server NAME of the worker WORKER fails",
-	trouble.RemoteTool: "The remote tool NAME fails",
+	trouble.Store:        "The artifact store of the worker WORKER fails",
+	trouble.Replaced:     "The artifact store of the worker WORKER was replaced",
+	trouble.Disk:         "The server of the worker WORKER has no space",
+	trouble.Streams:      "The worker WORKER cannot use the streams",
+	trouble.Consumer:     "The worker WORKER cannot read from the consumer NAME",
+	trouble.Schedules:    "The worker WORKER cannot check the schedules",
+	trouble.Heartbeat:    "The worker WORKER cannot update the schedule of the heartbeat",
+	trouble.Model:        "The model NAME fails",
+	trouble.ModelRefused: "The provider of the model NAME refuses requests",
+	trouble.Channel:      "The channel NAME fails",
+	trouble.Receiver:     "The worker WORKER cannot receive the messages of the channel NAME",
+	trouble.MCPServer:    "The MCP server NAME of the worker WORKER fails",
+	trouble.RemoteTool:   "The remote tool NAME fails",
 }
 
 // OfFailure returns the problem that a worker reports.

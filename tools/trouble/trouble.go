@@ -16,19 +16,19 @@ import (
 type Kind string
 
 const (
-	Store      Kind = "store_failing"       // the artifact store
-	Replaced   Kind = "store_replaced"      // the directory of the artifact store
-	Disk       Kind = "disk_full"           // the disk of the server in this process
-	Streams    Kind = "streams_unusable"    // missing, without a leader, full, or refusing writes
-	Consumer   Kind = "consumer_failing"    // what delivers messages to this process; by name
-	Schedules  Kind = "schedules_failing"   // what keeps their due times right
-	Heartbeat  Kind = "heartbeat_failing"   // what writes its schedule
-	Model      Kind = "model_unavailable"   // by spec
-	ModelKey   Kind = "model_key_rejected"  // by spec
-	Channel    Kind = "channel_failing"     // by name
-	Receiver   Kind = "receiver_failing"    // what receives the messages of a channel; by name
-	MCPServer  Kind = "mcp_server_failing"  // by name
-	RemoteTool Kind = "remote_tool_failing" // by name
+	Store        Kind = "store_failing"       // the artifact store
+	Replaced     Kind = "store_replaced"      // the directory of the artifact store
+	Disk         Kind = "disk_full"           // the disk of the server in this process
+	Streams      Kind = "streams_unusable"    // missing, without a leader, full, or refusing writes
+	Consumer     Kind = "consumer_failing"    // what delivers messages to this process; by name
+	Schedules    Kind = "schedules_failing"   // what keeps their due times right
+	Heartbeat    Kind = "heartbeat_failing"   // what writes its schedule
+	Model        Kind = "model_unavailable"   // by spec
+	ModelRefused Kind = "model_refused"       // by spec: the key, the credit or the name
+	Channel      Kind = "channel_failing"     // by name
+	Receiver     Kind = "receiver_failing"    // what receives the messages of a channel; by name
+	MCPServer    Kind = "mcp_server_failing"  // by name
+	RemoteTool   Kind = "remote_tool_failing" // by name
 )
 
 // Stops reports whether a process with a failure of this kind cannot do its work.

@@ -66,8 +66,9 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		return "The worker tries again. If that lasts, look at its permissions:", []string{"doctor"}
 	case string(trouble.Model):
 		return "Runs wait and go on when the provider answers. With --model a,b the model b answers meanwhile.", nil
-	case string(trouble.ModelKey):
-		return "Give the worker a valid key, in the variable or the file of --api-key-file, and restart it. Then send what failed again.", nil
+	case string(trouble.ModelRefused):
+		return "Runs fail until the key, the credit of its account or the name of the model is right. A key is in the variable or the file of " +
+			"--api-key-file; restart the worker after a change. Then send what failed again.", nil
 	case string(trouble.Receiver):
 		return "Correct the settings of the channel; the worker tries again.", nil
 	case string(trouble.MCPServer):

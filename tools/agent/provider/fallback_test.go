@@ -134,7 +134,7 @@ func TestFallbackNamesTheModels(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
-	if list := register.List(); len(list) != 2 || list[0].Name != "openai:B" || list[0].Kind != trouble.ModelKey || list[1].Kind != trouble.Model {
+	if list := register.List(); len(list) != 2 || list[1].Name != "openai:B" || list[0].Kind != trouble.ModelRefused || list[1].Kind != trouble.ModelRefused {
 		t.Errorf("reported: %+v", list)
 	}
 }
@@ -155,7 +155,7 @@ func TestModelHasOneProblem(t *testing.T) {
 	for _, step := range []struct {
 		status int
 		want   trouble.Kind
-	}{{http.StatusPaymentRequired, trouble.Model}, {http.StatusUnauthorized, trouble.ModelKey}, {http.StatusPaymentRequired, trouble.Model}} {
+	}{{http.StatusPaymentRequired, trouble.ModelRefused}, {http.StatusUnauthorized, trouble.ModelRefused}, {http.StatusServiceUnavailable, trouble.Model}, {http.StatusNotFound, trouble.ModelRefused}} {
 		status = step.status
 		if _, err := p.Complete(register.With(t.Context()), agent.Request{}); err == nil {
 			t.Errorf("%d is no error", step.status)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -37,15 +38,15 @@ func (m measured) Complete(ctx context.Context, req agent.Request) (agent.Respon
 	outcome := "completed"
 	failure, ok := errors.AsType[*agent.ProviderError](err)
 	name := m.kind + ":" + m.model
-	report := func(model, key error) {
-		trouble.Report(ctx, trouble.Model, name, model)
-		trouble.Report(ctx, trouble.ModelKey, name, key)
+	report := func(outage, refusal error) {
+		trouble.Report(ctx, trouble.Model, name, outage)
+		trouble.Report(ctx, trouble.ModelRefused, name, refusal)
 	}
 	switch {
 	case err == nil:
 		report(nil, nil)
-	case ok && failure.Code == agent.CodeBadKey:
-		report(nil, err)
+	case ok && slices.Contains([]string{agent.CodeBadKey, agent.CodeNoCredit, agent.CodeUnknownModel}, failure.Code):
+		report(nil, err) // runs do not wait for it
 	case ok && isOutage(failure):
 		report(err, nil)
 	}
