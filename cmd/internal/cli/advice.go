@@ -121,7 +121,7 @@ const LeaderAdvice = "Start the servers that are down. Clients repeat their publ
 // FullAdvice says what makes room in a stream of a size, and with which command. A process that sets its
 // own sizes at each start needs the new one too.
 func (c *Connection) FullAdvice(stream string, maxBytes int64) (advice string, command []string) {
-	advice = streamReason(stream)
+	advice = c.streamReason(stream)
 	if strings.HasPrefix(stream, "OBJ_") {
 		return advice + ":", []string{"artifacts", "sweep", "--grace", "10s"}
 	}
@@ -132,19 +132,19 @@ func (c *Connection) FullAdvice(stream string, maxBytes int64) (advice string, c
 }
 
 // streamReason says what makes room in a stream, up to the command that enlarges it.
-func streamReason(stream string) string {
+func (c *Connection) streamReason(stream string) string {
 	switch stream {
 	case bus.Results:
 		return "It does not hold the results of an hour. Shorten --results-ttl, or enlarge it"
 	case bus.Sessions:
-		return "Remove conversations (stevedore sessions rm), shorten --sessions-ttl, or enlarge it"
+		return "Remove conversations (" + c.Command("sessions", "rm", "SESSION") + "), shorten --sessions-ttl, or enlarge it"
 	case bus.Outbox:
 		return "Notifications wait for channels that do not accept them: see stevedore channels, or enlarge it"
 	case bus.Dead:
-		return "Retry or remove dead letters (stevedore dead), or enlarge it"
+		return "Retry or remove dead letters (" + c.Command("dead", "ls") + "), or enlarge it"
 	}
 	if strings.HasPrefix(stream, "OBJ_") {
-		return "Results are cut to what fits. Remove artifacts (stevedore artifacts rm), or make room on the disk of the data directory and restart stevedore up. " +
+		return "Results are cut to what fits. Remove artifacts (" + c.Command("artifacts", "rm", "ID") + "), or make room on the disk of the data directory and restart stevedore up. " +
 			"What removed artifacts leave goes after an hour, or with"
 	}
 	return "Calls wait for workers: start more, or enlarge it"

@@ -11,14 +11,14 @@ import (
 )
 
 // ReadConversation reads the conversation of a session. It returns an error if there
-// is none.
-func ReadConversation(ctx context.Context, b *bus.Bus, id string) ([]agent.Entry, error) {
+// is none, for somebody who has the connection.
+func ReadConversation(ctx context.Context, b *bus.Bus, c *cli.Connection, id string) ([]agent.Entry, error) {
 	bodies, _, err := session.New(b).Read(ctx, tools.TokenOf(id), 0)
 	if err != nil {
 		return nil, err
 	}
 	if len(bodies) == 0 {
-		return nil, cli.Exit(cli.ExitNotFound, "session %q has no conversation; see stevedore sessions ls", id)
+		return nil, cli.Exit(cli.ExitNotFound, "session %q has no conversation; see %s", id, c.Command("sessions", "ls"))
 	}
 	return agent.DecodeEntries(bodies)
 }

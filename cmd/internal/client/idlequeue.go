@@ -70,16 +70,16 @@ func CheckTool(ctx context.Context, b *bus.Bus, c *cli.Connection, queue string,
 	case errors.Join(errs[:]...) != nil:
 		return "", nil
 	case len(offered.Tools) > 0:
-		return "", checkArgs(offered.Tools, call)
+		return "", checkArgs(c, offered.Tools, call)
 	case !consumed:
 		return fmt.Sprintf("no worker is consuming queue %q now; its calls stay queued until you start one: \"%s\"", queue, StartCommand(c, queue)), nil
 	}
 	known, _ := rpc.ListTools(ctx, b, tools.OfferQuery{Queue: queue}) // only for the hint
 	none := fmt.Sprintf("no worker of queue %q offers the tool %q", queue, call.Tool)
 	if hint := tools.DidYouMean(call.Tool, known.Names()); hint != "" {
-		return "", tools.Errorf(tools.CodeInvalidArguments, "%s%s; see stevedore tools ls", none, hint)
+		return "", tools.Errorf(tools.CodeInvalidArguments, "%s%s; see %s", none, hint, c.Command("tools", "ls"))
 	}
-	return none + " now; see stevedore tools ls", nil
+	return none + " now; see " + c.Command("tools", "ls"), nil
 }
 
 // offeredTool is a tool of other processes: only its definition.
@@ -92,7 +92,7 @@ func (t offeredTool) Definition() tools.Definition { return t.definition }
 
 // checkArgs returns an error if none of the definitions of a tool accepts the arguments of a call, after
 // it has converted them to the types of the definition.
-func checkArgs(definitions []rpc.ToolInfo, call *tools.Call) (refused error) {
+func checkArgs(c *cli.Connection, definitions []rpc.ToolInfo, call *tools.Call) (refused error) {
 	for _, t := range definitions {
 		if t.Parameters == nil {
 			return nil // the offer had no room for it
@@ -108,7 +108,7 @@ func checkArgs(definitions []rpc.ToolInfo, call *tools.Call) (refused error) {
 			call.Args = coerced.Args
 			return nil
 		}
-		refused = tools.Errorf(tools.CodeInvalidArguments, "each run would fail: %v; see stevedore tools show %s", err, t.Name)
+		refused = tools.Errorf(tools.CodeInvalidArguments, "each run would fail: %v; see %s", err, c.Command("tools", "show", t.Name))
 	}
 	return refused
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -23,10 +24,10 @@ func TestArgumentsOfSeveralDefinitions(t *testing.T) {
 	number := definition(`{"type":"object","properties":{"x":{"type":"number"},"y":{}},"required":["y"]}`)
 	null := definition(`{"type":"object","properties":{"x":{"type":["string","null"]}},"required":["x"]}`)
 	call := tools.Call{Tool: "t", Args: json.RawMessage(`{"x":null}`)}
-	if err := checkArgs([]rpc.ToolInfo{number, null}, &call); err != nil {
+	if err := checkArgs(new(cli.Connection), []rpc.ToolInfo{number, null}, &call); err != nil {
 		t.Error(err)
 	}
-	if checkArgs([]rpc.ToolInfo{number}, &call) == nil {
+	if checkArgs(new(cli.Connection), []rpc.ToolInfo{number}, &call) == nil {
 		t.Error("no error if no definition accepts the arguments")
 	}
 }

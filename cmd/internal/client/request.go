@@ -127,10 +127,11 @@ func (o *Options) exit(cmd *cobra.Command, err error) error {
 	switch text := commandNames.Replace(err.Error()); tools.CodeOf(err) {
 	case tools.CodeNotFound, tools.CodeExpired:
 		if list, _, _ := cmd.Parent().Find([]string{"ls"}); list != cmd.Parent() {
-			text += "; see " + list.CommandPath()
-		}
-		if o.Session != "" {
-			text += " --session " + tools.TokenOf(o.Session)
+			command := strings.Fields(list.CommandPath())[1:]
+			if o.Session != "" {
+				command = append(command, "--session", tools.TokenOf(o.Session))
+			}
+			text += "; see " + o.Connection.Command(command...)
 		}
 		return cli.Exit(cli.ExitNotFound, "%s", text)
 	case tools.CodeInvalidArguments:
@@ -172,7 +173,7 @@ func Outage(connected context.Context, b *bus.Bus) error {
 }
 
 var (
-	errNoWorker     = cli.Exit(cli.ExitUnreachable, "no worker answers; start one with \"stevedore up\" or \"stevedore serve\"")
+	errNoWorker     = errors.New("no worker answers")
 	errDisconnected = fmt.Errorf("%w: the connection was lost before the worker answered; try again", bus.ErrUnreachable)
 )
 
@@ -205,7 +206,7 @@ func Ask[In, Out any](ctx context.Context, o *Options, b *bus.Bus, op *rpc.Op[In
 	case tools.CodeOf(err) == rpc.CodeUnknown, errors.Is(err, nats.ErrNoResponders) && hasWorkers(ctx, b, op.Subject):
 		return answer, cli.Exit(cli.ExitFailed, "the workers are older than this program and do not know this operation: %s", op.Subject)
 	case errors.Is(err, nats.ErrNoResponders):
-		return answer, errNoWorker
+		return answer, cli.Exit(cli.ExitUnreachable, "%w; start one with \"%s\"", errNoWorker, StartCommand(&o.Connection, bus.DefaultQueue))
 	case errors.Is(err, nats.ErrDisconnected):
 		return answer, errDisconnected
 	case errors.Is(err, context.DeadlineExceeded):

@@ -93,9 +93,9 @@ func newAgentCommand() *cobra.Command {
 			case o.Resume && (len(args) > 0 || o.call.Session == "" || o.args.Fresh):
 				return cli.Exit(cli.ExitUsage, "--resume needs --session, no prompt and no --fresh")
 			case len(o.Uploads) > 0 && len(args) == 0:
-				return cli.Exit(cli.ExitUsage, "--file needs a prompt: stevedore agent --file FILE \"PROMPT\"")
+				return cli.Exit(cli.ExitUsage, "--file needs a prompt: %s", o.Connection.Command("agent", "--file", "FILE", "PROMPT"))
 			case len(args) == 0 && !o.Resume && (o.call.ID != "" || o.JSON):
-				return cli.Exit(cli.ExitUsage, "a conversation takes no --id and no --json; for one prompt: stevedore agent \"PROMPT\"")
+				return cli.Exit(cli.ExitUsage, "a conversation takes no --id and no --json; for one prompt: %s", o.Connection.Command("agent", "PROMPT"))
 			}
 			o.args.Prompt = prompt
 			if len(args) == 0 && !o.Resume {
@@ -254,13 +254,13 @@ func (o promptOptions) showAnswer(ctx context.Context, b *bus.Bus, view *agentVi
 // prepare builds the call, or finds the session's last call for --resume.
 func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Writer) (err error) {
 	if o.Resume {
-		entries, err := client.ReadConversation(ctx, b, o.call.Session)
+		entries, err := client.ReadConversation(ctx, b, &o.Connection, o.call.Session)
 		if err != nil {
 			return err
 		}
 		call, ok := agent.LastCall(entries)
 		if !ok {
-			return cli.Exit(cli.ExitNotFound, "session %q has no run; see stevedore sessions show %s", o.call.Session, cli.ShellWord(o.call.Session))
+			return cli.Exit(cli.ExitNotFound, "session %q has no run; see %s", o.call.Session, o.Connection.Command("sessions", "show", o.call.Session))
 		}
 		if call.Tool != agent.AgentTool { // the conversation of a sub-agent
 			return cli.Exit(cli.ExitUsage, "session %q belongs to a sub-agent; resume the session that started it", o.call.Session)
@@ -293,9 +293,9 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 // also take calls of tools, in a workspace of its own.
 func (o *promptOptions) startModel() string {
 	if o.Connection.External() {
-		return `start one with "stevedore serve --model SPEC" (see "stevedore help models")`
+		return fmt.Sprintf(`start one with "%s" (see "stevedore help models")`, client.StartCommand(&o.Connection, bus.AgentQueue))
 	}
-	return `restart "stevedore up" with --model SPEC (see "stevedore help models")`
+	return fmt.Sprintf(`restart "%s" with --model SPEC (see "stevedore help models")`, o.Connection.Command("up"))
 }
 
 // upload makes the files artifacts of the session. Their ids follow from that of the call, so
@@ -324,7 +324,7 @@ func (o *promptOptions) upload(ctx context.Context, b *bus.Bus) (ids []string, e
 // cannot be read, the user still gets the answer.
 func (o promptOptions) printOutput(ctx context.Context, b *bus.Bus, view *agentView) error {
 	stderr := view.stderr
-	entries, err := client.ReadConversation(ctx, b, o.call.Session)
+	entries, err := client.ReadConversation(ctx, b, &o.Connection, o.call.Session)
 	if failure, ok := errors.AsType[*cli.Error](err); ok && failure.Code == cli.ExitNotFound {
 		return nil // the run did not start
 	}
@@ -343,11 +343,11 @@ func (o promptOptions) printOutput(ctx context.Context, b *bus.Bus, view *agentV
 		switch {
 		case whole:
 		case res.Artifact != nil:
-			view.note("[the start of the output; all of it: stevedore artifacts get %s --all --session %s]", cli.ShellWord(res.Artifact.ID),
-				cli.ShellWord(o.call.Session))
+			view.note("[the start of the output; all of it: %s]",
+				o.Connection.Command("artifacts", "get", res.Artifact.ID, "--all", "--session", o.call.Session))
 		default:
-			view.note("[the start of the output, %d of %d bytes; more of it: stevedore sessions show %s --json]", len(text),
-				len(res.ForUser), cli.ShellWord(o.call.Session))
+			view.note("[the start of the output, %d of %d bytes; more of it: %s]", len(text), len(res.ForUser),
+				o.Connection.Command("sessions", "show", o.call.Session, "--json"))
 		}
 		fmt.Fprintln(stderr)
 	}

@@ -102,7 +102,7 @@ func (o promptOptions) converse(ctx context.Context, prompt *cli.Prompt, stdout,
 
 // recall puts the earlier messages of the session into the history of the prompt.
 func (o promptOptions) recall(ctx context.Context, b *bus.Bus, prompt *cli.Prompt) {
-	entries, err := client.ReadConversation(ctx, b, o.call.Session)
+	entries, err := client.ReadConversation(ctx, b, &o.Connection, o.call.Session)
 	if err != nil {
 		return // most often the session is new; otherwise the first message reports it
 	}

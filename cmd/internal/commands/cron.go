@@ -123,7 +123,7 @@ func (o *cronOptions) command(action, use, short string) *cobra.Command {
 				}
 				answer, err := cron.New(b).Do(ctx, by, "", o.request)
 				if err != nil {
-					return cronExit(err)
+					return o.exit(err)
 				}
 				if err := o.print(cmd.OutOrStdout(), answer); err != nil {
 					return err
@@ -161,7 +161,7 @@ func (o *cronOptions) takeArgs(args []string, stdin io.Reader) error {
 	if len(args) > 1 {
 		o.request.Tool = args[1]
 		if strings.Contains(args[1], "=") {
-			return fmt.Errorf("name the tool before its arguments: stevedore cron %s %s TOOL %s", o.request.Action, args[0], args[1])
+			return fmt.Errorf("name the tool before its arguments: %s", o.Connection.Command("cron", o.request.Action, args[0], "TOOL", args[1]))
 		}
 	}
 	if len(args) < 3 {
@@ -184,15 +184,21 @@ func (o *cronOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus
 	})
 }
 
-func cronExit(err error) error {
+func (o *cronOptions) exit(err error) error {
 	e, ok := errors.AsType[*tools.Error](err)
 	if !ok {
 		return err
 	}
-	switch e.Code {
-	case tools.CodeNotFound:
+	switch {
+	case errors.Is(err, cron.ErrExists):
+		command := []string{"cron", cron.ActionUpdate, o.request.Name}
+		if o.Session != "" {
+			command = append(command, "--session", o.Session)
+		}
+		return cli.Exit(cli.ExitUsage, "%w: %s", err, o.Connection.Command(command...))
+	case e.Code == tools.CodeNotFound:
 		return cli.Exit(cli.ExitNotFound, "%w", err)
-	case tools.CodeInvalidArguments:
+	case e.Code == tools.CodeInvalidArguments:
 		return cli.Exit(cli.ExitUsage, "%s", strings.ReplaceAll(err.Error(), "at, every and cron", "--at, --every and --cron"))
 	}
 	return err
@@ -249,7 +255,7 @@ func (o *cronOptions) next() *cobra.Command {
 				return o.with(cmd, func(ctx context.Context, b *bus.Bus, by cron.Caller) error {
 					e, err := cron.New(b).Get(ctx, by, args[0])
 					if err != nil {
-						return cronExit(err)
+						return o.exit(err)
 					}
 					return o.printTimes(cmd.OutOrStdout(), e.TimeZone, e.Upcoming(o.count))
 				})

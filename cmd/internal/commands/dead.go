@@ -50,7 +50,7 @@ func newDeadCommand() *cobra.Command {
 		c.Flags().BoolVar(&o.all, "all", false, "all dead letters, or all of --kind, instead of NUMBERs")
 		c.PreRunE = func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 != o.all {
-				return cli.Exit(cli.ExitUsage, "give the NUMBER of each dead letter, or --all; see stevedore dead ls")
+				return cli.Exit(cli.ExitUsage, "give the NUMBER of each dead letter, or --all; see %s", o.Connection.Command("dead", "ls"))
 			}
 			return nil
 		}
@@ -90,7 +90,7 @@ func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]d
 	for _, arg := range args {
 		number, err := strconv.ParseUint(arg, 10, 64)
 		if err != nil || number == 0 {
-			return nil, cli.Exit(cli.ExitUsage, "%q is not the number of a dead letter; see stevedore dead ls", arg)
+			return nil, cli.Exit(cli.ExitUsage, "%q is not the number of a dead letter; see %s", arg, o.Connection.Command("dead", "ls"))
 		}
 		letter, err := dead.Get(ctx, b, number)
 		if err != nil {

@@ -123,7 +123,8 @@ func (d *doctor) examine(ctx context.Context, stderr io.Writer) {
 		return // Check reports it
 	}
 	if !d.Connection.External() && !d.Connection.HadServer() {
-		d.ok("bus", "no server has run in %s, and \"mcp wrap\" and \"hook\" need none; \"stevedore up\" starts one", d.Connection.Data)
+		d.ok("bus", "no server has run in %s, and \"mcp wrap\" and \"hook\" need none; \"%s\" starts one", d.Connection.Data,
+			d.Connection.Command("up"))
 		return
 	}
 	d.Connection.Config = d.BusConfig(log)

@@ -60,7 +60,7 @@ func newReadCommand() *cobra.Command {
 
 func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer) (err error) {
 	if in.ID == "" && in != (readArgs{}) {
-		return cli.Exit(cli.ExitUsage, "name the ID of an output; \"stevedore read\" lists them")
+		return cli.Exit(cli.ExitUsage, "name the ID of an output; %q lists them", o.Connection.Command("read"))
 	}
 	if err := checkName(o.Session); err != nil {
 		return err
@@ -81,7 +81,7 @@ func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer)
 	}
 	res := reading.Call(ctx, o.Session, artifacts.ReadResult, args)
 	if res.IsError {
-		code, text := cli.ExitUsage, reading.Text(res.ForLLM, func(string) string { return "stevedore read" })
+		code, text := cli.ExitUsage, reading.Text(res.ForLLM, func(string) string { return o.Connection.Command("read") })
 		if of := tools.CodeOf(res.Err); of == tools.CodeNotFound || of == tools.CodeExpired {
 			code = cli.ExitNotFound
 		}

@@ -33,7 +33,7 @@ func newSessionsCommand() *cobra.Command {
 	cmd := o.Group("sessions", "List, show, export and delete the conversations of agents", sessionsHelp, "session")
 	allEntries := false
 	export := o.Command("export SESSION", "Print a conversation as JSON", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
-		entries, err := readConversation(ctx, b, args[0])
+		entries, err := readConversation(ctx, b, o, args[0])
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func newShowSessionCommand(o *client.Options) *cobra.Command {
 		if run != "" {
 			return showTrace(ctx, o, b, args[0], run, out)
 		}
-		entries, err := readConversation(ctx, b, args[0])
+		entries, err := readConversation(ctx, b, o, args[0])
 		if err != nil {
 			return err
 		}
@@ -105,12 +105,12 @@ func newRemoveSessionCommand(o *client.Options) *cobra.Command {
 }
 
 // readConversation reads the conversation of a session with any of its names.
-func readConversation(ctx context.Context, b *bus.Bus, session string) ([]agent.Entry, error) {
+func readConversation(ctx context.Context, b *bus.Bus, o *client.Options, session string) ([]agent.Entry, error) {
 	name, err := agents.NameOf(ctx, b, session)
 	if err != nil {
 		return nil, err
 	}
-	return client.ReadConversation(ctx, b, name)
+	return client.ReadConversation(ctx, b, &o.Connection, name)
 }
 
 func listSessions(cmd *cobra.Command, list agents.SessionList) error {

@@ -54,7 +54,8 @@ func newListTasksCommand(o *client.Options) *cobra.Command {
 			return err
 		}
 		if !o.JSON && !cmd.Flags().Changed("session") {
-			fmt.Fprintf(cmd.ErrOrStderr(), "The calls of the session %s; for those of another one, add --session (see stevedore sessions ls).\n", o.Session)
+			fmt.Fprintf(cmd.ErrOrStderr(), "The calls of the session %s; for those of another one, add --session (see %s).\n", o.Session,
+				o.Connection.Command("sessions", "ls"))
 		}
 		if o.JSON || len(answer.Out.Tasks) == 0 {
 			return answer.Print(o, cmd)

@@ -61,7 +61,7 @@ func (d *demo) agent(ctx context.Context) error {
 	}
 	d.awaitNotifications(ctx, 2)
 	d.print("   Its tool calls:")
-	entries, err := client.ReadConversation(ctx, d.bus, call.Session)
+	entries, err := client.ReadConversation(ctx, d.bus, new(cli.Connection), call.Session)
 	if err != nil {
 		return err
 	}
