@@ -1,11 +1,14 @@
 package tools
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
 // Outcome says how a call ended.
@@ -73,9 +76,15 @@ type EventError struct {
 // maxShownArgs is how much of a call's arguments its result keeps, in bytes.
 const maxShownArgs = 500
 
-// ShownArgs returns the start of the arguments of a call, for people.
+// ShownArgs returns the start of the arguments of a call, for people, without the limits of a sub-agent,
+// which no model wrote.
 func ShownArgs(call Call) string {
-	return Excerpt(strings.ToValidUTF8(string(call.Args[:min(len(call.Args), 2*maxShownArgs)]), "\uFFFD"), maxShownArgs)
+	args, fields := call.Args, map[string]json.RawMessage(nil)
+	if bytes.HasPrefix(args, []byte(`{"grant":`)) && json.Unmarshal(args, &fields) == nil {
+		delete(fields, "grant")
+		args, _ = jsonform.Encode(fields) // what was decoded
+	}
+	return Excerpt(strings.ToValidUTF8(string(args[:min(len(args), 2*maxShownArgs)]), "\uFFFD"), maxShownArgs)
 }
 
 // NewResultEvent returns the event that answers call with res. The caller sets

@@ -3,6 +3,7 @@ package cli
 import (
 	"io"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -14,14 +15,16 @@ const (
 	// columnGap is the space between columns, and minText the least width of a text that is cut.
 	columnGap = 2
 	minText   = 16
+	minLast   = 9  // of the last column, such as "failed: …"
+	goodText  = 24 // for which less useful columns go
 )
 
 // leastUseful are the columns that a narrow terminal does without, the first one first. Then go
-// those at the right.
-var leastUseful = []string{"REPLICAS", "LEADER", "CACHED", "VERSION", "TOKENS OUT", "TOKENS IN", "TURNS", "OLDEST", "LAST", "WORKER"}
+// those at the right, but not how something ended.
+var leastUseful = []string{"REPLICAS", "LEADER", "CACHED", "VERSION", "TOKENS OUT", "TOKENS IN", "TURNS", "OLDEST", "LAST", "SESSION", "WORKER"}
 
-// fit makes a table, whose first row has the titles, fit a number of columns of a terminal. It cuts
-// long texts between words, and then leaves out columns. hidden are the titles of these.
+// fit makes a table, whose first row has the titles, fit a number of columns of a terminal. It shortens
+// times, cuts long texts between words, and then leaves out columns. hidden are the titles of these.
 func fit(rows [][]string, columns int) (fitted [][]string, hidden []string) {
 	rows = slices.Clone(rows)
 	for i := range rows {
@@ -36,26 +39,32 @@ func fit(rows [][]string, columns int) (fitted [][]string, hidden []string) {
 		if over <= 0 {
 			break
 		}
-		widest := 1
-		for i := range widths {
-			if i > 0 && widths[i] > widths[widest] {
-				widest = i
-			}
-		}
-		if limit := widths[widest] - over; limit >= minText && cutColumn(rows, widest, limit) {
+		if shortenTimes(rows) {
 			continue
 		}
-		drop := -1
-		for _, title := range leastUseful {
-			if i := slices.Index(rows[0], title); i > 0 {
-				drop = i
-				break
-			}
+		var widest []int // the first column stays
+		for i := range widths[1:] {
+			widest = append(widest, i+1)
 		}
-		if drop < 0 && widths[widest] > minText && cutColumn(rows, widest, minText) {
+		slices.SortStableFunc(widest, func(a, b int) int { return widths[b] - widths[a] })
+		if slices.ContainsFunc(widest, func(i int) bool { return widths[i]-over >= goodText && cutColumn(rows, i, widths[i]-over) }) {
 			continue
 		}
-		if drop < 0 {
+		drop := slices.IndexFunc(leastUseful, func(title string) bool { return slices.Index(rows[0], title) > 0 })
+		switch {
+		case drop >= 0:
+			drop = slices.Index(rows[0], leastUseful[drop])
+		case slices.ContainsFunc(widest, func(i int) bool {
+			least := minText
+			if i == len(rows[0])-1 {
+				least = minLast
+			}
+			return cutColumn(rows, i, max(least, widths[i]-over))
+		}):
+			continue
+		case len(rows[0]) > 2 && rows[0][len(rows[0])-1] == "OUTCOME":
+			drop = len(rows[0]) - 2
+		default:
 			drop = len(rows[0]) - 1
 		}
 		hidden = append(hidden, rows[0][drop])
@@ -64,6 +73,20 @@ func fit(rows [][]string, columns int) (fitted [][]string, hidden []string) {
 		}
 	}
 	return rows, hidden
+}
+
+// longTime is a time as rows have it, with what a narrow terminal does without.
+var longTime = regexp.MustCompile(`^(\d{4}-\d\d-\d\d` + NoBreak + `\d\d:\d\d):\d\d` + NoBreak + `[+-]\d{4}$`)
+
+// shortenTimes takes the seconds and the offset from times, and reports whether there was one.
+func shortenTimes(rows [][]string) (shortened bool) {
+	for _, row := range rows {
+		for i, cell := range row {
+			row[i] = longTime.ReplaceAllString(cell, "$1")
+			shortened = shortened || row[i] != cell
+		}
+	}
+	return shortened
 }
 
 // widthsOf returns the width of each column.
@@ -77,22 +100,27 @@ func widthsOf(rows [][]string) []int {
 	return widths
 }
 
-// cutColumn cuts the cells of a column between words, or JSON anywhere, and reports whether each one fits.
+// cutColumn cuts the cells of a column between words, those of the last column also in a word, and reports
+// whether the column is narrower now.
 func cutColumn(rows [][]string, column, limit int) bool {
-	cut := make([]string, len(rows))
+	cut, before, after := make([]string, len(rows)), 0, 0
 	for i, row := range rows {
 		cut[i] = row[column]
 		for text.StringWidth(cut[i]) > limit {
 			space := strings.LastIndexByte(strings.TrimSuffix(cut[i], " …"), ' ')
-			if strings.HasPrefix(cut[i], "{") { // arguments have no words
-				cut[i] = text.Snip(cut[i], limit, "…")
-				continue
+			if column == len(row)-1 && !strings.Contains(row[column], NoBreak) && text.StringWidth(cut[i][:max(0, space)]) < limit/2 {
+				cut[i] = text.Snip(row[column], limit, "…")
+				break
 			}
 			if space <= 0 {
-				return false
+				break
 			}
 			cut[i] = strings.TrimRight(cut[i][:space], " ") + " …"
 		}
+		before, after = max(before, text.StringWidth(row[column])), max(after, text.StringWidth(cut[i]))
+	}
+	if after >= before {
+		return false
 	}
 	for i := range rows {
 		rows[i][column] = cut[i]

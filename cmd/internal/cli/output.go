@@ -27,14 +27,15 @@ func NewTable(columns ...string) *Table {
 	return t
 }
 
-const noBreak = "\u00a0"
+// NoBreak is a space at which no cell is cut.
+const NoBreak = "\u00a0"
 
 // Row adds a row. It formats times with Time.
 func (t *Table) Row(cells ...any) {
 	row := make([]string, len(t.rows[0]))
 	for i, c := range cells {
 		if at, ok := c.(time.Time); ok {
-			c = strings.ReplaceAll(Time(at), " ", noBreak) // part of a time misleads
+			c = strings.ReplaceAll(Time(at), " ", NoBreak) // part of a time misleads
 		}
 		row[i] = tools.OneLine(fmt.Sprint(c))
 	}
@@ -56,7 +57,7 @@ func (t *Table) Print(out io.Writer, empty string) error {
 	for _, row := range rows {
 		var line strings.Builder
 		for i, c := range row {
-			line.WriteString(text.Pad(strings.ReplaceAll(c, noBreak, " "), widths[i]+columnGap, ' '))
+			line.WriteString(text.Pad(strings.ReplaceAll(c, NoBreak, " "), widths[i]+columnGap, ' '))
 		}
 		lines = append(lines, strings.TrimRight(line.String(), " "))
 	}

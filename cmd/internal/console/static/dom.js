@@ -55,10 +55,10 @@ export const parse = text => JSON.parse(text, (key, v, { source } = {}) => (type
 // asked says in one line what a call is about: the values of its arguments, or the start of them.
 export function asked(text) {
   let args;
-  try { args = parse(text); } catch { return (text || "").replace(/"grant":\{[^}]*\},?/, ""); } // the start of them is no JSON
+  try { args = parse(text); } catch { return text || ""; } // the start of them is no JSON
   if (typeof args !== "object" || !args) return text;
   const show = v => (typeof v === "string" ? v : JSON.stringify(v));
-  const fields = Object.entries(args).filter(([name]) => name !== "grant"); // the limits of a sub-agent
+  const fields = Object.entries(args);
   return fields.length === 1 && typeof fields[0][1] === "string" ? fields[0][1] : fields.map(([name, v]) => name + ": " + show(v)).join("  ");
 }
 
