@@ -96,6 +96,8 @@ func addSetting(flags *pflag.FlagSet, field reflect.Value, tag reflect.StructTag
 		flags.Int64VarP(p, name, short, *p, help)
 	case *time.Duration:
 		flags.DurationVarP(p, name, short, *p, help)
+		f := flags.Lookup(name)
+		f.Value = days{f.Value}
 	case *[]string:
 		if hasDefault {
 			*p, hasDefault = strings.Split(initial, ","), false
@@ -136,6 +138,17 @@ func helpOf(tag reflect.StructTag) string {
 		return strings.Replace(help, unit, "`"+unit+"`", 1)
 	}
 	return "`" + unit + "` " + help
+}
+
+// days is a duration that can also be a number of days, such as 7d.
+type days struct{ pflag.Value }
+
+// Set implements pflag.Value.
+func (d days) Set(text string) error {
+	if n, err := strconv.ParseUint(strings.TrimSuffix(text, "d"), 10, 16); err == nil && strings.HasSuffix(text, "d") {
+		text = fmt.Sprint(24*n, "h")
+	}
+	return d.Value.Set(text)
 }
 
 // limited is a value that refuses some texts, wherever they come from.

@@ -137,7 +137,7 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 // wants says what the values of a type of flags look like. The libraries say it in terms of Go.
 var wants = map[string]string{
 	"int": "want a whole number", "int64": "want a whole number", "bool": "want true or false",
-	"duration": "want a duration such as 90s, 30m or 1h30m",
+	"duration": "want a duration such as 90s, 1h30m or 7d",
 }
 
 // reason returns why a flag refuses a value, without the name of the flag.

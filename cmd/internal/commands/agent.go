@@ -176,9 +176,12 @@ func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error 
 		view.endLine()
 		return err
 	}
-	if o.JSON {
+	switch {
+	case o.JSON:
 		err = cli.JSON(stdout, event)
-	} else {
+	case event.Error != nil && event.Error.Code == tools.CodeInvalidArguments: // no agent has run
+		return cli.Exit(cli.ExitToolError, "%s", event.ForLLM)
+	default:
 		err = o.showAnswer(ctx, b, view, event)
 	}
 	if err != nil {

@@ -70,7 +70,7 @@ func newArtifactsLs(o *client.Options) *cobra.Command {
 			in.Filter[name] = value
 		}
 		return in, nil
-	}, printArtifacts)
+	}, func(cmd *cobra.Command, l *offload.Listing) error { return printArtifacts(o, cmd.OutOrStdout(), l) })
 	cmd.Flags().StringArrayVar(&filter, "filter", nil, "show only artifacts with this `NAME=VALUE` in their metadata, such as tool_name=shell")
 	addPage(cmd, &limit, "the newest; default and most 200")
 	cmd.Flags().IntVar(&offset, "offset", 0, "leave out the newest `NUMBER`")

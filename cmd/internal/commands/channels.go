@@ -36,7 +36,7 @@ channel, without secrets.`
 func newChannelsCommand() *cobra.Command {
 	var worker process.Options // so that the flags and the settings of one are valid
 	o := &worker.Channels
-	var json bool
+	var json, wide bool
 	cmd := &cobra.Command{
 		Use:     "channels",
 		Aliases: []string{"channel"},
@@ -45,8 +45,18 @@ func newChannelsCommand() *cobra.Command {
 	}
 	ls := &cobra.Command{
 		Use: "ls", Short: "List the channels of the settings and their errors",
-		RunE: func(cmd *cobra.Command, _ []string) error { return listChannels(o, cmd.OutOrStdout(), json) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if wide {
+				cmd.SetOut(cli.Wide(cmd.OutOrStdout()))
+			}
+			if !json {
+				fmt.Fprintf(cmd.ErrOrStderr(), "The channels of these flags and settings; for those that the workers of a server have: %s\n",
+					worker.Connection.Command("status"))
+			}
+			return listChannels(o, cmd.OutOrStdout(), json)
+		},
 	}
+	ls.Flags().BoolVar(&wide, "wide", false, "show all columns of a list, also those that do not fit the terminal")
 	ls.Flags().BoolVar(&json, "json", false, "print JSON, one object per line")
 
 	var chat, text string
@@ -60,7 +70,7 @@ func newChannelsCommand() *cobra.Command {
 	test.Flags().StringVar(&text, "text", "This is a test. Notifications of Stevedore arrive here.", "`TEXT` to send")
 	for _, c := range []*cobra.Command{ls, test} {
 		worker.AddFlags(c.Flags())
-		cli.CommonFlags(c, "channel", "default-channel", "config", "json", "chat-id", "text")
+		cli.CommonFlags(c, "channel", "default-channel", "config", "json", "wide", "chat-id", "text")
 		cmd.AddCommand(c)
 	}
 	return cmd

@@ -52,7 +52,7 @@ func newCronCommand() *cobra.Command {
 		Long:  cronHelp,
 	}
 	o.AddFlags(cmd)
-	cmd.PersistentFlags().StringVar(&o.Session, "session", "", "`SESSION` whose jobs to manage; default the jobs of all sessions")
+	cmd.PersistentFlags().StringVar(&o.Session, "session", "", "`SESSION` of the jobs; default for add the session default, otherwise all sessions")
 
 	add := o.command(cron.ActionAdd, "add NAME TOOL [ARGS]", "Add a job; ARGS as for stevedore call")
 	update := o.command(cron.ActionUpdate, "update NAME [TOOL [ARGS]]", "Change a job; settings that are not given stay")
@@ -221,7 +221,7 @@ func (o *cronOptions) print(out io.Writer, answer cron.Answer) error {
 func listJobs(out io.Writer, list cron.Answer) error {
 	t := cli.NewTable("name", "session", "when", "calls", "next", "last", "outcome")
 	for _, e := range list.Jobs {
-		name, next, run := e.Name, any(e.Next), cmp.Or(e.LastRun, &cron.Run{Message: "-"})
+		name, when, next, run := e.Name, any(e.When()), any(e.Next), cmp.Or(e.LastRun, &cron.Run{Message: "-"})
 		switch {
 		case e.Kind != "":
 			name += " (" + e.Kind + ")"
@@ -230,7 +230,10 @@ func listJobs(out io.Writer, list cron.Answer) error {
 		case e.Ended:
 			next = "ended"
 		}
-		t.Row(name, e.Session, e.When(), e.CallText(), next, run.Due, run.Text())
+		if !e.At.IsZero() {
+			when = e.At
+		}
+		t.Row(name, e.Session, when, e.CallText(), next, run.Due, run.Text())
 	}
 	err := t.Print(out, "")
 	if err == nil && list.Next != "" {
