@@ -24,6 +24,7 @@ const sessionsHelp = `Read or delete the conversations of agents on the bus.
   stevedore sessions ls                --text WORDS finds those that contain them
   stevedore sessions show s1
   stevedore sessions show s1 --trace   the steps of the last run: turns, calls, sub-agents, approvals
+  stevedore sessions show s1 --trace RUN
   stevedore sessions export s1         the messages that the model receives, as JSON
   stevedore sessions export s1 --log   all entries of the conversation, one JSON object per line
   stevedore sessions rm s1             delete the conversation and those of its sub-agents`
@@ -44,12 +45,15 @@ func newSessionsCommand() *cobra.Command {
 	})
 	export.Flags().BoolVar(&allEntries, "log", false, "print all entries of the conversation, one per line")
 	query := agents.ListQuery{OpenTotals: true}
+	print := func(cmd *cobra.Command, list agents.SessionList) error {
+		return listSessions(cmd.OutOrStdout(), query, list)
+	}
 	ls := client.RequestCommand(o, "ls", "List the sessions that have a conversation", agents.ListSessions, func([]string) (agents.ListQuery, error) {
 		if query.Text != "" || query.Before > 0 {
 			query.Limit = cmp.Or(query.Limit, 100)
 		}
 		return query, checkLimit(query.Limit)
-	}, listSessions)
+	}, print)
 	ls.Flags().StringVar(&query.Text, "text", "", "only those with this `TEXT` in their name or in a message")
 	addPage(ls, &query.Limit, "the one that was used last first; default all")
 	ls.Flags().Uint64Var(&query.Before, "after", 0, "continue after this `NUMBER`, which the page before printed")
@@ -65,8 +69,14 @@ func newSessionsCommand() *cobra.Command {
 
 func newShowSessionCommand(o *client.Options) *cobra.Command {
 	run := ""
-	cmd := o.Command("show SESSION", "Print a conversation", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+	cmd := o.Command("show SESSION [RUN]", "Print a conversation", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
+		if len(args) > 1 && run != lastRun {
+			return cli.Exit(cli.ExitUsage, "a RUN needs --trace: %s", o.Connection.Command("sessions", "show", args[0], "--trace", args[1]))
+		}
+		if len(args) > 1 {
+			run = args[1]
+		}
 		if run != "" {
 			return showTrace(ctx, o, b, args[0], run, out)
 		}
@@ -81,7 +91,11 @@ func newShowSessionCommand(o *client.Options) *cobra.Command {
 			return err
 		}
 		total := agent.TotalOf(entries)
-		_, err = fmt.Fprintf(out, "Total: %d turns, %d input tokens, %d output tokens%s\n", total.Turns, total.Input, total.Output, withCost(total.Usage))
+		note := ""
+		if total.Subagents > 0 {
+			note = ", without its sub-agents"
+		}
+		_, err = fmt.Fprintf(out, "Total: %s%s\n", usedText(total.Turns, total.Usage), note)
 		return err
 	})
 	cmd.Flags().StringVar(&run, "trace", "", "print what this `RUN` did, with times, tokens and sub-agents; without a value, the last run")
@@ -92,13 +106,16 @@ func newShowSessionCommand(o *client.Options) *cobra.Command {
 func newRemoveSessionCommand(o *client.Options) *cobra.Command {
 	force := false
 	cmd := o.Command("rm SESSION", "Delete a conversation and those of its sub-agents", func(ctx context.Context, b *bus.Bus,
-		_ *cobra.Command, args []string) error {
+		cmd *cobra.Command, args []string) error {
 		_, err := agents.RemoveSession.Here(ctx, b, "", agents.SessionRequest{Session: args[0], Force: force})
 		if errors.Is(err, agents.ErrRunning) {
 			return cli.Exit(cli.ExitPending, "session %q has a run that has not ended; see %s, or use --force",
 				args[0], o.Connection.Command("tasks", "ls", "--session", args[0]))
 		}
-		return err
+		if err != nil || o.JSON {
+			return err
+		}
+		return cli.Line(cmd.OutOrStdout(), "Session removed: %s", args[0])
 	})
 	cmd.Flags().BoolVar(&force, "force", false, "delete it although a run has not ended; the worker that continues this run starts it again")
 	return cmd
@@ -113,8 +130,15 @@ func readConversation(ctx context.Context, b *bus.Bus, o *client.Options, sessio
 	return client.ReadConversation(ctx, b, &o.Connection, name)
 }
 
-func listSessions(cmd *cobra.Command, list agents.SessionList) error {
-	t := cli.NewTable("session", "title", "turns", "tokens in", "tokens out", "cost", "last", "state")
+func listSessions(out io.Writer, query agents.ListQuery, list agents.SessionList) error {
+	title, totals := "title", "total"
+	if query.Text != "" {
+		title = "match"
+	}
+	if query.Limit > 0 {
+		totals = "total of these"
+	}
+	t := cli.NewTable("session", title, "turns", "tokens in", "tokens out", "cost", "last", "state")
 	total, listed := agent.Total{}, map[string]bool{}
 	for _, l := range list.Sessions {
 		listed[l.Session] = l.Subagents > 0
@@ -127,9 +151,9 @@ func listSessions(cmd *cobra.Command, list agents.SessionList) error {
 		}
 	}
 	if len(list.Sessions) > 1 {
-		t.Row("total", "", total.Turns, total.Input, total.Output, costText(total.Usage), "", "")
+		t.Row(totals, "", total.Turns, total.Input, total.Output, costText(total.Usage), "", "")
 	}
-	return t.Print(cmd.OutOrStdout(), "No sessions.")
+	return t.Print(out, "No sessions.")
 }
 
 // costText returns the cost of a usage, or "-" if the model has no price.
@@ -140,11 +164,20 @@ func costText(u agent.Usage) string {
 	return fmt.Sprintf("%.4f", u.Cost)
 }
 
-func withCost(u agent.Usage) string {
+// usedText says what some turns used.
+func usedText(turns int, u agent.Usage) string {
+	text := fmt.Sprintf("%s, %d input tokens, %d output tokens", turnsText(turns), u.Input, u.Output)
 	if u.Cost == 0 {
-		return ""
+		return text
 	}
-	return ", cost " + costText(u)
+	return text + ", cost " + costText(u)
+}
+
+func turnsText(n int) string {
+	if n == 1 {
+		return "1 turn"
+	}
+	return fmt.Sprint(n, " turns")
 }
 
 // maxShown is the length in bytes of a tool result that showSession prints.
@@ -193,7 +226,7 @@ func showSession(out io.Writer, entries []agent.Entry) error {
 		case e.Kind == agent.KindOffloaded:
 			err = printEntry(e, fmt.Sprintf("%d tool results moved out of the history", len(e.Offloaded)), "")
 		case e.Kind == agent.KindCompacted && e.Compaction != nil:
-			err = printEntry(e, fmt.Sprintf("%d turns replaced by a summary", e.Compaction.Turns), e.Compaction.Summary)
+			err = printEntry(e, turnsText(e.Compaction.Turns)+" replaced by a summary", e.Compaction.Summary)
 		case e.Kind == agent.KindNotice && e.Notice != nil:
 			err = printEntry(e, "notice: "+e.Notice.Title, tools.Excerpt(e.Notice.Text, maxShown))
 		case e.Kind == agent.KindWaiting && e.Wait != nil:
@@ -205,7 +238,7 @@ func showSession(out io.Writer, entries []agent.Entry) error {
 		case e.Kind == agent.KindResumed:
 			err = printEntry(e, "continued", "")
 		case e.Kind == agent.KindEnd && e.End != nil:
-			text := fmt.Sprintf("%d turns, %d input tokens, %d output tokens%s", e.End.Turns, e.End.Usage.Input, e.End.Usage.Output, withCost(e.End.Usage))
+			text := usedText(e.End.Turns, e.End.Usage)
 			if why := e.End.Err(); why != nil {
 				text += "\n" + why.Error()
 			}
