@@ -74,10 +74,22 @@ func TestFormsOfAnArtifact(t *testing.T) {
 		t.Error("a line has the colour of another level")
 	}
 	b.screenshot("artifact-levels")
+	if got := b.eval("[...document.querySelectorAll('.viewer button')].map(b => b.innerText)"); strings.Contains(got, "Table") {
+		t.Errorf("a log has the buttons %s", got)
+	}
+
+	// What has no rows says so to a person.
+	in.call("harbour", "toolu_long", "web_fetch", textArgs{Text: `{"text":"` + strings.Repeat("crane ", 10_000) + `"}`})
+	b.open("artifacts/harbour/toolu_long", "web_fetch")
 	press("Table")
-	b.until("!!document.querySelector('.other .problem') || !!document.querySelector('.grid tbody tr')")
+	b.until("document.querySelector('.other .problem')?.innerText.endsWith('). Text shows all of it.')")
 	press("Text")
 	b.until("!!document.querySelector('[data-viewer]').offsetParent && !document.querySelector('.other').offsetParent")
+
+	in.call("harbour", "toolu_aligned", "web_fetch", textArgs{Text: "NAME      READY  STATUS    RESTARTS  AGE\n" + strings.Repeat("crane-1   1/1    Running   0         4d\ncrane-22  0/1    Pending   12        21h\n", 900)})
+	b.open("artifacts/harbour/toolu_aligned", "web_fetch")
+	press("Table")
+	b.shows("1,800 rows")
 
 	// Keys and cells of a hostile document are texts.
 	rows, err := json.Marshal(slices.Repeat([]map[string]string{{hostile: hostile, "k": hostile}}, 300))

@@ -166,8 +166,8 @@ function viewer(main, session, id, startAt) {
     const pattern = h("input", { type: "search", "data-search": true, spellcheck: "false", "aria-label": "Search with a regular expression", placeholder: "Search (regular expression)", onkeydown: e => { if (e.key === "Enter") grep(pattern.value, fold.checked); } });
     const fold = h("input", { type: "checkbox", id: "fold" });
     const jq = record.type === "JSON" ? h("input", { type: "search", spellcheck: "false", "aria-label": "jq query", placeholder: "jq, such as .items | length", onkeydown: e => { if (e.key === "Enter") query(e.target.value); } }) : null;
-    const meta = record.metadata || {};
-    const forms = { Text: null, Table: () => table(other, base, record.artifact_id, abort.signal), Tree: record.type === "JSON" && (() => tree(other, base, abort.signal)) };
+    const meta = record.metadata || {}, tabular = !/^text\/plain/.test(record.media_type) || /^a table with /.test(record.summary);
+    const forms = { Text: null, Table: tabular && (() => table(other, base, record.artifact_id, abort.signal)), Tree: record.type === "JSON" && (() => tree(other, base, abort.signal)) };
     const choose = h("div.line", { role: "group", "aria-label": "Form" }, Object.keys(forms).filter(name => forms[name] !== false).map(name => button(name, e => {
       for (const b of choose.children) b.setAttribute("aria-pressed", b === e.target);
       other.hidden = name === "Text";
@@ -180,7 +180,7 @@ function viewer(main, session, id, startAt) {
         button("Copy link", copyLink, ".quiet"), h("a.button", { href: base + "/content", download: true }, "Save")),
       h("p.hint", {}, bytes(record.size) + ", " + plural(record.lines, "line") + ", about " + count(record.tokens) + " tokens, " + record.type + (record.truncated ? ", truncated by the worker" : "") + ". Stored ", time(record.created_at), ", expires ", time(record.expires_at), ". ",
         meta.biz_id || record.artifact_id ? h("a", { href: "#/calls/" + path(record.session, record.artifact_id) }, "Its call") : null, byChars ? ". Its lines are very long, so a row here is 160 characters." : ""),
-      box.hidden || record.type === "BINARY" ? null : h("div.filters", {}, choose, pattern, h("label.check", { for: "fold" }, fold, "ignore case"), button("Search", () => grep(pattern.value, fold.checked)), jq, line));
+      box.hidden || record.type === "BINARY" ? null : h("div.filters", {}, choose.children.length > 1 && choose, pattern, h("label.check", { for: "fold" }, fold, "ignore case"), button("Search", () => grep(pattern.value, fold.checked)), jq, line));
   }
 
   // The link needs no token for an hour, so that another program can fetch the bytes.

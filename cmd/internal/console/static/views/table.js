@@ -3,6 +3,7 @@
 import { h, add, replace, plural, button } from "../dom.js";
 import { get } from "../api.js";
 
+const advice = /[;,]( or)? use [\w, ]*_knowledge.*$/; // is for models
 const quoted = name => '"' + name.replaceAll('"', '""') + '"';
 
 // table shows the table of an artifact in root.
@@ -42,7 +43,7 @@ export async function table(root, base, id, signal) {
     } catch (e) { fail(e); }
   }
   function fail(e) {
-    if (e.name !== "AbortError") { replace(status); replace(body, h("p.problem", {}, e.message)); }
+    if (e.name !== "AbortError") { replace(status); replace(body, h("p.problem", {}, e.message.replace(advice, "") + (columns.length ? "" : ". Text shows all of it."))); }
   }
   const select = () => "SELECT * FROM t1" + (order ? " ORDER BY " + quoted(order) + (down ? " DESC" : "") : "");
   const box = h("input", { type: "search", spellcheck: "false", "aria-label": "SELECT", placeholder: "SELECT … FROM t1", onkeydown: e => {
