@@ -235,13 +235,13 @@ func changeHost(ctx context.Context, host *hosts.Host, o mcpInstallOptions, c ho
 		fmt.Fprintf(out, "Start %s again, so that it reads its configuration.\n", host.Title)
 	}
 	if c.Prefix != nil && !wrapped && len(locations) > 0 {
-		return noServer(host, locations, missing, host.Locations(machine, hosts.Project))
+		return noServer(&o.connection, host, locations, missing, host.Locations(machine, hosts.Project))
 	}
 	return nil
 }
 
 // noServer is the error of an installation that wrapped no server.
-func noServer(host *hosts.Host, locations []hosts.Location, missing string, project []hosts.Location) error {
+func noServer(c *cli.Connection, host *hosts.Host, locations []hosts.Location, missing string, project []hosts.Location) error {
 	var paths []string
 	for _, l := range locations {
 		paths = append(paths, l.Path)
@@ -252,11 +252,11 @@ func noServer(host *hosts.Host, locations []hosts.Location, missing string, proj
 	}
 	for _, l := range project {
 		if _, err := os.Stat(l.Path); err == nil && !slices.Contains(paths, l.Path) {
-			hint = fmt.Sprintf("; for the servers in %s: stevedore mcp install %s --scope project", l.Path, host.Name)
+			hint = fmt.Sprintf("; for the servers in %s: %s", l.Path, c.Command("mcp", "install", host.Name, "--scope", "project"))
 		}
 	}
-	return cli.Exit(cli.ExitNotFound, "no MCP server was wrapped: %s has none that can be, in %s; add one, then run stevedore mcp install %s again%s",
-		host.Title, strings.Join(paths, " or "), host.Name, hint)
+	return cli.Exit(cli.ExitNotFound, "no MCP server was wrapped: %s has none that can be, in %s; add one, then run again: %s%s",
+		host.Title, strings.Join(paths, " or "), c.Command("mcp", "install", host.Name), hint)
 }
 
 // checkNames refuses names that no file has, before anything is changed, and a host without

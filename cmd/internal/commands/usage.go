@@ -19,7 +19,7 @@ length of the results; "(prompt)" is what the other turns used. Costs need --pri
 process that runs the agents. Conversations that were deleted do not count.
 
   stevedore usage
-  stevedore usage --by model --last 720h
+  stevedore usage --by model --last 30d
 
 With --by host, show what "stevedore mcp wrap", "stevedore run" and the adapters saved in coding
 hosts, in characters, by host and tool ("run" is the shell): all results, what the host alone
