@@ -1,9 +1,11 @@
 package integration
 
 import (
+	"errors"
 	"encoding/json"
 	"io"
 	"net"
+	"os"
 	"net/http"
 	"slices"
 	"strings"
@@ -204,4 +206,30 @@ func problemsOf(t *testing.T, server []string) []status.Problem {
 		}
 	}
 	return s.Problems
+}
+
+// A data directory that is gone while its server runs is named, and no longer when it is back.
+func TestGoneDirectoryIsNamed(t *testing.T) {
+	t.Parallel()
+	u := startUp(t, "--health", "127.0.0.1:0")
+	away := u.data + ".away"
+	if err := os.Rename(u.data, away); err != nil {
+		t.Skip("an open directory cannot be moved here: ", err)
+	}
+	gone := func() bool {
+		return slices.ContainsFunc(problemsOf(t, []string{"--server", u.url}), func(p status.Problem) bool {
+			return p.Code == string(trouble.Directory) && strings.Contains(p.Advice, "put its directory or a backup in the place")
+		})
+	}
+	bustest.WaitUntil(t, "the worker is not ready", func() bool { return strings.Contains(readiness(t, u.process), "was removed or replaced") })
+	if !gone() {
+		t.Error("status does not name it")
+	}
+	if err := errors.Join(os.RemoveAll(u.data), os.Rename(away, u.data)); err != nil { // the server writes its state again
+		t.Fatal(err)
+	}
+	bustest.WaitUntil(t, "the worker is ready again", func() bool { return readiness(t, u.process) == "ok" })
+	if gone() {
+		t.Error("status still names it")
+	}
 }

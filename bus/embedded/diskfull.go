@@ -36,7 +36,7 @@ func (c Config) maxStore() int64 {
 		return c.MaxStore
 	}
 	var used int64
-	_ = filepath.WalkDir(filepath.Join(c.Dir, "jetstream"), func(_ string, file fs.DirEntry, err error) error {
+	_ = filepath.WalkDir(filepath.Join(c.Dir, storeDir), func(_ string, file fs.DirEntry, err error) error {
 		if err == nil && !file.IsDir() {
 			if info, err := file.Info(); err == nil {
 				used += info.Size()
@@ -88,6 +88,19 @@ func (s *Server) restart(full chan struct{}) (ok bool) {
 	}
 	s.ns = ns
 	return true
+}
+
+// storeDir is where the server keeps its streams, in Config.Dir.
+const storeDir = "jetstream"
+
+// CheckDir returns an error if somebody has removed or replaced the directory of the server, whose files
+// are open and gone.
+func (s *Server) CheckDir() error {
+	now, err := os.Stat(filepath.Join(s.cfg.Dir, storeDir))
+	if err == nil && os.SameFile(s.store, now) {
+		return nil
+	}
+	return fmt.Errorf("the directory %q of the server was removed or replaced while it runs", s.cfg.Dir)
 }
 
 // CheckDisk returns an error while the server accepts nothing because its disk is full, and

@@ -18,6 +18,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,6 +64,7 @@ type Server struct {
 	watching  sync.WaitGroup // restartWhenDiskHasSpace
 	staging   *staging
 	stopWatch func()
+	store     os.FileInfo // the directory of the streams at the start
 
 	diskFull atomic.Bool
 
@@ -109,6 +112,11 @@ func Start(cfg Config) (*Server, error) {
 		}
 		s.url = fmt.Sprintf("%s://%s:%s@%s", scheme, user, password, address)
 		s.cfg.Listen = addr.String() // keep the port after a restart
+	}
+	if s.store, err = os.Stat(filepath.Join(cfg.Dir, storeDir)); err != nil {
+		stop(s.ns)
+		s.staging.close(cfg.Dir)
+		return nil, fmt.Errorf("start embedded server: %w", err)
 	}
 	var watched context.Context
 	watched, s.close = context.WithCancel(context.Background())

@@ -14,6 +14,7 @@ import (
 var failing = map[trouble.Kind]string{
 	trouble.Store:        "The artifact store of the worker WORKER fails",
 	trouble.Replaced:     "The artifact store of the worker WORKER was replaced",
+	trouble.Directory:    "The data directory of the worker WORKER is gone",
 	trouble.Disk:         "The server of the worker WORKER has no space",
 	trouble.Streams:      "The worker WORKER cannot use the streams",
 	trouble.Consumer:     "The worker WORKER cannot read from the consumer NAME",

@@ -18,6 +18,7 @@ type Kind string
 const (
 	Store        Kind = "store_failing"       // the artifact store
 	Replaced     Kind = "store_replaced"      // the directory of the artifact store
+	Directory    Kind = "directory_gone"      // of the server in this process
 	Disk         Kind = "disk_full"           // the disk of the server in this process
 	Streams      Kind = "streams_unusable"    // missing, without a leader, full, or refusing writes
 	Consumer     Kind = "consumer_failing"    // what delivers messages to this process; by name
@@ -33,7 +34,7 @@ const (
 
 // Stops reports whether a process with a failure of this kind cannot do its work.
 func (k Kind) Stops() bool {
-	return k == Store || k == Replaced || k == Disk || k == Streams || k == Consumer
+	return k == Store || k == Replaced || k == Directory || k == Disk || k == Streams || k == Consumer
 }
 
 // Failure is something that fails now.

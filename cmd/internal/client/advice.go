@@ -54,6 +54,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	case status.WritesRefused:
 		return "Read the server's log. If its disk is full, make space or enlarge the volume; then restart the server, unless it is that " +
 			"of \"stevedore up\", which restarts itself.", nil
+	case string(trouble.Directory):
+		return "Stop that process, put its directory or a backup in the place, and start it again: what it accepts now is lost when it ends.", nil
 	case string(trouble.Disk):
 		return "Make space or enlarge the volume; the server then goes on.", nil
 	case string(trouble.Store):

@@ -42,9 +42,10 @@ func watchStore(ctx context.Context, store offload.Store, onDisk bool) error {
 	}
 }
 
-// watchDisk reports that the server of this process stores nothing, or soon will not.
+// watchDisk reports that the server of this process stores nothing, or soon will not, or where nobody finds it.
 func watchDisk(ctx context.Context, server *embedded.Server) error {
 	for {
+		trouble.Report(ctx, trouble.Directory, "", server.CheckDir())
 		trouble.Report(ctx, trouble.Disk, "", server.CheckDisk())
 		if tools.Sleep(ctx, watchInterval) != nil {
 			return nil
