@@ -1,12 +1,12 @@
 package integration
 
 import (
-	"errors"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
-	"os"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"testing"
