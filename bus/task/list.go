@@ -29,7 +29,7 @@ type Listing struct {
 // Text is one line for each task.
 func (l Listing) Text() string {
 	if len(l.Tasks) == 0 && l.Next == "" {
-		return "No call is queued or running, and no async call is stored. (To see a call that has ended: tasks get ID.)"
+		return "No call is queued or running, and no async call is stored.\n(To see a call that has ended: tasks get ID.)"
 	}
 	lines := make([]string, len(l.Tasks))
 	for i, t := range l.Tasks {

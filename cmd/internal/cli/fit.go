@@ -17,6 +17,7 @@ const (
 	minText   = 16
 	minLast   = 9  // of the last column, such as "failed: …"
 	goodText  = 24 // for which less useful columns go
+	maxName   = 48 // of the first column, if the terminal is not twice as wide: it stays whole up to this
 )
 
 // leastUseful are the columns that a narrow terminal does without, the first one first. Then go
@@ -40,6 +41,12 @@ func fit(rows [][]string, columns int) (fitted [][]string, hidden []string) {
 			break
 		}
 		if shortenTimes(rows) {
+			continue
+		}
+		if name := max(columns/2, maxName); widths[0] > name {
+			for i := range rows {
+				rows[i][0] = text.Snip(rows[i][0], name, "…")
+			}
 			continue
 		}
 		var widest []int // the first column stays

@@ -74,3 +74,11 @@ func TestFit(t *testing.T) {
 		t.Errorf("without %q", hidden)
 	}
 }
+
+// One name of any length hides nothing of the others.
+func TestFitLongName(t *testing.T) {
+	got, hidden := fit([][]string{{"SESSION", "TITLE", "STATE"}, {strings.Repeat("n", 300), "A title", "done"}, {"s1", "Another title", "open"}}, 80)
+	if len(hidden) > 0 || got[1][0] != strings.Repeat("n", 47)+"…" || got[2][2] != "open" {
+		t.Errorf("%q, without %q", got, hidden)
+	}
+}
