@@ -70,6 +70,15 @@ func TestFit(t *testing.T) {
 			t.Errorf("%q, without %q", got, hidden)
 		}
 	}
+	list := [][]string{rows[0], {"s1", "Which containers were moved last night, and by whom?", "12", "95301", "42", "95.3850", at, "done"}}
+	if got, hidden := fit(list, 80); text.StringWidth(got[1][1]) < goodText || slices.Contains(hidden, "LAST") {
+		t.Errorf("%q, without %q", got, hidden)
+	}
+	step := strings.ReplaceAll("    call get_knowledge_by_lines", " ", NoBreak)
+	trace := [][]string{{"AT", "TOOK", "STEP", "STATE", "COST", "TEXT"}, {"+12.343s", "12.343s", step, "completed", "84.8500", "seq 1 30000; echo needle"}}
+	if got, hidden := fit(trace, 80); got[1][2] != step || got[1][5] != "seq 1 …" {
+		t.Errorf("%q, without %q", got, hidden)
+	}
 	if _, hidden := fit(rows, 100); len(hidden) > 0 && hidden[0] != "TOKENS OUT" {
 		t.Errorf("without %q", hidden)
 	}
