@@ -47,9 +47,9 @@ func TestFormsOfAnArtifact(t *testing.T) {
 	press("More rows")
 	b.until("document.querySelectorAll('.grid tbody tr').length > 200")
 	b.eval("document.querySelector('[aria-label=SELECT]').focus()")
-	b.press("select count(*) as n, max(weight) as most from t1\r")
+	b.press("select count(*) as n, max(weight) as most, 9007199254740993 as big from t1\r")
 	b.until("document.querySelectorAll('.grid tbody tr').length === 1")
-	if got := cell(0, 0) + " " + cell(0, 1); got != "3000 999" {
+	if got := cell(0, 0) + " " + cell(0, 1) + " " + cell(0, 2); got != "3000 999 9007199254740993" {
 		t.Errorf("the answer is %s", got)
 	}
 	b.accessible()
@@ -78,11 +78,17 @@ func TestFormsOfAnArtifact(t *testing.T) {
 		t.Errorf("a log has the buttons %s", got)
 	}
 
+	in.call("harbour", "toolu_coloured", "web_fetch", textArgs{Text: strings.Repeat("12:00 \x1b[31mERROR\x1b[0m boom\n", 3000)})
+	b.open("artifacts/harbour/toolu_coloured", "web_fetch")
+	b.until("document.querySelectorAll('.row[data-level=error]').length > 0")
+
 	// What has no rows says so to a person.
-	in.call("harbour", "toolu_long", "web_fetch", textArgs{Text: `{"text":"` + strings.Repeat("crane ", 10_000) + `"}`})
+	in.call("harbour", "toolu_long", "web_fetch", textArgs{Text: `{"text":"` + strings.Repeat("crane ", 10_000) + `","berth":9007199254740993}`})
 	b.open("artifacts/harbour/toolu_long", "web_fetch")
 	press("Table")
 	b.until("document.querySelector('.other .problem')?.innerText.endsWith('). Text shows all of it.')")
+	press("Tree")
+	b.until("document.querySelector('.tree')?.innerText.includes('9007199254740993')")
 	press("Text")
 	b.until("!!document.querySelector('[data-viewer]').offsetParent && !document.querySelector('.other').offsetParent")
 

@@ -1,6 +1,6 @@
 // Artifacts: the results that were moved out of the prompt, and the viewer, which reads
 // only the lines that are visible.
-import { h, add, replace, time, absolute, bytes, count, plural, button, empty, path, sizeBar, sizeScale } from "../dom.js";
+import { h, add, replace, parse, time, absolute, bytes, count, plural, button, empty, path, sizeBar, sizeScale } from "../dom.js";
 import { get } from "../api.js";
 import { Scroller } from "../scroller.js";
 import { table } from "./table.js";
@@ -66,7 +66,7 @@ const lineHeight = 20, blockLines = 100, blockChars = 160, maxBlocks = 60, longe
 
 // levelOf returns the level of a line of a log, or "". Only its start counts.
 function levelOf(text) {
-  const found = /\b(?:(fatal|panic|critical|crit|error|err)|(warn|warning)|(debug|trace))\b/i.exec(text.slice(0, 80));
+  const found = /\b(?:(fatal|panic|critical|crit|error|err)|(warn|warning)|(debug|trace))\b/i.exec(text.slice(0, 120).replace(/\x1b\[[\d;]*m/g, " ").slice(0, 80));
   return !found ? "" : found[1] ? "error" : found[2] ? "warn" : "debug";
 }
 
@@ -229,7 +229,7 @@ function viewer(main, session, id, startAt) {
     hits = [];
     replace(results, h("p.hint", {}, "Running jq …"));
     try {
-      const found = await get(base + "/jq", { query: text }, abort.signal);
+      const found = await get(base + "/jq", { query: text }, abort.signal, parse);
       if (mine !== job) return;
       const out = found.results.map(r => JSON.stringify(r, null, 2)).join("\n");
       replace(results, h("div.line", {}, h("h2", { role: "status" }, plural(found.results.length, "value") + (found.limited ? " shown; there are more" : "")), h("span.grow"), button("Close", () => { results.hidden = true; }, ".quiet")), h("pre.result", { tabindex: "0" }, out.slice(0, 60000)));

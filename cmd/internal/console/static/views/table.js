@@ -1,14 +1,16 @@
 // The table of an artifact: its columns with their types and exceptions, its rows in any order, and
 // the answers to SELECTs.
-import { h, add, replace, plural, button } from "../dom.js";
+import { h, add, replace, parse, plural, button } from "../dom.js";
 import { get } from "../api.js";
 
 const advice = /[;,]( or)? use [\w, ]*_knowledge.*$/; // is for models
+// A number that JavaScript would change is as it is written.
+const isNumber = cell => typeof cell === "number" || !!(cell && cell.rawJSON);
 const quoted = name => '"' + name.replaceAll('"', '""') + '"';
 
 // table shows the table of an artifact in root.
 export async function table(root, base, id, signal) {
-  const ask = params => get(base + "/sql", params, signal);
+  const ask = params => get(base + "/sql", params, signal, parse);
   const body = h("div.grid-box"), status = h("p.hint", { role: "status" });
   let job = 0, order = "", down = false, columns = [];
 
@@ -21,8 +23,8 @@ export async function table(root, base, id, signal) {
       if (mine !== job) return;
       const rows = h("tbody"), more = h("div.more"), numbers = answer.columns.map(() => false);
       const fill = (page, shown) => {
-        add(rows, page.rows.map(row => h("tr", {}, row.map((cell, i) => h("td" + (typeof cell === "number" ? ".num" : cell === null ? ".null" : ""), {}, cell === null ? "NULL" : String(cell))))));
-        page.rows[0]?.forEach((cell, i) => { numbers[i] ||= typeof cell === "number"; });
+        add(rows, page.rows.map(row => h("tr", {}, row.map((cell, i) => h("td" + (isNumber(cell) ? ".num" : cell === null ? ".null" : ""), {}, cell === null ? "NULL" : String(cell.rawJSON || cell))))));
+        page.rows[0]?.forEach((cell, i) => { numbers[i] ||= isNumber(cell); });
         shown += page.rows.length;
         replace(status, (page.at_least ? "At least " : "") + plural(page.total, "row") + (page.total > shown ? ", " + plural(shown, "shown", "shown") : "") + ".");
         replace(more, page.next_cursor && button("More rows", async () => {

@@ -1,6 +1,6 @@
 // A JSON document as a tree. A node asks for its children when it is opened, so the size of the
 // document does not matter.
-import { h, add, replace, count, button } from "../dom.js";
+import { h, add, replace, parse, count, button } from "../dom.js";
 import { get } from "../api.js";
 
 const step = key => (typeof key === "number" ? "[" + key + "]" : /^[A-Za-z_]\w*$/.test(key) ? "." + key : "[" + JSON.stringify(key) + "]");
@@ -15,7 +15,7 @@ export function tree(root, base, signal) {
     list.append(wait);
     try {
       for (let cursor = ""; ;) {
-        const page = await get(base + "/jq", { query, cursor }, signal);
+        const page = await get(base + "/jq", { query, cursor }, signal, parse);
         for (const [key, type, value] of page.results) wait.before(node([...path, key], type, value));
         cursor = page.next_cursor;
         if (!cursor) break;
