@@ -32,6 +32,8 @@ func align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Differen
 	setting(&d, "discard", &have.Discard, want.Discard)
 	setting(&d, "discard_new_per_subject", &have.DiscardNewPerSubject, want.DiscardNewPerSubject)
 	setting(&d, "max_msgs_per_subject", &have.MaxMsgsPerSubject, want.MaxMsgsPerSubject)
+	setting(&d, "max_msgs", &have.MaxMsgs, want.MaxMsgs)
+	setting(&d, "max_msg_size", &have.MaxMsgSize, -1)
 	setting(&d, "max_age", &have.MaxAge, want.MaxAge)
 	setting(&d, "max_bytes", &have.MaxBytes, want.MaxBytes)
 	setting(&d, "num_replicas", &have.Replicas, want.Replicas)

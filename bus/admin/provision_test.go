@@ -36,7 +36,7 @@ func TestProvisionExisting(t *testing.T) {
 	name := b.StreamName(bus.Results)
 	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: name, Description: "the operator's", Subjects: []string{"stevedore.result.*.*", "stevedore.completion.*.*", "stevedore.claim.*.*"},
-		MaxMsgsPerSubject: 5, MaxAge: time.Hour, AllowMsgTTL: true, Metadata: map[string]string{"team": "ops", "stevedore.format": "3"}, Compression: jetstream.S2Compression,
+		MaxMsgsPerSubject: 5, MaxMsgs: 3, MaxMsgSize: 100, MaxAge: time.Hour, AllowMsgTTL: true, Metadata: map[string]string{"team": "ops", "stevedore.format": "3"}, Compression: jetstream.S2Compression,
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestProvisionExisting(t *testing.T) {
 		all = append(all, d.String())
 	}
 	text := strings.Join(all, "\n")
-	for _, want := range []string{"max_msgs_per_subject is 5, want 1", "discard_new_per_subject is false, want true", "max_age is 1h0m0s, want 168h0m0s"} {
+	for _, want := range []string{"max_msgs_per_subject is 5, want 1", "discard_new_per_subject is false, want true", "max_age is 1h0m0s, want 168h0m0s", "max_msgs is 3, want -1", "max_msg_size is 100, want -1"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("differences lack %q:\n%s", want, text)
 		}
