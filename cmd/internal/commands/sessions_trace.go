@@ -54,10 +54,10 @@ func showTrace(ctx context.Context, o *client.Options, b *bus.Bus, session, run 
 		fmt.Fprintln(out, "The run has more steps than this.")
 	}
 	if s := steps.slowest; len(t.Run.Steps) > 1 {
-		fmt.Fprintf(out, "Slowest step: %s at %s, %s.\n", stepName(s), steps.at(s), took(s))
+		_ = cli.Line(out, "Slowest step: %s at %s, %s.", stepName(s), steps.at(s), took(s))
 	}
 	if s := steps.dearest; len(t.Run.Steps) > 1 && s != nil {
-		fmt.Fprintf(out, "Dearest step: %s at %s, cost %s.\n", stepName(s), steps.at(s), costText(s.Usage))
+		_ = cli.Line(out, "Dearest step: %s at %s, cost %s.", stepName(s), steps.at(s), costText(s.Usage))
 	}
 	others := slices.DeleteFunc(t.Runs, func(r *agent.TraceStep) bool { return r.ID == t.Run.ID })
 	if len(others) == 0 {
@@ -67,7 +67,8 @@ func showTrace(ctx context.Context, o *client.Options, b *bus.Bus, session, run 
 	for _, r := range slices.Backward(others[max(0, len(others)-maxOtherRuns):]) {
 		table.Row(r.ID, r.At, r.State, tools.Excerpt(r.Text, 80))
 	}
-	fmt.Fprintf(out, "\nOther runs of the session, newest first; to show one: %s\n", o.Connection.Command("sessions", "show", session, "--trace", "RUN"))
+	fmt.Fprintln(out)
+	_ = cli.Line(out, "Other runs of the session, newest first; to show one: %s", o.Connection.Command("sessions", "show", session, "--trace", "RUN"))
 	return table.Print(out, "")
 }
 
