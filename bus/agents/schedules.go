@@ -12,9 +12,11 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// Schedule is a job or a heartbeat as programs show it, without its arguments, which may be large.
+// Schedule is a job or a heartbeat as programs show it, without its arguments, which may be large: Shown is the
+// start of those of a job.
 type Schedule struct {
 	cron.EntryJSON
+	Shown    string      `json:"args_excerpt,omitempty"`
 	Upcoming []time.Time `json:"upcoming"`
 	// Used is what the last run of a heartbeat used, with its sub-agents.
 	Used *agent.Total `json:"used,omitempty"`
@@ -27,6 +29,7 @@ const upcomingRuns = 5
 func Schedules(ctx context.Context, b *bus.Bus, kind string) iter.Seq2[Schedule, error] {
 	return func(yield func(Schedule, error) bool) {
 		for e, err := range cron.New(b).List(ctx, cron.Caller{Operator: true}, kind, "") {
+			shown := tools.ShownArgs(tools.Call{Args: e.Args})
 			e.Args = nil
 			s := Schedule{EntryJSON: e.Fields(), Upcoming: append([]time.Time{}, e.Upcoming(upcomingRuns)...)}
 			if kind == bus.Heartbeat && err == nil {
@@ -34,6 +37,9 @@ func Schedules(ctx context.Context, b *bus.Bus, kind string) iter.Seq2[Schedule,
 				if e.LastRun != nil {
 					*s.Used, err = runTotal(ctx, b, tools.Call{ID: e.LastRun.Call, Session: e.Session})
 				}
+			}
+			if kind == bus.Cron {
+				s.Shown = shown
 			}
 			if !yield(s, err) || err != nil {
 				return

@@ -320,7 +320,7 @@ func TestDeadLettersSchedulesChannels(t *testing.T) {
 		t.Errorf("the heartbeat's last run: %s", body)
 	}
 	in.job("backup", "shell", "6h")
-	if _, body := in.request("GET", "/api/schedules", ""); strings.Count(body, "T") < 5 || !strings.Contains(body, `"every 6h"`) {
+	if _, body := in.request("GET", "/api/schedules", ""); strings.Count(body, "T") < 5 || !strings.Contains(body, `"args_excerpt":"{\"text\":\"make backup\"}"`) || !strings.Contains(body, `"every 6h"`) {
 		t.Errorf("schedules %s", body)
 	}
 	if status, body := in.request("POST", "/api/schedules/backup/disable", ""); status != http.StatusOK || !strings.Contains(body, `"enabled":false`) {

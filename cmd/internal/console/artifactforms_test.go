@@ -31,6 +31,7 @@ func TestFormsOfAnArtifact(t *testing.T) {
 
 	b.open("artifacts/harbour/toolu_stock", "inventory")
 	b.until("document.querySelectorAll('.scroller .row').length > 0")
+	b.shows("expires in 7 days")
 	press("Table")
 	b.shows("3,000 rows")
 	if got := b.eval("[...document.querySelectorAll('.grid th')].map(h => h.innerText.replace(/\\s+/g, ' '))"); got != "id integer,name text,weight integer" {

@@ -277,7 +277,7 @@ func TestViews(t *testing.T) {
 		{"conversation", "conversations/harbour", "crane 3"},
 		{"usage", "usage?by=tool", "logs"},
 		{"approvals", "approvals", "berth plan"},
-		{"schedules", "schedules", "backup"},
+		{"schedules", "schedules", "make backup"},
 		{"dead", "dead/1", "unexpected"},
 		{"channels", "channels", "file"},
 		{"system", "system", "quay-1"},

@@ -39,6 +39,9 @@ func TestControlsFit(t *testing.T) {
 				if found := b.eval(outside); found != "" {
 					t.Errorf("%s at %d px with the models %s: %s", hash, width, models, found)
 				}
+				if hash == "approvals" {
+					b.shows("harbour / toolu_deploy")
+				}
 			}
 		}
 	}

@@ -227,7 +227,7 @@ func (in *installation) say(name string, entries ...string) {
 
 func (in *installation) job(name, tool, every string) {
 	in.t.Helper()
-	_, err := cron.New(in.bus).Do(in.t.Context(), cron.Caller{Operator: true}, "", cron.Request{Action: cron.ActionAdd, Name: name, Tool: tool, Every: every})
+	_, err := cron.New(in.bus).Do(in.t.Context(), cron.Caller{Operator: true}, "", cron.Request{Action: cron.ActionAdd, Name: name, Tool: tool, Args: map[string]json.RawMessage{"text": json.RawMessage(`"make backup"`)}, Every: every})
 	if err != nil {
 		in.t.Fatal(err)
 	}

@@ -218,6 +218,24 @@ func TestTraceOfSpawn(t *testing.T) {
 	}
 }
 
+// The times of an axis do not cover each other, on any screen.
+func TestAxisOfATrace(t *testing.T) {
+	needBrowser(t)
+	t.Parallel()
+	in := start(t, console.Config{})
+	in.say("s", `{"run":"r","at":"2026-11-22T04:00:00Z","kind":"user","message":{"role":"user","content":[{"type":"text","text":"go"}]},"call":{"id":"r","session":"s","tool":"agent","args":{}}}`,
+		`{"run":"r","at":"2026-11-22T04:00:19Z","kind":"assistant","message":{"role":"assistant","content":[{"type":"text","text":"gone"}]}}`,
+		`{"run":"r","at":"2026-11-22T04:00:19Z","kind":"end","end":{"reason":"done"}}`)
+	b := browse(t, in, 1440, 900)
+	b.open("conversations/s/trace", "gone")
+	const times = "[...document.querySelectorAll('.axis span')].filter(s => s.offsetParent).map(s => s.getBoundingClientRect())"
+	b.until(times + ".length === 9")
+	for _, width := range []int64{768, 390, 320} {
+		b.run(chromedp.EmulateViewport(width, 844))
+		b.until(times + ".every((s, i, all) => i === 0 || all[i - 1].right < s.left) && " + times + ".length > 2")
+	}
+}
+
 // accessible runs axe-core, if STEVEDORE_AXE names its file axe.min.js.
 func (b *browser) accessible() {
 	b.t.Helper()

@@ -94,6 +94,10 @@ func TestTheLastDay(t *testing.T) {
 	}
 	b.until("document.querySelectorAll('.axis.hours')[0].children.length === 4")
 	b.shows("The busiest hour: ")
+	b.eval("document.querySelector('tbody th').innerText = 'jq_knowledge_of_all'")
+	if at := b.eval("[...document.querySelectorAll('tbody td')][2].getBoundingClientRect().right > innerWidth"); at != "false" {
+		t.Error("the cost is outside of the screen")
+	}
 	b.screenshot("usage")
 	b.accessible()
 	if got := b.eval("document.body.innerText.includes('Jobs and heartbeats')"); got != "false" {

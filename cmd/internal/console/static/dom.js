@@ -80,7 +80,7 @@ export function duration(ms) {
   const m = Math.floor(s / 60);
   if (m < 60) return m + " min " + Math.round(s % 60) + " s";
   const hours = Math.floor(m / 60);
-  return hours < 48 ? hours + " h " + (m % 60) + " min" : Math.floor(hours / 24) + " days";
+  return hours < 48 ? hours + " h " + (m % 60) + " min" : Math.round(hours / 24) + " days";
 }
 
 const dates = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });

@@ -20,7 +20,8 @@ export function card(a, state, done) {
   const whole = typeof a.args !== "string"; // the list cuts arguments that are too long
   const total = new Date(a.deadline) - new Date(a.asked_at);
   return h("li.call", { "data-row": true, tabindex: "-1", "data-key": a.session + "." + a.id },
-    h("div.line", {}, h("b", {}, a.tool), h("span.id", {}, a.session + " / " + a.id), h("span.grow"), h("span.num", {}, "asked ", time(a.asked_at))),
+    h("div.line", {}, h("b", {}, a.tool), h("span.grow"), h("span.num", {}, "asked ", time(a.asked_at))),
+    h("div.line.small", {}, h("span.id", {}, a.session + " / " + a.id)),
     h("pre.result", { tabindex: "0", "aria-label": "Arguments of the call" }, (whole ? JSON.stringify(a.args, null, 2) : a.args) || "no arguments"),
     !whole ? h("p.problem", {}, "These are not all arguments: they are too long to be shown.") : null,
     load(1 - (Date.now() - new Date(a.asked_at)) / total, "warn"),

@@ -40,6 +40,19 @@ function ticks(length) {
   return Array.from({ length: Math.floor(length / step) + 1 }, (_, i) => i * step);
 }
 
+// fit hides the times of an axis for which it has no space.
+const fit = new ResizeObserver(axes => {
+  for (const { target } of axes) {
+    let free = 0;
+    for (const label of target.children) {
+      label.hidden = false;
+      const box = label.getBoundingClientRect();
+      label.hidden = box.left < free;
+      if (!label.hidden) free = box.right + 4;
+    }
+  }
+});
+
 // matches are the filters of steps.
 const matches = {
   "": ["All steps", () => true],
@@ -115,6 +128,7 @@ function pane(root, session, run, choose, compare) {
       h("p.hint", {}, "The chain of steps that the run waited for has a line at its left. Hatched: waiting for a worker, an approval or the provider." + (axis.dearest ? " Cost is in the currency of --price." : "")),
       h("div.axis", { "aria-hidden": "true" }, ticks(axis.length).filter(at => at < .93 * axis.length).map(at => h("span", { style: { "--at": at / axis.length } }, at ? duration(at).replace(/ 0 (s|min)$/, "") : "0"))),
       shownSteps, t.cut ? h("p.problem", {}, "The run has more steps than this page shows. See its conversation for all.") : null);
+    fit.observe(body.querySelector(".axis"));
     const again = focus && [...body.querySelectorAll("[data-key]")].find(el => el.dataset.key === focus.key);
     if (again) again.querySelector("summary").focus({ preventScroll: true });
   }
