@@ -191,7 +191,8 @@ func TestForgedTextsDoNotReachTheTerminal(t *testing.T) {
 			commands = append(commands, command{append(args, flags...), content})
 		}
 	}
-	add(false, bus, "tools ls", "tools ls --json", "approvals ls --json", "dead ls", "dead ls --json", "dead retry 1", "sessions ls", "sessions ls --json")
+	add(false, bus, "tools ls", "tools ls --json", "approvals ls --json", "dead ls", "dead ls --json", "dead retry 1", "sessions ls", "sessions ls --json",
+		"sessions show s --trace", "sessions show s --trace EVIL", "sessions show EVIL", "sessions show s EVIL", "sessions ls --text EVIL")
 	add(true, bus, "tools show x", "approvals ls", "dead show 1", "dead show 1 --json", "sessions show s", "sessions export s")
 	add(false, at("s"), "artifacts ls --json", "tasks ls --json", "tasks get c1 --json", "artifacts get a --json", "artifacts ls",
 		"cron add x call EVIL=EVIL --every 1h", "cron ls", "cron ls --json", "cron get x")
