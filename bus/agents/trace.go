@@ -27,6 +27,8 @@ const (
 	maxTraceRuns  = 50
 	maxTraceDepth = 16
 	traceReads    = 16 // at once
+	// leastQueue is the least time that is a wait: a worker takes some of it to begin a run.
+	leastQueue = time.Second
 )
 
 // readTrace returns a run of a session, or its last one. It derives the trace from the conversations, and the times of calls and approvals
@@ -51,6 +53,9 @@ func readTrace(ctx context.Context, b *bus.Bus, in SessionRequest) (Trace, error
 		return Trace{}, tools.Errorf(tools.CodeNotFound, "session %.80q has no run %.80q; its conversation may be deleted", session, run)
 	}
 	if err := r.complete(ctx, t.Run, 0); err != nil {
+		return Trace{}, err
+	}
+	if err := r.addQueue(ctx, t.Run); err != nil {
 		return Trace{}, err
 	}
 	t.Run.AddUsage()
@@ -108,6 +113,23 @@ func (r *traceReader) complete(ctx context.Context, s *agent.TraceStep, depth in
 			return err
 		}
 		step.Steps = append(step.Steps, runs[0].Steps...)
+	}
+	return nil
+}
+
+// addQueue adds how long a run waited until the earlier ones of its session had ended: from the first
+// time that a worker had it.
+func (r *traceReader) addQueue(ctx context.Context, run *agent.TraceStep) error {
+	if run.Session == "" {
+		return nil
+	}
+	stored, err := task.ReadResults(ctx, r.bus, run.Session, run.ID)
+	if err != nil || len(stored) == 0 {
+		return err
+	}
+	if had := stored[0].StartedAt; !had.IsZero() && run.At.Sub(had) > leastQueue {
+		run.Steps = append([]*agent.TraceStep{{Kind: agent.TraceQueue, At: had, EndedAt: run.At}}, run.Steps...)
+		run.At = had
 	}
 	return nil
 }

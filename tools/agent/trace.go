@@ -46,6 +46,7 @@ const (
 	TraceCall     TraceKind = "call" // from the turn that made it
 	TraceApproval TraceKind = "approval"
 	traceWait     TraceKind = "wait"    // for a provider that is down
+	TraceQueue    TraceKind = "queue"   // for the earlier runs of the session
 	traceSummary  TraceKind = "summary" // of old turns
 )
 

@@ -5,9 +5,9 @@ import { onFrame } from "../live.js";
 import { pretty } from "./approvals.js";
 import { turn } from "./turn.js";
 
-const bars = { turn: "run", approval: "warn", wait: "off", summary: "off" };
+const bars = { turn: "run", approval: "warn", wait: "off", queue: "off", summary: "off" };
 const barOf = s => bars[s.kind] || kindOf(s.state || "running");
-const titles = { approval: "approval", wait: "waits for the model", summary: "summary of old turns", turn: "the model" };
+const titles = { approval: "approval", wait: "waits for the model", queue: "waits for the run before", summary: "summary of old turns", turn: "the model" };
 const start = s => Date.parse(s.at);
 const end = s => (s.ended_at ? Date.parse(s.ended_at) : Date.now());
 const took = s => duration(end(s) - start(s));
@@ -18,7 +18,7 @@ const cost = s => (s.usage && s.usage.cost ? " · cost " + s.usage.cost.toFixed(
 const fails = s => s.kind === "call" && kindOf(s.state || "") === "bad";
 // about says what a step is about, and why it failed.
 const about = s => [asked(s.args_excerpt), fails(s) ? (s.text || "").split("\n")[0].slice(0, 200) : ""].filter(Boolean).join(": ");
-const waits = s => s.kind === "approval" || s.kind === "wait";
+const waits = s => ["approval", "wait", "queue"].includes(s.kind);
 
 // chain adds to a set the steps that a run waited for, one after the other: what is faster
 // elsewhere does not shorten the run.
