@@ -293,6 +293,14 @@ func TestFleetKeepsTenantsApart(t *testing.T) {
 		_, err := red.nc.Request("stevedore.rpc.tools.ls", []byte("{}"), time.Second)
 		return err == nats.ErrNoResponders
 	})
+	// Without its workspace, it does not start again. A worker of its own would know none of its settings,
+	// so the status leads to the process that serves the tenants.
+	f.write(filepath.Join(f.tenants, "red.nk"), string(seed))
+	f.write(filepath.Join(f.tenants, "red.yaml"), "workspace: "+filepath.Join(f.spaces, "gone")+"\n")
+	await(t, p, "the status to say where red is served", func() bool {
+		out := worker(t, "status", "--tenants", f.tenants, "--server", "nats://"+f.address, "--inbox-prefix", "_INBOX_worker").stdout
+		return strings.Contains(out, "Start \"stevedore serve --tenants ") && !strings.Contains(out, "serve --nkey")
+	})
 	if got := first.request("call.default.read_file", `{"args":{"path":"note.txt"}}`).text("for_llm"); got != noteOf("first") {
 		t.Errorf("first reads %q", got)
 	}
