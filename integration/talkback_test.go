@@ -314,3 +314,20 @@ func TestSignedMessages(t *testing.T) {
 		t.Errorf("answers %q, problems %v", got, h.problems)
 	}
 }
+
+// A process that only sends knows that another one receives: what it sends first to a new chat is in the
+// conversation of the chat.
+func TestNotifierKnowsWhoReceives(t *testing.T) {
+	t.Parallel()
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("whsec_c2VjcmV0LXNlY3JldC1zZWNyZXQ="), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	channel := []string{"--channel", "app=webhook:url=http://127.0.0.1:9/x,secret=file:" + secret + ",allow=r1"}
+	u := startUp(t, append([]string{"--no-notify", "--receive", "app", "--receive-listen", "127.0.0.1:0"}, channel...)...)
+	start(t, append([]string{"serve", "--server", u.url, "--queue", "other", "--workspace", t.TempDir()}, channel...)...)
+	connect(t, u.url).publish("stevedore.notify.app.r1", `{"text":"The backup is done."}`)
+	await(t, u.process, "the conversation of the chat", func() bool {
+		return strings.Contains(worker(t, "sessions", "show", "app-r1", "--server", u.url).stdout, "The backup is done.")
+	})
+}

@@ -8,11 +8,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/state/kv"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
@@ -21,13 +24,24 @@ import (
 type Conversations struct {
 	log       agent.Conversations
 	facts     state.Store
+	shared    state.Store // what the processes of a bus know of each other
 	receiving []string
 }
 
 // NewConversations returns the conversations of a bus. facts has the last channels of
-// sessions; receiving are the channels whose users may write to the agent.
+// sessions; receiving are the channels whose users may write to the agent by this process.
 func NewConversations(b *bus.Bus, facts state.Store, receiving []string) Conversations {
-	return Conversations{busLog{session.New(b)}, facts, receiving}
+	return Conversations{busLog{session.New(b)}, facts, sharedState(b), receiving}
+}
+
+// sharedState is the state on the bus; that of a server in this process is in a file.
+func sharedState(b *bus.Bus) state.Store {
+	return kv.New(func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) })
+}
+
+// SetReceives tells the notifiers of all processes that this one receives what the users of a channel write.
+func SetReceives(ctx context.Context, b *bus.Bus, channel string) error {
+	return state.SetReceives(ctx, sharedState(b), channel)
 }
 
 // SubSessions returns a function that returns the sessions of the sub-agents that the runs of
@@ -53,14 +67,14 @@ const ConsoleSession = "console"
 // the channel has no default.
 func (c Conversations) sessionOf(ctx context.Context, n channel.Notification, chat string) (session string, receives bool, err error) {
 	if receives = slices.Contains(c.receiving, n.Channel); !receives { // another process may
-		if receives, err = state.Receives(ctx, c.facts, tools.TokenOf(n.Channel)); err != nil {
+		if receives, err = state.Receives(ctx, c.shared, tools.TokenOf(n.Channel)); err != nil {
 			return "", false, err
 		}
 	}
 	switch {
 	case receives && chat != "":
 		return tools.TokenOf(n.Channel + "-" + chat), true, nil
-	case receives: // nobody knows who reads it
+	case receives: // a text without a chat is for none of the users
 		return "", true, nil
 	}
 	for _, id := range []string{chat, n.ChatID} {
@@ -90,14 +104,9 @@ func (c Conversations) lastSession(ctx context.Context, at state.Channel) (sessi
 	return session, err
 }
 
-// isOfUser reports whether a session has a conversation in which a user writes: it is not that of a
-// sub-agent or of a heartbeat.
-func (c Conversations) isOfUser(ctx context.Context, session string) (bool, error) {
-	if session == "" || strings.HasPrefix(session, "sub/") || strings.HasPrefix(session, bus.Heartbeat+"-") {
-		return false, nil
-	}
-	entries, _, err := c.log.Read(ctx, tools.TokenOf(session), 0)
-	return len(entries) > 0, err
+// isOfUser reports whether users write in a session: it is not that of a sub-agent or of a heartbeat.
+func isOfUser(session string) bool {
+	return session != "" && !agent.IsSubagentSession(session) && !strings.HasPrefix(session, bus.Heartbeat+"-")
 }
 
 // Completed adds the completion of a background task to the conversation that started it.
@@ -129,26 +138,24 @@ func (c Conversations) Received(ctx context.Context, n channel.Notification, cha
 	if err != nil {
 		return err
 	}
-	if from := tools.TokenOf(n.Session); chat == "" && n.ChatID == "" && from != session {
-		answers, err := c.isOfUser(ctx, n.Session)
-		if err == nil && answers {
-			err = c.add(ctx, n, from, false)
-		}
-		if err != nil || answers && n.Channel != ConsoleSession {
+	if from := tools.TokenOf(n.Session); chat == "" && n.ChatID == "" && from != session && isOfUser(n.Session) {
+		exists, err := c.add(ctx, n, from, false)
+		if err != nil || exists && n.Channel != ConsoleSession {
 			return err
 		}
 	}
 	if session == "" {
 		return nil
 	}
-	return c.add(ctx, n, session, receives)
+	_, err = c.add(ctx, n, session, receives)
+	return err
 }
 
-// add adds a text that a user gets to a conversation.
-func (c Conversations) add(ctx context.Context, n channel.Notification, session string, receives bool) error {
+// add adds a text that a user gets to a conversation, and reports whether there is one.
+func (c Conversations) add(ctx context.Context, n channel.Notification, session string, receives bool) (exists bool, err error) {
 	own := tools.TokenOf(n.Session) == session
 	if own && strings.HasPrefix(n.ID, outputPrefix) {
-		return nil // the run that sends it has the result
+		return true, nil // the run that sends it has the result
 	}
 	what, from := "was sent this message", " from the session "+tools.Excerpt(n.Session, 80)
 	job, scheduled := cron.ParseCallID(n.Call)

@@ -125,10 +125,11 @@ func (r Run) Text() string {
 	case r.Message == "":
 		return "queued or running"
 	}
-	if r.Message != "" {
-		text += ": " + tools.EscapeLine(tools.Excerpt(r.Message, 200))
+	message := tools.EscapeLine(tools.Excerpt(r.Message, 200))
+	if text == "" || message == "" {
+		return text + message
 	}
-	return strings.TrimPrefix(text, ": ")
+	return text + ": " + message
 }
 
 // details describes a job in several lines.

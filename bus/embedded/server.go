@@ -96,15 +96,16 @@ func Start(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	removeOld(memoryPath)
-	stopWatch := func() {}
-	if s.staging.dir != "" {
-		if stopWatch, err = s.watchStreams(); err != nil {
-			stop(s.ns)
-			s.staging.close(cfg.Dir)
-			return nil, fmt.Errorf("start embedded server: %w", err)
-		}
+	s.stopWatch = func() {}
+	s.store, err = os.Stat(filepath.Join(cfg.Dir, storeDir))
+	if err == nil && s.staging.dir != "" {
+		s.stopWatch, err = s.watchStreams()
 	}
-	s.stopWatch = stopWatch
+	if err != nil {
+		stop(s.ns)
+		s.staging.close(cfg.Dir)
+		return nil, fmt.Errorf("start embedded server: %w", err)
+	}
 	if addr := s.ns.Addr(); addr != nil {
 		scheme, address := "nats", dialAddr(addr)
 		if secure, err := cfg.tlsConfig(); err == nil && secure != nil {
@@ -112,11 +113,6 @@ func Start(cfg Config) (*Server, error) {
 		}
 		s.url = fmt.Sprintf("%s://%s:%s@%s", scheme, user, password, address)
 		s.cfg.Listen = addr.String() // keep the port after a restart
-	}
-	if s.store, err = os.Stat(filepath.Join(cfg.Dir, storeDir)); err != nil {
-		stop(s.ns)
-		s.staging.close(cfg.Dir)
-		return nil, fmt.Errorf("start embedded server: %w", err)
 	}
 	var watched context.Context
 	watched, s.close = context.WithCancel(context.Background())

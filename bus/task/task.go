@@ -55,8 +55,11 @@ type Task struct {
 
 // Text is one line for people and models.
 func (t Task) Text() string {
-	parts := []string{t.ID, string(t.State), t.Tool}
-	for _, part := range []string{t.TimeText(), t.Details()} {
+	parts, took := []string{t.ID, string(t.State), t.Tool}, t.TimeText()
+	if t.StartedAt.IsZero() && took != "" {
+		took = "waits for " + took
+	}
+	for _, part := range []string{took, t.Details()} {
 		if part != "" {
 			parts = append(parts, part)
 		}
@@ -72,7 +75,7 @@ func (t Task) TimeText() string {
 	case !t.StartedAt.IsZero():
 		return time.Since(t.StartedAt).Round(time.Millisecond).String()
 	case !t.QueuedAt.IsZero():
-		return "waits for " + time.Since(t.QueuedAt).Round(time.Millisecond).String()
+		return time.Since(t.QueuedAt).Round(time.Millisecond).String()
 	}
 	return ""
 }

@@ -48,7 +48,8 @@ const cutNotice = "\n[The rest is not part of this conversation.]"
 // notice with that ID. A run that is in progress sees it before its next turn. If AddNotice
 // is called again after an error, the conversation has the notice once.
 func AddNotice(ctx context.Context, log Conversations, session string, n Notice) error {
-	return addNotice(ctx, log, session, n, 1, nil)
+	_, err := addNotice(ctx, log, session, n, 1, nil)
+	return err
 }
 
 // maxUnread is how many notices a conversation gets before the first message of its user. One more
@@ -57,8 +58,8 @@ const maxUnread = 500
 
 // AddMessage is AddNotice for a text that the user receives. It leaves out what the conversation
 // has of the text from the call of the notice. If begin is set, the conversation may begin with
-// the notice.
-func AddMessage(ctx context.Context, log Conversations, session string, n Notice, begin bool) error {
+// the notice. exists reports whether there is a conversation.
+func AddMessage(ctx context.Context, log Conversations, session string, n Notice, begin bool) (exists bool, err error) {
 	minEntries := 1
 	if begin {
 		minEntries = 0
@@ -108,49 +109,49 @@ func hasText(args json.RawMessage, text string) bool {
 
 func addNotice(
 	ctx context.Context, log Conversations, session string, n Notice, minEntries int, unknown func(entries []Entry, call, text string) string,
-) error {
+) (exists bool, err error) {
 	if len(n.Text) > maxNotice {
 		n.Text = tools.Excerpt(n.Text, maxNotice-len(cutNotice)) + cutNotice
 	}
 	for {
 		bodies, last, err := log.Read(ctx, session, 0)
 		if err != nil {
-			return fmt.Errorf("add notice to conversation %s: %w", session, err)
+			return false, fmt.Errorf("add notice to conversation %s: %w", session, err)
 		}
 		if len(bodies) < minEntries {
-			return nil
+			return false, nil
 		}
 		entries, _ := DecodeEntries(bodies) // of a newer version, perhaps
 		onlyNotices := len(entries) == len(bodies)
 		for _, e := range entries {
 			if e.Notice != nil && e.Notice.ID == n.ID {
-				return nil
+				return true, nil
 			}
 			onlyNotices = onlyNotices && e.Kind == KindNotice
 		}
 		if onlyNotices && len(entries) > maxUnread {
-			return nil
+			return true, nil
 		}
 		if onlyNotices && len(entries) == maxUnread { // nobody reads them
 			n = Notice{ID: "too-many", Title: fmt.Sprintf("%d notices came before the first message of the user; later ones are not shown", maxUnread)}
 		}
 		if unknown != nil && n.Call != "" {
 			if n.Text = unknown(entries, n.Call, n.Text); n.Text == "" {
-				return nil
+				return true, nil
 			}
 		}
 		data, err := jsonform.Encode(Entry{Kind: KindNotice, At: time.Now().UTC(), Notice: &n})
 		if err != nil {
-			return fmt.Errorf("add notice to conversation %s: %w", session, err)
+			return false, fmt.Errorf("add notice to conversation %s: %w", session, err)
 		}
 		_, err = log.Append(ctx, session, last, data)
 		switch {
 		case errors.Is(err, ErrConflict):
 			continue
 		case err != nil:
-			return fmt.Errorf("add notice to conversation %s: %w", session, err)
+			return false, fmt.Errorf("add notice to conversation %s: %w", session, err)
 		}
-		return nil
+		return true, nil
 	}
 }
 

@@ -48,6 +48,9 @@ func SubagentSession(call tools.Call) string {
 	return fmt.Sprintf("sub/%s/%s", call.SessionToken(), call.IDToken())
 }
 
+// IsSubagentSession reports whether a session is that of a SubagentSession.
+func IsSubagentSession(session string) bool { return strings.HasPrefix(session, "sub/") }
+
 // subagentName returns the name of the sub-agent with a number, from 1, of the SubagentSessions of
 // an agent with a name.
 func subagentName(parent string, number int) string { return fmt.Sprintf("%s/%d", parent, number) }

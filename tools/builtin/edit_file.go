@@ -131,7 +131,7 @@ func (e edit) diff(path, content string) string {
 	if e.length+len(e.text) > maxDiff {
 		return fmt.Sprintf("[%d bytes replaced by %d]", e.length, len(e.text))
 	}
-	groups, _ := linediff.Compare(content, e.apply(content))
+	groups, _ := linediff.Compare(content, e.apply(content)) // exact: the change has at most maxDiff bytes
 	var diff strings.Builder
 	fmt.Fprintf(&diff, "--- %s\n+++ %s\n", path, path)
 	for _, group := range groups {

@@ -144,8 +144,8 @@ func (c *Connection) streamReason(stream string) string {
 		return "Retry or remove dead letters (" + c.Command("dead", "ls") + "), or enlarge it"
 	}
 	if strings.HasPrefix(stream, "OBJ_") {
-		return "Results are cut to what fits. Remove artifacts (" + c.Command("artifacts", "rm", "ID") + "), or make room on the disk of the data directory and restart stevedore up. " +
-			"What removed artifacts leave goes after an hour, or with"
+		return "Results are cut to what fits. Remove artifacts (" + c.Command("artifacts", "rm", "ID") + "), or make room on the disk of " +
+			"the data directory and restart stevedore up. What removed artifacts leave goes after an hour, or with"
 	}
 	return "Calls wait for workers: start more, or enlarge it"
 }

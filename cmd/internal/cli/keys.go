@@ -27,12 +27,14 @@ const (
 type keyFilter struct {
 	in, out *os.File
 
-	mu      sync.Mutex
 	toPipe  *os.File
-	kept    string // what was typed while nobody reads
-	held    bool   // nobody reads
-	ended   bool   // nothing comes after kept
 	pending strings.Builder
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	kept    string // keys that are not in the pipe yet
+	held    bool   // nobody reads, so the keys stay in kept
+	ended   bool   // nothing comes after kept
 }
 
 func newKeyFilter(in *os.File) (*keyFilter, error) {
@@ -41,57 +43,60 @@ func newKeyFilter(in *os.File) (*keyFilter, error) {
 		return nil, err
 	}
 	f := &keyFilter{in: in, out: out, toPipe: toPipe, held: true}
+	f.changed = sync.NewCond(&f.mu)
+	go f.pump()
 	go f.run() // until the process ends: a read of a terminal cannot be interrupted
 	return f, nil
 }
 
 // send passes a key to the editor, as if the user had pressed it.
 func (f *keyFilter) send(keys string) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.held {
-		f.kept += keys
-		return
-	}
-	_, _ = f.toPipe.WriteString(keys) // fails only if the editor is gone
+	f.change(func() { f.kept += keys })
 }
 
 // hold keeps what is typed until release.
-func (f *keyFilter) hold() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.held = true
-}
+func (f *keyFilter) hold() { f.change(func() { f.held = true }) }
 
 // release passes on what was typed since hold. If it must not be sent before its user has seen the
 // question, it has no line ends.
 func (f *keyFilter) release(unseen bool) {
-	f.mu.Lock()
-	keys := f.kept
-	if unseen {
-		keys = strings.TrimRight(strings.NewReplacer("\r", " ", "\n", " ").Replace(keys), " ")
-	}
-	f.kept, f.held = "", false
-	go func() { // the editor does not read yet
-		defer f.mu.Unlock()
-		_, _ = f.toPipe.WriteString(keys)
-		if f.ended {
-			f.toPipe.Close()
+	f.change(func() {
+		if f.held = false; unseen {
+			f.kept = strings.TrimRight(strings.NewReplacer("\r", " ", "\n", " ").Replace(f.kept), " ")
 		}
-	}()
+	})
 }
 
-// end closes the pipe behind what is kept.
-func (f *keyFilter) end() {
+func (f *keyFilter) change(do func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ended = true; !f.held {
-		f.toPipe.Close()
+	do()
+	f.changed.Broadcast()
+}
+
+// pump writes the keys into the pipe. While the pipe is full, the editor does not read, and nothing else
+// waits for the pump.
+func (f *keyFilter) pump() {
+	defer f.toPipe.Close()
+	for {
+		f.mu.Lock()
+		for f.held || f.kept == "" && !f.ended {
+			f.changed.Wait()
+		}
+		keys := f.kept
+		f.kept = ""
+		f.mu.Unlock()
+		if keys == "" {
+			return // the end
+		}
+		if _, err := f.toPipe.WriteString(keys); err != nil {
+			return // the editor is gone
+		}
 	}
 }
 
 func (f *keyFilter) run() {
-	defer f.end()
+	defer f.change(func() { f.ended = true })
 	r := bufio.NewReader(f.in)
 	pasting, last := false, rune(0)
 	for {

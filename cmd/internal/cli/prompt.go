@@ -33,7 +33,6 @@ type Prompt struct {
 	read   chan readLine // of a Read whose ctx ended; nil if there is none
 	editor *liner.State
 	keys   *keyFilter // nil if there is no editor
-	answer bool       // the message is the answer to a question
 
 	mu      sync.Mutex
 	changed *sync.Cond // editing or writers has changed
@@ -107,10 +106,12 @@ func (p *Prompt) startEditor() {
 
 // Read returns the next message, without space around it. It skips empty ones. Its
 // error is io.EOF at the end of the input, ErrInterrupted, or that of ctx.
-func (p *Prompt) Read(ctx context.Context) (string, error) {
+func (p *Prompt) Read(ctx context.Context) (string, error) { return p.readMessage(ctx, false) }
+
+func (p *Prompt) readMessage(ctx context.Context, answer bool) (string, error) {
 	var lines []string
 	for {
-		line, err := p.readLine(ctx, len(lines) > 0)
+		line, err := p.readLine(ctx, len(lines) > 0, answer)
 		if err != nil && (line == "" || !errors.Is(err, io.EOF)) {
 			if text := join(lines); text != "" && errors.Is(err, io.EOF) {
 				return text, nil
@@ -132,17 +133,13 @@ func (p *Prompt) Read(ctx context.Context) (string, error) {
 
 // ReadAnswer is Read for the answer to a question. On a terminal, what the user typed before he saw the
 // question is a text that he can edit, and no answer.
-func (p *Prompt) ReadAnswer(ctx context.Context) (string, error) {
-	p.answer = true
-	defer func() { p.answer = false }()
-	return p.Read(ctx)
-}
+func (p *Prompt) ReadAnswer(ctx context.Context) (string, error) { return p.readMessage(ctx, true) }
 
 func join(lines []string) string { return strings.TrimSpace(strings.Join(lines, "\n")) }
 
-func (p *Prompt) readLine(ctx context.Context, more bool) (string, error) {
+func (p *Prompt) readLine(ctx context.Context, more, answer bool) (string, error) {
 	if p.keys != nil {
-		return p.edit(ctx, more)
+		return p.edit(ctx, more, answer)
 	}
 	if p.read == nil {
 		read := make(chan readLine, 1)
@@ -163,9 +160,9 @@ func (p *Prompt) readLine(ctx context.Context, more bool) (string, error) {
 
 // edit lets the user edit a line. While somebody writes to the terminal, the line is gone
 // from it.
-func (p *Prompt) edit(ctx context.Context, more bool) (string, error) {
+func (p *Prompt) edit(ctx context.Context, more, answer bool) (string, error) {
 	p.startEditor()
-	p.keys.release(p.answer)
+	p.keys.release(answer)
 	defer p.keys.hold()
 	defer context.AfterFunc(ctx, func() {
 		p.mu.Lock()

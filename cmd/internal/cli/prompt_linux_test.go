@@ -269,3 +269,31 @@ func TestNoAnswerBeforeTheQuestion(t *testing.T) {
 	p.press("next\r")
 	p.hears(heard{"next", "<nil>"})
 }
+
+// However much a user types ahead, the prompt returns the first message, and nothing is lost.
+func TestKeysBeyondThePipe(t *testing.T) {
+	in, user, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := newKeyFilter(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	typed := strings.Repeat("a line\r", 50_000) // a pipe takes 64 KiB
+	go func() {
+		_, _ = io.WriteString(user, typed)
+		user.Close()
+	}()
+	first := make([]byte, 7)
+	f.release(false)
+	if _, err := io.ReadFull(f.out, first); err != nil {
+		t.Fatal(err)
+	}
+	f.hold()
+	f.release(false)
+	rest, err := io.ReadAll(f.out)
+	if err != nil || string(first)+string(rest) != typed {
+		t.Errorf("%d bytes of %d, %v", len(first)+len(rest), len(typed), err)
+	}
+}

@@ -11,7 +11,8 @@ import (
 
 // printArtifacts prints a listing of artifacts, the newest last.
 func printArtifacts(o *client.Options, out io.Writer, l *offload.Listing) error {
-	empty := fmt.Sprintf("No artifacts in the session %s; for those of another one, add --session (see %s).", o.Session, o.Connection.Command("sessions", "ls"))
+	empty := fmt.Sprintf("No artifacts in the session %s; for those of another one, add --session (see %s).", o.Session,
+		o.Connection.Command("sessions", "ls"))
 	return client.PrintTable(out, l.Artifacts, empty,
 		[]string{"artifact", "tool", "type", "size", "lines", "tokens", "created", "expires"},
 		func(a offload.ListedArtifact) []any {

@@ -221,7 +221,7 @@ func (o *cronOptions) print(out io.Writer, answer cron.Answer) error {
 func listJobs(out io.Writer, list cron.Answer) error {
 	t := cli.NewTable("name", "session", "when", "calls", "next", "last", "outcome")
 	for _, e := range list.Jobs {
-		name, when, next, run := e.Name, any(e.When()), any(e.Next), cmp.Or(e.LastRun, &cron.Run{Message: "-"})
+		name, when, next, last, outcome := e.Name, any(e.When()), any(e.Next), time.Time{}, "-"
 		switch {
 		case e.Kind != "":
 			name += " (" + e.Kind + ")"
@@ -233,7 +233,10 @@ func listJobs(out io.Writer, list cron.Answer) error {
 		if !e.At.IsZero() {
 			when = e.At
 		}
-		t.Row(name, e.Session, when, e.CallText(), next, run.Due, run.Text())
+		if e.LastRun != nil {
+			last, outcome = e.LastRun.Due, e.LastRun.Text()
+		}
+		t.Row(name, e.Session, when, e.CallText(), next, last, outcome)
 	}
 	err := t.Print(out, "")
 	if err == nil && list.Next != "" {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -63,7 +62,7 @@ func newListTasksCommand(o *client.Options) *cobra.Command {
 		}
 		t := cli.NewTable("id", "state", "tool", "time", "details")
 		for _, task := range answer.Out.Tasks {
-			t.Row(task.ID, task.State, task.Tool, strings.TrimPrefix(task.TimeText(), "waits for "), task.Details())
+			t.Row(task.ID, task.State, task.Tool, task.TimeText(), task.Details())
 		}
 		if err := t.Print(cmd.OutOrStdout(), ""); err != nil {
 			return err

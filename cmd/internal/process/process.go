@@ -100,7 +100,7 @@ func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdou
 	if err != nil {
 		return err
 	}
-	if err := p.openReceivers(ctx, artifacts, notifier, channels, facts); err != nil {
+	if err := p.openReceivers(ctx, artifacts, notifier, channels); err != nil {
 		return err
 	}
 	h, err := p.openHealth(w)

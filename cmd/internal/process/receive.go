@@ -13,7 +13,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
-	"github.com/stevedore-bus/stevedore/state"
 )
 
 // receiveOptions say which channels take messages of users.
@@ -55,9 +54,7 @@ type endpoint interface {
 }
 
 // openReceivers opens the channels that receive messages. They start in run.
-func (p *process) openReceivers(
-	ctx context.Context, artifacts artifactStore, notifier *notify.Notifier, channels map[string]channel.Channel, facts state.Store,
-) error {
+func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, notifier *notify.Notifier, channels map[string]channel.Channel) error {
 	if len(p.Receive.Channels) == 0 {
 		return nil
 	}
@@ -74,7 +71,7 @@ func (p *process) openReceivers(
 		if to == nil || slices.Contains(p.Receive.Channels[:i], name) {
 			return cli.Exit(cli.ExitUsage, "--receive %s: name a --channel of this process, once", name)
 		}
-		if err := state.SetReceives(ctx, facts, name); err != nil { // for the notifiers of other processes
+		if err := agents.SetReceives(ctx, p.bus, name); err != nil {
 			return err
 		}
 		log := p.log.With().Str("channel", name).Logger()
