@@ -30,7 +30,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/savings":  {"cmd/internal/mcp/hosts", "tools"},
 
 	// bus/worker combines calls, tools, offloading and state.
-	"bus/agents":                 {"bus", "bus/approvals", "bus/cron", "bus/notify", "bus/notify/channel", "bus/rpc", "bus/session", "bus/task", "offload", "state", "tools", "tools/agent", "tools/builtin"},
+	"bus/agents":                 {"bus", "bus/approvals", "bus/cron", "bus/notify", "bus/notify/channel", "bus/rpc", "bus/session", "bus/task", "offload", "state", "state/kv", "tools", "tools/agent", "tools/builtin"},
 	"cmd/internal/agentprotocol": {"bus", "bus/agents", "bus/notify/channel", "bus/task", "tools", "tools/agent"},
 	"bus/approvals":              {"bus", "bus/task", "tools", "tools/retry"},
 	"bus/worker":                 {"tools/tracing", "bus", "bus/admin", "bus/approvals", "bus/cron", "bus/dead", "bus/retention", "bus/task", "tools/metrics", "tools", "offload", "state", "tools/retry", "tools/trouble"},

@@ -50,7 +50,7 @@ func readTrace(ctx context.Context, b *bus.Bus, in SessionRequest) (Trace, error
 		}
 	}
 	if t.Run == nil {
-		return Trace{}, tools.Errorf(tools.CodeNotFound, "session %.80q has no run %.80q; its conversation may be deleted", session, run)
+		return Trace{}, tools.Errorf(tools.CodeNotFound, "session %.80q has no run %.80q; its conversation may be deleted", session, in.Run)
 	}
 	if err := r.complete(ctx, t.Run, 0); err != nil {
 		return Trace{}, err
