@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"strconv"
 	"strings"
 	"sync"
@@ -28,6 +30,9 @@ var ErrUnreachable = errors.New("bus unreachable")
 
 // ErrNoCredential means that the server wants a credential and the configuration has none.
 var ErrNoCredential = errors.New("the server requires a credential, and none was given")
+
+// ErrNotNATS means that something accepts connections and does not greet as a NATS server does.
+var ErrNotNATS = errors.New("a program that does not greet as a NATS server listens")
 
 // ErrOldServer means that the server lacks what this version needs.
 var ErrOldServer = errors.New("the server is too old; schedules need nats-server 2.14")
@@ -95,26 +100,18 @@ func dial(b *Bus) (*nats.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.cfg.Context != "" {
-		nc, settings, err := natscontext.Connect(b.cfg.Context, opts...)
-		if err != nil {
-			return nil, fmt.Errorf("%w: context %q: %w", ErrUnreachable, b.cfg.Context, withoutURL(err))
-		}
-		if b.cfg.Domain == "" && b.cfg.APIPrefix == "" {
-			b.cfg.Domain, b.cfg.APIPrefix = settings.JSDomain, settings.JSAPIPrefix
-		}
-		return nc, nil
-	}
-	nc, err := nats.Connect(b.cfg.Server, opts...)
-	switch {
+	nc, err := connect(b, opts)
+	switch at := b.cfg.address(); {
 	case errors.Is(err, nats.ErrAuthorization) && !b.cfg.hasCredential():
-		return nil, fmt.Errorf("%w: %s: %w: %w", ErrUnreachable, redactURLs(b.cfg.Server), ErrNoCredential, err)
+		return nil, fmt.Errorf("%w: %s: %w: %w", ErrUnreachable, at, ErrNoCredential, err)
 	case errors.Is(err, nats.ErrAuthorization):
-		return nil, fmt.Errorf("%w: %s rejects the credential: %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
+		return nil, fmt.Errorf("%w: %s rejects the credential: %w", ErrUnreachable, at, err)
 	case err != nil && isTLS(err):
-		return nil, fmt.Errorf("%w: no encrypted connection to %s: %w", ErrUnreachable, redactURLs(b.cfg.Server), err)
+		return nil, fmt.Errorf("%w: no encrypted connection to %s: %w", ErrUnreachable, at, err)
+	case err != nil && isForeign(err):
+		return nil, fmt.Errorf("%w: %w at %s: %w", ErrUnreachable, ErrNotNATS, at, err)
 	case err != nil:
-		return nil, fmt.Errorf("%w: no NATS server answers at %s: %w", ErrUnreachable, redactURLs(b.cfg.Server), withoutURL(err))
+		return nil, fmt.Errorf("%w: no NATS server answers at %s: %w", ErrUnreachable, at, withoutURL(err))
 	}
 	if b.key != nil {
 		b.key.Connected(nc)
@@ -122,11 +119,37 @@ func dial(b *Bus) (*nats.Conn, error) {
 	return nc, nil
 }
 
+// connect connects to the first server that accepts the client.
+func connect(b *Bus, opts []nats.Option) (*nats.Conn, error) {
+	if b.cfg.Context != "" {
+		nc, settings, err := natscontext.Connect(b.cfg.Context, opts...)
+		if err == nil && b.cfg.Domain == "" && b.cfg.APIPrefix == "" {
+			b.cfg.Domain, b.cfg.APIPrefix = settings.JSDomain, settings.JSAPIPrefix
+		}
+		return nc, err
+	}
+	nc, err := nats.Connect(b.cfg.Server, opts...)
+	if servers := strings.Split(b.cfg.Server, ","); errors.Is(err, nats.ErrNoServers) && len(servers) > 1 {
+		for _, server := range servers { // a server that is down hides why another one refuses
+			if nc, err = nats.Connect(server, opts...); !errors.Is(err, nats.ErrNoServers) {
+				break
+			}
+		}
+	}
+	return nc, err
+}
+
 // isTLS reports whether a server answers, and the client does not accept its certificate or the other way round.
 func isTLS(err error) bool {
 	_, unverified := errors.AsType[*tls.CertificateVerificationError](err)
-	_, refused := errors.AsType[tls.AlertError](err)
-	return unverified || refused || errors.Is(err, nats.ErrSecureConnWanted) || strings.HasPrefix(err.Error(), "nats: tls error")
+	op, ok := errors.AsType[*net.OpError](err)
+	return unverified || ok && op.Op == "remote error" || errors.Is(err, nats.ErrSecureConnWanted) || errors.Is(err, nats.ErrTLS)
+}
+
+// isForeign reports whether a program accepts the connection and does not greet as a NATS server.
+func isForeign(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "read" || errors.Is(err, io.EOF) || errors.Is(err, nats.ErrNoInfoReceived)
 }
 
 // openJetStream returns the JetStream context of the configured domain or prefix.

@@ -34,7 +34,7 @@ func (c *Connection) Advice(err error) string {
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == errMaxStreams {
 		return "Raise max_streams of the account in the configuration of the server: Stevedore has 10 streams and buckets."
 	}
-	if advice := tlsAdvice(err); advice != "" {
+	if advice := c.tlsAdvice(err); advice != "" {
 		return advice
 	}
 	switch {
@@ -47,6 +47,9 @@ func (c *Connection) Advice(err error) string {
 		return "The URL that \"stevedore up\" prints contains one."
 	case errors.Is(err, nats.ErrAuthorization):
 		return "Give a credential of this server: in the URL of --server, or with --creds, --nkey or --context. \"stevedore up\" prints its own URL."
+	case errors.Is(err, bus.ErrNotNATS):
+		return "Give --server the client port of a NATS server, by default nats://HOST:4222: not that of its monitoring or of another program. If it is the " +
+			"right one, the server hangs, or wants TLS first (handshake_first): use a --context with tls_first."
 	case errors.Is(err, nats.ErrNoServers):
 		return "Start the server, or name another one with --server; without it, the commands use that of \"stevedore up\"."
 	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
@@ -63,9 +66,9 @@ func (c *Connection) Advice(err error) string {
 const errMaxStreams = 10027
 
 // tlsAdvice says what to do about a certificate.
-func tlsAdvice(err error) string {
+func (c *Connection) tlsAdvice(err error) string {
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
-		return "Name the authority that signed the server's certificate with --tlsca FILE."
+		return "Name the authority that signed the server's certificate with --tlsca FILE" + given(c.TLSCA) + "."
 	}
 	if host, ok := errors.AsType[x509.HostnameError](err); ok {
 		names := slices.Clone(host.Certificate.DNSNames)
@@ -79,11 +82,22 @@ func tlsAdvice(err error) string {
 	}
 	switch text := err.Error(); {
 	case errors.Is(err, nats.ErrSecureConnWanted):
-		return "The server has no TLS: begin its URL with nats://, or give the server a certificate."
-	case strings.Contains(text, "remote after TLS handshake"), strings.Contains(text, "certificate required"): // both are of libraries
-		return "The server wants a certificate of the client: give --tlscert and --tlskey."
+		return "The server has no TLS: begin its URL with nats:// and leave --tlsca and --tlscert out, or give the server a certificate."
+	case strings.Contains(text, "remote after TLS handshake"), strings.Contains(text, "remote error: tls: ") && strings.Contains(text, "certificate"):
+		return "The server wants a certificate of the client that its authority signed and that has not expired: give it with --tlscert and --tlskey" +
+			given(c.TLSCert) + "." // both texts are of libraries
+	case errors.Is(err, nats.ErrTLS):
+		return "Compare --tlsca, --tlscert and --tlskey with the block tls in the configuration of the server."
 	}
 	return ""
+}
+
+// given names the file of a flag that needs another one.
+func given(file string) string {
+	if file == "" {
+		return ""
+	}
+	return ", not " + file
 }
 
 // formatAdvice says how to go on with a bus of another format.

@@ -2,6 +2,8 @@ package cli
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -216,11 +218,16 @@ func (c *Connection) Check() error {
 		if file.name == "" {
 			continue
 		}
-		f, err := os.Open(file.name)
+		data, err := os.ReadFile(file.name)
+		if err == nil && file.flag == "tlsca" && !x509.NewCertPool().AppendCertsFromPEM(data) {
+			err = fmt.Errorf("%s contains no certificate", file.name)
+		}
+		if err == nil && file.flag == "tlskey" {
+			_, err = tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+		}
 		if err != nil {
 			return Exit(ExitUsage, "--%s: %w", file.flag, err)
 		}
-		f.Close()
 	}
 	return nil
 }

@@ -9,12 +9,15 @@ import (
 	"encoding/pem"
 	"math/big"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -24,13 +27,17 @@ import (
 
 // certificate writes a self-signed certificate for the loopback address with a serial number.
 func certificate(t *testing.T, dir string, serial int64) (cert, key string) {
+	return certificateUntil(t, dir, serial, time.Unix(1<<33, 0))
+}
+
+func certificateUntil(t *testing.T, dir string, serial int64, until time.Time) (cert, key string) {
 	t.Helper()
 	secret, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(serial), NotBefore: time.Unix(0, 0), NotAfter: time.Unix(1<<33, 0),
+		SerialNumber: big.NewInt(serial), NotBefore: time.Unix(0, 0), NotAfter: until,
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, secret.Public(), secret)
@@ -129,17 +136,45 @@ func TestTLSRemedies(t *testing.T) {
 		return port
 	}
 	encrypted, plain := address(embedded.Config{Cert: cert, Key: key}), address(embedded.Config{})
+	old, oldKey := certificateUntil(t, t.TempDir(), 2, time.Unix(1, 0))
+	expired := address(embedded.Config{Cert: old, Key: oldKey})
+	tlsConfig, err := server.GenTLSConfig(&server.TLSConfigOpts{CertFile: cert, KeyFile: key, CaFile: cert, Verify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifying, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, TLSConfig: tlsConfig, TLSVerify: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	verifying.Start()
+	t.Cleanup(verifying.Shutdown)
+	mutual := " --tlsca " + cert + " --server tls://" + verifying.Addr().String()
+	other, otherKey := certificate(t, t.TempDir(), 3)
+	web := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(web.Close)
+	host := web.Listener.Addr().String()
 	for _, tt := range []struct{ args, want string }{
 		{"--server tls://127.0.0.1:" + encrypted, "no encrypted connection to tls://127.0.0.1:" + encrypted},
 		{"--server tls://127.0.0.1:" + encrypted, "with --tlsca FILE"},
 		{"--server tls://localhost:" + encrypted + " --tlsca " + cert, "in --server: 127.0.0.1."},
 		{"--server tls://127.0.0.1:" + plain, "begin its URL with nats://"},
 		{"--server tls://127.0.0.1:" + encrypted + " --tlscert " + cert, "give both"},
+		{"--server tls://127.0.0.1:" + encrypted + ",nats://127.0.0.1:1", "with --tlsca FILE"},
+		{"--server tls://127.0.0.1:" + encrypted + " --tlsca " + other, "with --tlsca FILE, not " + other},
+		{"--server tls://127.0.0.1:" + expired + " --tlsca " + old, "Renew the server's certificate"},
+		{"--server nats://127.0.0.1:" + plain + " --tlsca " + cert, "leave --tlsca and --tlscert out"},
+		{mutual, "no encrypted connection to tls://"},
+		{mutual, "give it with --tlscert and --tlskey."},
+		{mutual + " --tlscert " + other + " --tlskey " + otherKey, "give it with --tlscert and --tlskey, not " + other},
+		{mutual + " --tlscert " + cert + " --tlskey " + otherKey, "--tlskey: tls: private key does not match"},
+		{"--tlsca " + key, key + " contains no certificate"},
+		{"--server nats://" + host, "does not greet as a NATS server listens at nats://" + host},
+		{"--server http://" + host, "client port of a NATS server"},
 	} {
 		for _, command := range []string{"status", "doctor"} {
 			var stdout, stderr strings.Builder
-			code := run(t.Context(), append([]string{command}, strings.Fields(tt.args)...), strings.NewReader(""), &stdout, &stderr)
-			if text := stdout.String() + stderr.String(); code == 0 || !strings.Contains(text, tt.want) {
+			code := run(t.Context(), append([]string{command}, strings.Fields(tt.args+" --timeout 2s")...), strings.NewReader(""), &stdout, &stderr)
+			if text := stdout.String() + stderr.String(); code == 0 || !strings.Contains(text, tt.want) || strings.Contains(strings.ToLower(text), "start the server") {
 				t.Errorf("%s %s: exit code %d, %s; want %q", command, tt.args, code, text, tt.want)
 			}
 		}
