@@ -97,9 +97,12 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// redactURLs replaces the passwords and tokens in a list of server URLs, for errors
+// Redacted stands for a secret in texts.
+const Redacted = "xxxxx"
+
+// RedactURLs replaces the passwords and tokens in a list of server URLs, for errors
 // and logs. A URL may have no scheme.
-func redactURLs(list string) string {
+func RedactURLs(list string) string {
 	urls := strings.Split(list, ",")
 	for i, s := range urls {
 		s = strings.TrimSpace(s)
@@ -115,7 +118,7 @@ func redactURLs(list string) string {
 		}
 		shown := url.URL{Scheme: u.Scheme, Host: u.Host}
 		if u.User != nil {
-			shown.User = url.User("xxxxx")
+			shown.User = url.User(Redacted)
 		}
 		urls[i] = shown.String()
 	}

@@ -84,5 +84,5 @@ func (c Config) address() string {
 	if c.Context != "" {
 		return fmt.Sprintf("context %q", c.Context)
 	}
-	return redactURLs(c.Server)
+	return RedactURLs(c.Server)
 }

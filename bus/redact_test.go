@@ -21,8 +21,8 @@ func TestRedactURLs(t *testing.T) {
 		"localhost":                                   "nats://localhost",
 		"ws://user:secret@host:80/path?token=secret2": "ws://xxxxx@host:80",
 	} {
-		if got := redactURLs(in); got != want {
-			t.Errorf("redactURLs(%q) = %q, want %q", in, got, want)
+		if got := RedactURLs(in); got != want {
+			t.Errorf("RedactURLs(%q) = %q, want %q", in, got, want)
 		}
 	}
 }

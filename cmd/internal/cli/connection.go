@@ -33,6 +33,8 @@ type Connection struct {
 	bus.Config
 	// Data is the data directory. It contains the URL of its embedded server.
 	Data string
+
+	flags *pflag.FlagSet // of the command
 }
 
 // connectionSettings declares the settings of a Connection.
@@ -59,7 +61,7 @@ type connectionSettings struct {
 
 // AddFlags adds the flags of the connection.
 func (c *Connection) AddFlags(flags *pflag.FlagSet) {
-	c.Data, c.Prefix = DefaultDataDir(), bus.DefaultPrefix
+	c.Data, c.Prefix, c.flags = DefaultDataDir(), bus.DefaultPrefix, flags
 	AddSettingsOf(flags, c, connectionSettings{}, topicConnection)
 }
 

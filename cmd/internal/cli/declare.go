@@ -16,6 +16,8 @@ const (
 	settingAnnotation = "stevedore_setting"
 	// envAnnotation has the variable of another program that also sets a setting, or nothing.
 	envAnnotation = "stevedore_env"
+	// fileAnnotation has the settings file that set a setting.
+	fileAnnotation = "stevedore_file"
 )
 
 // AddSettings adds a flag for each setting of a process: a field of the struct that settings

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"net/url"
 	"os"
 	"strings"
 
@@ -11,28 +10,39 @@ import (
 )
 
 // Command returns a command line of this program for somebody who has the connection, to be pasted into a
-// shell. Passwords and tokens are never in it, and neither is what the environment says already.
+// shell. What the environment or the settings file says is not in it. Passwords and tokens that are only on
+// the command line are bus.Redacted in it, because texts are logged and shown to others.
 func (c *Connection) Command(args ...string) string {
-	server := c.Server
-	if u, err := url.Parse(server); err == nil && u.User != nil {
-		u.User = nil
-		server = u.String()
-	}
+	server, config := c.Server, ""
 	if !c.External() {
 		server = ""
 	}
 	for _, s := range []struct{ flag, value, other, env string }{
 		{"data", c.Data, DefaultDataDir(), ""}, {"server", server, "", "NATS_URL"}, {"context", c.Context, "", "NATS_CONTEXT"},
 		{"creds", c.Creds, "", "NATS_CREDS"}, {"nkey", c.NKey, "", "NATS_NKEY"}, {"user", c.User, "", "NATS_USER"},
+		{"password", c.Password, "", "NATS_PASSWORD"}, {"token", c.Token, "", "NATS_TOKEN"},
 		{"tlscert", c.TLSCert, "", "NATS_CERT"}, {"tlskey", c.TLSKey, "", "NATS_KEY"}, {"tlsca", c.TLSCA, "", "NATS_CA"},
 		{"js-domain", c.Domain, "", ""}, {"js-api-prefix", c.APIPrefix, "", ""},
 		{"inbox-prefix", c.InboxPrefix, "", "NATS_INBOX_PREFIX"}, {"prefix", c.Prefix, bus.DefaultPrefix, ""},
 	} {
-		own := os.Getenv("STEVEDORE_" + strings.ToUpper(strings.ReplaceAll(s.flag, "-", "_")))
-		if s.value == "" || s.value == s.other || s.value == own || s.env != "" && s.value == os.Getenv(s.env) || s.flag == "data" && c.External() {
+		if s.value == "" || s.value == s.other || s.value == os.Getenv(envName(s.flag)) || s.env != "" && s.value == os.Getenv(s.env) ||
+			s.flag == "data" && c.External() {
 			continue
 		}
+		if c.flags != nil && c.flags.Lookup(s.flag) != nil && c.flags.Lookup(s.flag).Annotations[fileAnnotation] != nil {
+			config = c.flags.Lookup(s.flag).Annotations[fileAnnotation][0]
+			continue
+		}
+		switch s.flag {
+		case "server":
+			s.value = bus.RedactURLs(s.value)
+		case "password", "token":
+			s.value = bus.Redacted
+		}
 		args = append(args, "--"+s.flag, s.value)
+	}
+	if config != "" && config != os.Getenv(envName(configFlag)) {
+		args = append(args, "--"+configFlag, config)
 	}
 	words := []string{"stevedore"}
 	for _, arg := range args {
@@ -46,6 +56,7 @@ func connectionOf(flags *pflag.FlagSet) *Connection {
 	c := new(Connection)
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	c.AddFlags(own)
+	c.flags = flags
 	own.VisitAll(func(f *pflag.Flag) {
 		if given := flags.Lookup(f.Name); given != nil {
 			_ = f.Value.Set(given.Value.String()) // it was accepted

@@ -199,8 +199,12 @@ func FromFile(flags *pflag.FlagSet, name string, known Names, warn func(string))
 		case values == nil:
 			return Exit(ExitUsage, "settings file %q: %s: the value is missing; an empty one is \"\"", name, key)
 		}
-		if f := flags.Lookup(flag); f == nil || !isSetting(f) || skip[flag] {
+		f := flags.Lookup(flag)
+		if f == nil || !isSetting(f) || skip[flag] {
 			continue
+		}
+		if flags.Lookup(configFlag) != nil { // otherwise it is the file of a tenant
+			annotate(f, fileAnnotation, name)
 		}
 		for _, value := range values {
 			if err := flags.Set(flag, value); err != nil {
