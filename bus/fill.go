@@ -23,6 +23,8 @@ type Fill struct {
 	// Rejects is set if a full stream rejects new messages. Otherwise the oldest
 	// messages go.
 	Rejects bool
+	// Altered is nil if the stream stores what is published.
+	Altered *AlteredError
 
 	lost bool // its leader has not heard of enough servers for silentAfter
 }
@@ -126,7 +128,7 @@ func (s Subjects) FillOf(info *jetstream.StreamInfo) Fill {
 	f := Fill{
 		Stream: strings.TrimPrefix(info.Config.Name, s.StreamName("")), Name: info.Config.Name, Bytes: int64(info.State.Bytes),
 		MaxBytes: max(info.Config.MaxBytes, 0), Messages: info.State.Msgs, At: info.TimeStamp,
-		Rejects: info.Config.Discard == jetstream.DiscardNew, lost: HasLostQuorum(info.Cluster),
+		Rejects: info.Config.Discard == jetstream.DiscardNew, lost: HasLostQuorum(info.Cluster), Altered: s.altered(info.Config),
 	}
 	if info.State.Msgs > 0 {
 		f.Oldest = info.State.FirstTime

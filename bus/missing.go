@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,38 @@ func (b *Bus) Missing(ctx context.Context, exists func(name string) bool) (missi
 		}
 	}
 	return missing
+}
+
+// AlteredError means that somebody has changed or made a stream, so that it does not store what is
+// published.
+type AlteredError struct {
+	Stream string   // the full name
+	Lacks  []string // subjects; none if the stream is sealed
+}
+
+func (e *AlteredError) Error() string {
+	if len(e.Lacks) == 0 {
+		return "stream " + e.Stream + " is sealed: it stores nothing any more"
+	}
+	return "stream " + e.Stream + " does not have the subjects " + strings.Join(e.Lacks, ", ") + ": what is published there is not stored"
+}
+
+// altered returns what keeps a stream from storing messages, or nil. One that is not of All needs no subjects.
+func (s Subjects) altered(have jetstream.StreamConfig) *AlteredError {
+	e := &AlteredError{Stream: have.Name}
+	if have.Sealed {
+		return e
+	}
+	all := s.All(Config{})
+	if i := slices.IndexFunc(all, func(want jetstream.StreamConfig) bool { return want.Name == have.Name }); i >= 0 {
+		e.Lacks = slices.DeleteFunc(all[i].Subjects, func(subject string) bool {
+			return slices.ContainsFunc(have.Subjects, func(filter string) bool { return coversAll(filter, []string{subject}) })
+		})
+	}
+	if len(e.Lacks) == 0 {
+		return nil
+	}
+	return e
 }
 
 // ErrNoLeader means that a cluster accepts nothing, because it has no leader.

@@ -94,17 +94,19 @@ func (b *Bus) Read(ctx context.Context, stream string, q Query) iter.Seq2[Stored
 	}
 }
 
-// coversAll reports whether a filter without ">" selects all messages of a stream with these
-// subjects.
+// coversAll reports whether a filter selects all messages of a stream with these subjects.
 func coversAll(filter string, subjects []string) bool {
 	want := strings.Split(filter, ".")
 	for _, subject := range subjects {
 		have := strings.Split(subject, ".")
+		if n := len(want) - 1; want[n] == ">" && len(have) > n {
+			have = append(have[:n], ">")
+		}
 		if len(have) != len(want) {
 			return false
 		}
 		for i, token := range have {
-			if token == ">" || want[i] != "*" && want[i] != token {
+			if want[i] != token && (want[i] != "*" || token == ">") {
 				return false
 			}
 		}

@@ -7,10 +7,14 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -231,5 +235,56 @@ func TestGoneDirectoryIsNamed(t *testing.T) {
 	bustest.WaitUntil(t, "the worker is ready again", func() bool { return readiness(t, u.process) == "ok" })
 	if gone() {
 		t.Error("status still names it")
+	}
+}
+
+// Status, doctor and /readyz name a stream that somebody has edited so that results are not stored, or sealed, and
+// the command of the advice works in that state.
+func TestAlteredStreamIsNamed(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 1)
+	server := []string{"--server", c.url(0), "--timeout", "20s"}
+	p := start(t, append([]string{"serve", "--health", "127.0.0.1:0", "--workspace", t.TempDir()}, server...)...)
+	b, err := bus.Connect(t.Context(), bus.Config{Server: c.url(0), Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	bustest.WaitUntil(t, "the worker is ready", func() bool { return readiness(t, p) == "ok" })
+	dir := t.TempDir()
+	alter := func(code string, change func(*jetstream.StreamConfig)) {
+		t.Helper()
+		results, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Results))
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := results.CachedInfo().Config
+		change(&config)
+		if _, err := b.JetStream().UpdateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		got := problemsOf(t, server)
+		if len(got) != 1 || got[0].Code != code || got[0].Name != b.StreamName(bus.Results) {
+			t.Fatalf("status: %+v", got)
+		}
+		bustest.WaitUntil(t, "/readyz to name it", func() bool { return strings.Contains(readiness(t, p), b.StreamName(bus.Results)) })
+		if d := worker(t, append([]string{"doctor", "--workspace", t.TempDir()}, server...)...); d.code != 1 || !strings.Contains(d.stdout, got[0].Advice) ||
+			strings.Contains(d.stdout, "subjects is") {
+			t.Errorf("doctor: %+v", d)
+		}
+		remedy := exec.Command("sh", "-c", `exec "$0"`+strings.TrimPrefix(pasted.FindStringSubmatch(got[0].Advice)[1], "stevedore"), workerProgram)
+		remedy.Env, remedy.Dir = cleanEnvironment(), dir
+		if out, err := remedy.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", remedy, err, out)
+		}
+	}
+	alter(status.StreamAltered, func(config *jetstream.StreamConfig) { config.Subjects = []string{"stevedore.completion.*.*"} })
+	bustest.WaitUntil(t, "the worker is ready again", func() bool { return readiness(t, p) == "ok" })
+	if got := problemsOf(t, server); len(got) > 0 {
+		t.Errorf("after the remedy: %+v", got)
+	}
+	alter(status.StreamSealed, func(config *jetstream.StreamConfig) { config.Sealed = true })
+	if got := worker(t, "restore", filepath.Join(dir, "stevedore-backup"), "--server", startCluster(t, 1).url(0)); got.code != 0 {
+		t.Errorf("restore: %+v", got)
 	}
 }

@@ -118,7 +118,7 @@ func writeSynced(name string, write func(io.Writer) error) (err error) {
 }
 
 // Restore creates the streams and buckets of a backup, with their messages and consumers.
-// It checks the whole backup first and changes nothing if a copy is not complete, if one
+// A stream that was sealed stores messages again. It checks the whole backup first and changes nothing if a copy is not complete, if one
 // has a format that Move does not know or belongs to another prefix, or if one of the streams
 // exists. If it fails, it removes what it created and nobody has written to. At the end, it moves those of an
 // earlier format.
@@ -132,6 +132,10 @@ func Restore(ctx context.Context, b *bus.Bus, dir string, show func(stream strin
 		show(s.Config.Name)
 		if b.Config().Replicas > 0 {
 			s.Config.Replicas = b.Config().Replicas
+		}
+		if c, want := &s.Config, b.StreamOf(b.Config(), s.Config.Name); c.Sealed { // and so changed
+			c.Sealed, c.DenyDelete, c.DenyPurge, c.AllowRollup = false, want.DenyDelete, want.DenyPurge, want.AllowRollup
+			c.MaxAge, c.Discard = want.MaxAge, want.Discard
 		}
 		if err := loadStream(ctx, b, s, filepath.Join(dir, s.Config.Name, backupData)); err != nil {
 			created := snapshots[:i+1]

@@ -148,3 +148,35 @@ func TestBackup(t *testing.T) {
 		t.Errorf("again, with the whole copy: %v", err)
 	}
 }
+
+// A stream that was sealed stores messages again in what is restored from a backup.
+func TestSealedStreamIsRestored(t *testing.T) {
+	from := bustest.New(t)
+	if _, err := from.Publish(t.Context(), bus.Message{Subject: from.Result("s", "c"), Body: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{from.StreamName(bus.Results), "KV_" + from.BucketName(bus.TasksBucket)} {
+		c := config(t, from, name)
+		c.Sealed = true
+		if _, err := from.JetStream().UpdateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := filepath.Join(t.TempDir(), "backup")
+	if _, err := admin.Backup(t.Context(), from, dir, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	into := bustest.Dial(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
+	if _, err := admin.Restore(t.Context(), into, dir, func(string) {}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := into.Publish(t.Context(), bus.Message{Subject: into.Result("s", "d"), Body: []byte("{}")}); err != nil || bustest.Messages(t, into, bus.Results) != 2 {
+		t.Errorf("%d results, %v", bustest.Messages(t, into, bus.Results), err)
+	}
+	for _, want := range into.All(bus.Config{}) {
+		c := config(t, into, want.Name)
+		if c.Sealed || c.DenyDelete != want.DenyDelete || c.DenyPurge != want.DenyPurge || want.AllowRollup && !c.AllowRollup || c.MaxAge != want.MaxAge || c.Discard != want.Discard {
+			t.Errorf("%s: %+v", want.Name, c)
+		}
+	}
+}

@@ -26,6 +26,9 @@ func (d Difference) String() string {
 // align copies the settings that guarantees depend on from want to have, and returns
 // the differences. The operator decides about all other settings.
 func align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference {
+	if want.AllowRollup { // as only buckets do
+		return alignBucket(have, want)
+	}
 	d := differences{name: want.Name}
 	setting(&d, "subjects", &have.Subjects, want.Subjects)
 	setting(&d, "retention", &have.Retention, want.Retention)
@@ -51,6 +54,7 @@ func align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Differen
 // alignBucket is align for a bucket. The operator decides about its size and age.
 func alignBucket(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference {
 	d := differences{name: want.Name}
+	setting(&d, "subjects", &have.Subjects, want.Subjects)
 	setting(&d, "discard", &have.Discard, want.Discard)
 	setting(&d, "num_replicas", &have.Replicas, want.Replicas)
 	setting(&d, "allow_direct", &have.AllowDirect, want.AllowDirect)
@@ -98,6 +102,9 @@ func isBlobs(b *bus.Bus, stream string) bool { return stream == "OBJ_"+b.BucketN
 
 // keepLimits sets those limits in want that are not configured to those of have.
 func keepLimits(b *bus.Bus, want *jetstream.StreamConfig, have jetstream.StreamConfig) {
+	if b.Config().Replicas <= 0 {
+		want.Replicas = have.Replicas
+	}
 	ofDisk := b.Config().DiskSpace > 0 && isBlobs(b, want.Name) // it changes with the disk
 	if !hasSize(b, want.Name) && !ofDisk {
 		want.MaxBytes = have.MaxBytes

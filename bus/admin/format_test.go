@@ -78,6 +78,30 @@ func TestUnknownFormatIsRefused(t *testing.T) {
 	}
 }
 
+// A stream that somebody made by hand gets its version only with all settings. If the server refuses one of them,
+// each try fails, until the stream is removed.
+func TestStreamMadeByHand(t *testing.T) {
+	b := bustest.Dial(t, bustest.Server(t), bus.Config{AnyFormat: true})
+	name := b.StreamName(bus.Dead)
+	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{"foo.bar"}, Retention: jetstream.WorkQueuePolicy}); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if _, err := admin.Provision(t.Context(), b, admin.Everything); err == nil || !strings.Contains(err.Error(), "remove it") {
+			t.Errorf("got %v", err)
+		}
+		if c := config(t, b, name); c.Metadata[jsapi.FormatKey] != "" || !slices.Equal(c.Subjects, []string{"foo.bar"}) {
+			t.Errorf("it was changed to %+v", c)
+		}
+	}
+	if err := b.JetStream().DeleteStream(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Provision(t.Context(), b, admin.Everything); err != nil {
+		t.Error(err)
+	}
+}
+
 // A stream that never had a message is not refused for good: an update takes it over.
 func TestUnusedStreamIsTakenOver(t *testing.T) {
 	b := bustest.Dial(t, bustest.Server(t), bus.Config{})

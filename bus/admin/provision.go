@@ -52,20 +52,15 @@ func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned
 	if err := checkStreamBytes(b); err != nil {
 		return done, err
 	}
-	streams, buckets := b.Streams(cfg), b.Buckets(cfg)
 	var replicas int
 	if done.Moved, replicas, err = checkFormats(ctx, b, change == Everything); err != nil {
 		return done, err
 	}
-	for i, want := range append(streams, buckets...) { // the stream of calls is the first
+	for _, want := range b.All(cfg) { // the stream of calls is the first
 		if cfg.Replicas <= 0 {
 			want.Replicas = replicas
 		}
-		compare := align
-		if i >= len(streams) {
-			compare = alignBucket
-		}
-		created, diffs, err := provisionStream(ctx, b, want, compare, change)
+		created, diffs, err := provisionStream(ctx, b, want, change)
 		if b.IsUnused(ctx, want.Name, err) {
 			done.Unused = append(done.Unused, want.Name)
 			continue
@@ -96,8 +91,7 @@ func checkFormats(ctx context.Context, b *bus.Bus, update bool) (moved []Step, r
 	return moved, replicas, err
 }
 
-func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, compare func(have *jetstream.StreamConfig,
-	want jetstream.StreamConfig) []Difference, change Change) (created bool, diffs []Difference, err error) {
+func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, change Change) (created bool, diffs []Difference, err error) {
 	stream, err := b.LookUp(ctx, want.Name)
 	if b.IsUnused(ctx, want.Name, err) {
 		return false, nil, err
@@ -113,13 +107,10 @@ func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfi
 		return false, nil, err
 	}
 	config := stream.CachedInfo().Config
-	if b.Config().Replicas <= 0 {
-		want.Replicas = config.Replicas
-	}
 	keepLimits(b, &want, config)
 	switch change {
 	case Everything:
-		if diffs = compare(&config, want); len(diffs) > 0 {
+		if diffs = align(&config, want); len(diffs) > 0 {
 			err = updateStream(ctx, b, config)
 		}
 		return false, diffs, err
@@ -131,7 +122,7 @@ func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfi
 			}
 		}
 	}
-	return false, compare(&config, want), nil
+	return false, align(&config, want), nil
 }
 
 // updateStream changes a stream. If the server has no space for a larger one, the bucket of the blobs,

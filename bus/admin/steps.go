@@ -56,7 +56,7 @@ var steps = []Step{
 func Steps(err *jsapi.FormatError) (found []Step, ok bool) {
 	for _, d := range err.Differences {
 		if d.Unused {
-			found = append(found, Step{Stream: d.Stream, To: d.Wants, Does: "it was never used", Beside: true, same: true})
+			found = append(found, Step{Stream: d.Stream, To: d.Wants, Does: "it was never used, and gets all settings", Beside: true, same: true})
 			continue
 		}
 		if d.Has == (jsapi.Version{}) || d.Has.Compare(d.Wants) > 0 {
@@ -113,7 +113,7 @@ func Move(ctx context.Context, b *bus.Bus, dir string, show func(Step)) ([]Step,
 	for i, s := range pending {
 		show(s)
 		if err := s.apply(ctx, b); err != nil {
-			return pending[:i], fmt.Errorf("move stream %s from version %s to %s of its format; the next try continues: %w", s.Stream, s.From, s.To, err)
+			return pending[:i], fmt.Errorf("%s; the next try continues: %w", s, err)
 		}
 	}
 	return pending, nil
@@ -153,6 +153,16 @@ func (s Step) apply(ctx context.Context, b *bus.Bus) error {
 		}
 	}
 	config.Metadata = s.To.Mark(config.Metadata)
+	if s.From == (jsapi.Version{}) { // the mark says that it has the settings, so both are one change
+		want := b.StreamOf(b.Config(), s.Stream)
+		keepLimits(b, &want, config)
+		align(&config, want)
+		if err := updateStream(ctx, b, config); err != nil {
+			return fmt.Errorf("somebody made this stream, and the server cannot change it to what this program needs; it never had a message, "+
+				"so remove it, and then it is made anew: %w", err)
+		}
+		return nil
+	}
 	return updateStream(ctx, b, config)
 }
 

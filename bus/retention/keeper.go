@@ -218,11 +218,16 @@ func (k *Keeper) trim(ctx context.Context, f bus.Fill, urgent bool) error {
 // Fills returns how full the streams were at the last check.
 func (k *Keeper) Fills() []bus.Fill { return *k.fills.Load() }
 
-// Ready returns an error that says which streams are missing or nearly full, that the cluster
+// Ready returns an error that says which streams are missing, altered or nearly full, that the cluster
 // has no leader, or that the server refuses writes.
 func (k *Keeper) Ready() error {
 	if err := k.unusable.Load(); err != nil && *err != nil && !errors.Is(*err, context.Canceled) {
 		return *err
+	}
+	for _, f := range k.Fills() {
+		if f.Altered != nil {
+			return f.Altered
+		}
 	}
 	if f, ok := fullest(k.Fills()); ok && f.Ratio() >= bus.NearlyFull {
 		return f.Full()

@@ -57,6 +57,8 @@ type Report struct {
 // Codes of problems, beside the kinds of trouble.
 const (
 	StreamMissing        = "stream_missing"
+	StreamAltered        = "stream_altered"
+	StreamSealed         = "stream_sealed"
 	StreamWithoutLeader  = "stream_without_leader"
 	ClusterWithoutLeader = "cluster_without_leader"
 	StreamNearlyFull     = "stream_nearly_full"
@@ -76,7 +78,7 @@ const (
 type Problem struct {
 	Code string `json:"code"`
 	// Name is that of the stream (without its prefix), server, worker, queue, channel, model or tool, if
-	// it is about one. A missing stream has its full name, because it may be that of a bucket.
+	// it is about one. A missing or altered stream has its full name, because it may be that of a bucket.
 	Name string `json:"name,omitempty"`
 	Text string `json:"text"`
 	// Since is when it began, if a worker reports it.
@@ -228,6 +230,13 @@ func (s *Status) problems() []Problem {
 		problems = append(problems, Problem{Code: code, Name: name, Text: fmt.Sprintf(format, args...)})
 	}
 	for _, stream := range s.Streams {
+		if altered := stream.fill.Altered; altered != nil {
+			code := StreamAltered
+			if len(altered.Lacks) == 0 {
+				code = StreamSealed
+			}
+			add(code, stream.Name, "The %v.", altered)
+		}
 		if stream.Fill >= nearlyFull {
 			add(StreamNearlyFull, stream.fill.Stream, "The %s.", stream.fill)
 			problems[len(problems)-1].MaxBytes = stream.MaxBytes
@@ -308,24 +317,6 @@ func (s *Status) readParked(ctx context.Context, b *bus.Bus) error {
 		}
 	}
 	return err
-}
-
-// onlyLeader returns the server that leads all streams of a cluster that have replicas, or "".
-func (s *Status) onlyLeader() string {
-	leader, streams := "", 0
-	for _, v := range s.Streams {
-		if v.Replicas < 2 || v.Leader == "" {
-			continue
-		}
-		if streams++; leader != "" && v.Leader != leader {
-			return ""
-		}
-		leader = v.Leader
-	}
-	if streams < 3 {
-		return ""
-	}
-	return leader
 }
 
 func channels(ctx context.Context, b *bus.Bus) ([]Channel, error) {

@@ -25,6 +25,10 @@ func (c *Connection) Advice(err error) string {
 	if _, ok := errors.AsType[*bus.MissingError](err); ok {
 		return MissingAdvice + " " + c.Command("provision")
 	}
+	if altered, ok := errors.AsType[*bus.AlteredError](err); ok {
+		advice, command := AlteredAdvice(len(altered.Lacks) == 0)
+		return advice + " " + c.Command(command...)
+	}
 	if _, ok := errors.AsType[*admin.SpaceError](err); ok {
 		return "Free space on the server's disk, raise the limit of its account (max_file), or choose a smaller size with --max-bytes."
 	}
@@ -128,6 +132,15 @@ func (c *Connection) formatAdvice(err *jsapi.FormatError) string {
 
 // MissingAdvice says what to do about streams or buckets that do not exist, up to the command.
 const MissingAdvice = "Create what is missing; its contents are lost, unless you restore a backup:"
+
+// AlteredAdvice says what to do about a stream that lacks subjects or is sealed, and with which command.
+func AlteredAdvice(sealed bool) (advice string, command []string) {
+	if sealed {
+		return "The server cannot take the seal off. Stop what sends calls, save everything, and restore the copy (\"stevedore restore\") on a " +
+			"server without these streams: there the stream stores messages again. To save it:", []string{"backup", "stevedore-backup"}
+	}
+	return "Give it back what this program needs:", []string{"provision", "--update"}
+}
 
 // LeaderAdvice says what to do about a cluster, or a stream of it, without a leader.
 const LeaderAdvice = "Start the servers that are down. Clients repeat their publishes, and workers wait and then go on."

@@ -47,6 +47,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	switch p.Code {
 	case status.StreamMissing:
 		return cli.MissingAdvice, []string{"provision"}
+	case status.StreamAltered, status.StreamSealed:
+		return cli.AlteredAdvice(p.Code == status.StreamSealed)
 	case status.ClusterWithoutLeader, status.StreamWithoutLeader:
 		return cli.LeaderAdvice, nil
 	case status.ReplicaOffline:

@@ -232,7 +232,8 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 	}
 	for _, p := range s.Problems {
 		switch {
-		case slices.Contains([]string{status.StreamMissing, status.StreamWithoutLeader, status.ClusterWithoutLeader, status.WritesRefused}, p.Code):
+		case slices.Contains([]string{status.StreamMissing, status.StreamAltered, status.StreamSealed, status.StreamWithoutLeader,
+			status.ClusterWithoutLeader, status.WritesRefused}, p.Code):
 			d.fail("streams", p.Advice, "%s", p.Text)
 		case trouble.Kind(p.Code).Stops():
 			d.fail("workers", p.Advice, "%s", p.Text)
@@ -264,9 +265,12 @@ func (d *doctor) examineVersions(s status.Status) {
 }
 
 // examineSettings compares the streams with what this version wants. Provision would create one that
-// is missing, so it is not called if the status says that, or could not find out.
+// is missing, so it is not called if the status says that, or could not find out. The remedy for altered
+// streams changes other settings, too.
 func (d *doctor) examineSettings(ctx context.Context, b *bus.Bus, s status.Status) {
-	if len(s.Errors) > 0 || slices.ContainsFunc(s.Problems, func(p status.Problem) bool { return p.Code == status.StreamMissing || isLeaderless(p) }) {
+	if len(s.Errors) > 0 || slices.ContainsFunc(s.Problems, func(p status.Problem) bool {
+		return p.Code == status.StreamMissing || p.Code == status.StreamAltered || isLeaderless(p)
+	}) {
 		return
 	}
 	got, _ := admin.Provision(ctx, b, admin.Nothing) // what it could not read is reported above

@@ -1,0 +1,63 @@
+package status_test
+
+import (
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/status"
+)
+
+// The status names a stream that somebody has changed so that it does not store all subjects, and one that was
+// sealed. Subjects with more wildcards store them, and so do further ones.
+func TestAlteredStreamsAreNamed(t *testing.T) {
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
+	named := func(code, name, text string) bool {
+		t.Helper()
+		found := false
+		for _, p := range append(status.Read(t.Context(), b).Problems, status.ReadRefusals(t.Context(), b)...) {
+			switch {
+			case p.Code == code && p.Name == name && problem(status.Status{Problems: []status.Problem{p}}, text):
+				found = true
+			case p.Code != status.NoWorker:
+				t.Errorf("also: %q", p)
+			}
+		}
+		return found
+	}
+	alter := func(name string, change func(*jetstream.StreamConfig)) {
+		t.Helper()
+		s, err := b.JetStream().Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := s.CachedInfo().Config
+		change(&config)
+		if _, err := b.JetStream().UpdateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		stream   string
+		subjects []string
+		lacks    string
+	}{
+		{"STEVEDORE_RESULTS", []string{"stevedore.completion.*.*"}, "does not have the subjects stevedore.result.*.*, stevedore.claim.*.*, stevedore.report.*.*:"},
+		{"STEVEDORE_RESULTS", []string{"stevedore.result.>", "stevedore.claim.*.*", "stevedore.completion.>", "stevedore.report.*.*"}, ""},
+		{"STEVEDORE_RESULTS", []string{"stevedore.result.s.*", "stevedore.claim.*", "stevedore.completion.*.*", "stevedore.report.*.*"}, "subjects stevedore.result.*.*, stevedore.claim.*.*:"},
+		{"STEVEDORE_RESULTS", []string{"stevedore.result.*.*", "stevedore.completion.*.*", "stevedore.claim.*.*", "stevedore.report.*.*", "mine"}, ""},
+		{"KV_stevedore_state", []string{"mine.too"}, "subjects $KV.stevedore_state.>:"},
+		{"KV_stevedore_state", []string{"$KV.stevedore_state.>"}, ""},
+	} {
+		alter(c.stream, func(config *jetstream.StreamConfig) { config.Subjects = c.subjects })
+		if named(status.StreamAltered, c.stream, c.lacks) != (c.lacks != "") {
+			t.Errorf("%s with %q", c.stream, c.subjects)
+		}
+	}
+	alter("STEVEDORE_CALLS", func(config *jetstream.StreamConfig) { config.Sealed = true })
+	if !named(status.StreamSealed, "STEVEDORE_CALLS", "is sealed") {
+		t.Error("a sealed stream is not named")
+	}
+}
