@@ -5,8 +5,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/status"
 )
 
 // A bridge hands in a message whose files together are larger than the server takes: without the
@@ -47,5 +54,54 @@ process.exit(0);
 	if text := string(out); err != nil || !strings.HasPrefix(text, "true small.txt: , a.txt: , b.txt: there is no room for it") ||
 		!strings.Contains(text, "the message is larger than the server takes") || !strings.HasSuffix(text, "false\n") {
 		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// The status names a bridge whose program does not run, and no longer when one takes its notifications, also one that
+// asks for the next notification only when it has sent the one before.
+func TestSilentBridgeIsNamed(t *testing.T) {
+	t.Parallel()
+	u := startUp(t, "--console", "off", "--channel", "team=bridge:chat=C1")
+	b, err := bus.Connect(t.Context(), bus.Config{Server: u.url, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	named := func() bool {
+		t.Helper()
+		return slices.ContainsFunc(problemsOf(t, []string{"--server", u.url}), func(p status.Problem) bool {
+			return p.Code == status.BridgeSilent && p.Name == "team"
+		})
+	}
+	var consumer jetstream.Consumer
+	bustest.WaitUntil(t, "the consumer of the bridge", func() bool {
+		consumer, err = b.JetStream().Consumer(t.Context(), b.StreamName(bus.Outbox), b.ChannelConsumer("team").Name)
+		return err == nil
+	})
+	if named() {
+		t.Error("a bridge for which nothing waits is named")
+	}
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.NotifyAny("team"), Body: []byte(`{"text":"hello"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if !named() {
+		t.Error("the status does not name a bridge without a program")
+	}
+	running, err := consumer.Consume(func(jetstream.Msg) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bustest.WaitUntil(t, "a program to ask for notifications", func() bool { return !named() })
+	running.Stop()
+	<-running.Closed()
+	msg, err := consumer.Next(jetstream.FetchMaxWait(bustest.Timeout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if named() {
+		t.Error("a program that sends a notification is named")
+	}
+	if err := msg.DoubleAck(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

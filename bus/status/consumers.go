@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -22,6 +23,10 @@ const (
 	sampled, sampledBytes = 500, 4 << 20
 	// maxUnserved limits the queues without a consumer in a status.
 	maxUnserved = 100
+	// bridge is the kind of the channels whose worker answers their program, which consumes.
+	bridge = "bridge"
+	// takesWithin is how long a program that asks for one notification after the other may send one.
+	takesWithin = time.Minute
 )
 
 // Queues returns the consumers of the queues that workers serve or have served. A queue whose calls wait
@@ -107,4 +112,15 @@ func Consumers(ctx context.Context, b *bus.Bus, like bus.Consumer) (map[string]*
 		return nil, fmt.Errorf("list the consumers of %s: %w", b.StreamName(like.Stream), err)
 	}
 	return found, nil
+}
+
+func channels(ctx context.Context, b *bus.Bus) ([]Channel, error) {
+	consumers, err := Consumers(ctx, b, b.ChannelConsumer(""))
+	found := []Channel{}
+	for _, name := range slices.Sorted(maps.Keys(consumers)) {
+		info := consumers[name]
+		found = append(found, Channel{Name: name, Waiting: info.NumPending, Sending: info.NumAckPending, Served: info.NumWaiting > 0,
+			lately: info.Delivered.Last != nil && time.Since(*info.Delivered.Last) < takesWithin})
+	}
+	return found, err
 }

@@ -67,6 +67,7 @@ const (
 	QueueWithoutWorker   = "queue_without_worker"
 	NoWorker             = "no_worker"
 	ChannelWithoutWorker = "channel_without_worker"
+	BridgeSilent         = "bridge_silent"
 	RunsWaiting          = "runs_waiting"
 	ApprovalWaiting      = "approval_waiting"
 	OneLeader            = "one_leader"
@@ -151,9 +152,11 @@ type Channel struct {
 	// the next attempt.
 	Waiting uint64 `json:"waiting"`
 	Sending int    `json:"sending"`
-	// Served is false if no process sends the notifications now. Sending ones are then those of a
-	// process that died.
+	// Served is false if no process sends the notifications now, of a bridge if its program takes none.
+	// Sending ones are then those of a process that died.
 	Served bool `json:"served"`
+
+	lately bool // a process took a notification during the last takesWithin
 }
 
 // nearlyFull is the fill of a stream that needs attention.
@@ -206,7 +209,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 			if kind := w.channels[c.Name]; kind != "" {
 				s.Channels[i].Kind = kind
 				s.Channels[i].Default = c.Default || w.defaultChannel == c.Name
-				s.Channels[i].Served = true
+				s.Channels[i].Served = c.Served || c.lately || kind != bridge
 			}
 		}
 	}
@@ -275,7 +278,11 @@ func (s *Status) problems() []Problem {
 	}
 	for _, c := range s.Channels {
 		waiting := c.Waiting + uint64(c.Sending)
-		if waiting > 0 && !c.Served && len(s.Errors) == 0 {
+		switch {
+		case waiting == 0 || c.Served || len(s.Errors) > 0:
+		case c.Kind == bridge:
+			add(BridgeSilent, c.Name, "The program of the bridge %q takes no notifications. Notifications that wait: %d.", c.Name, waiting)
+		default:
 			add(ChannelWithoutWorker, c.Name, "No process serves the channel %q. Notifications that wait: %d.", c.Name, waiting)
 		}
 	}
@@ -317,16 +324,6 @@ func (s *Status) readParked(ctx context.Context, b *bus.Bus) error {
 		}
 	}
 	return err
-}
-
-func channels(ctx context.Context, b *bus.Bus) ([]Channel, error) {
-	consumers, err := Consumers(ctx, b, b.ChannelConsumer(""))
-	found := []Channel{}
-	for _, name := range slices.Sorted(maps.Keys(consumers)) {
-		info := consumers[name]
-		found = append(found, Channel{Name: name, Waiting: info.NumPending, Sending: info.NumAckPending, Served: info.NumWaiting > 0})
-	}
-	return found, err
 }
 
 const (

@@ -93,6 +93,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		return "Start one:", startCommand(bus.DefaultQueue)
 	case status.ChannelWithoutWorker:
 		return "Start a worker with --channel " + p.Name + "=SPEC.", nil
+	case status.BridgeSilent:
+		return "Start that program again, or read its log: one that runs has lost its connection, or hangs.", nil
 	case status.ApprovalWaiting:
 		return "Answer them:", []string{"approvals", "ls"}
 	case status.ConsumerPaused:
