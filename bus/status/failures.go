@@ -16,6 +16,7 @@ var failing = map[trouble.Kind]string{
 	trouble.Replaced:     "The artifact store of the worker WORKER was replaced",
 	trouble.Directory:    "The data directory of the worker WORKER is gone",
 	trouble.Disk:         "The server of the worker WORKER has no space",
+	trouble.OpenFiles:    "The limit of open files of the worker WORKER is low",
 	trouble.Streams:      "The worker WORKER cannot use the streams",
 	trouble.Consumer:     "The worker WORKER cannot read from the consumer NAME",
 	trouble.Schedules:    "The worker WORKER cannot check the schedules",

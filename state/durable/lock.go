@@ -65,8 +65,21 @@ func isAt(f *os.File, path string) bool {
 // explainReadOnly adds advice to the error of a process that may not write to the
 // directory of path.
 func explainReadOnly(err error, path string) error {
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
+	if advice := WriteAdvice(err); advice != "" {
+		return fmt.Errorf("%w: %s", err, advice)
+	}
+	if errors.Is(err, fs.ErrPermission) {
 		return fmt.Errorf("%w: no right to write in %q; change its owner or mode, or choose another directory", err, filepath.Dir(path))
 	}
 	return err
+}
+
+// WriteAdvice says what to do about an error of a file that nobody may write, whatever its owner and mode are, or nothing.
+func WriteAdvice(err error) string {
+	if path, ok := errors.AsType[*fs.PathError](err); ok && errors.Is(path, syscall.EROFS) {
+		return "the file system is read-only; mount it for writing, or choose another directory"
+	} else if ok && errors.Is(path, syscall.EPERM) {
+		return "the file or its directory may be immutable (lsattr shows i or a); remove that with chattr -ia, or choose another directory"
+	}
+	return ""
 }

@@ -23,6 +23,19 @@ func Files(bytes int64) error {
 	return nil
 }
 
+// LeastOpenFiles is how many files a worker may need at once: connections, streams, and the pipes of commands.
+const LeastOpenFiles = 1024
+
+// CheckOpenFiles returns an error if this process may open fewer files than LeastOpenFiles. Go has raised the soft
+// limit to the hard one.
+func CheckOpenFiles() error {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil || limit.Cur >= LeastOpenFiles {
+		return nil
+	}
+	return fmt.Errorf("this process may open %d files at once, and may need %d", limit.Cur, LeastOpenFiles)
+}
+
 // limitCPU lets the system end this process when it has used so much processor time, or up to a
 // second less.
 func limitCPU(most time.Duration) {

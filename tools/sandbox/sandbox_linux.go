@@ -74,6 +74,9 @@ func (p *platform) open(s *Sandbox) error {
 		if err == nil {
 			break
 		}
+		if strings.Contains(err.Error(), unix.EMFILE.Error()) { // of this process or of its child
+			return fmt.Errorf("examine what confines commands: %w", unix.EMFILE)
+		}
 		p.tried = append(p.tried, err.Error())
 		if l.flags == 0 { // not even the filter
 			p.abi = 0

@@ -20,6 +20,7 @@ const (
 	Replaced     Kind = "store_replaced"      // the directory of the artifact store
 	Directory    Kind = "directory_gone"      // of the server in this process
 	Disk         Kind = "disk_full"           // the disk of the server in this process
+	OpenFiles    Kind = "open_files_low"      // the limit of this process
 	Streams      Kind = "streams_unusable"    // missing, without a leader, full, or refusing writes
 	Consumer     Kind = "consumer_failing"    // what delivers messages to this process; by name
 	Schedules    Kind = "schedules_failing"   // what keeps their due times right

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -13,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
 // Advice says what somebody who has the connection can do about an error, or nothing. The packages that
@@ -41,7 +43,12 @@ func (c *Connection) Advice(err error) string {
 	if advice := c.tlsAdvice(err); advice != "" {
 		return advice
 	}
+	if advice := durable.WriteAdvice(err); advice != "" && !strings.Contains(err.Error(), advice) {
+		return strings.ToUpper(advice[:1]) + advice[1:] + "."
+	}
 	switch {
+	case errors.Is(err, syscall.EMFILE):
+		return OpenFilesAdvice
 	case errors.Is(err, bus.ErrNoLeader):
 		return LeaderAdvice
 	case errors.Is(err, bus.ErrNoInbox):
@@ -144,6 +151,10 @@ func AlteredAdvice(sealed bool) (advice string, command []string) {
 
 // LeaderAdvice says what to do about a cluster, or a stream of it, without a leader.
 const LeaderAdvice = "Start the servers that are down. Clients repeat their publishes, and workers wait and then go on."
+
+// OpenFilesAdvice says what to do about a low limit of open files.
+const OpenFilesAdvice = "Raise the limit of open files to 1024 or more, and start it again: ulimit -n 1024 in its shell, " +
+	"LimitNOFILE=1024 in its unit of systemd, --ulimit nofile=1024 for its container."
 
 // FullAdvice says what makes room in a stream of a size, and with which command. A process that sets its
 // own sizes at each start needs the new one too.

@@ -170,7 +170,7 @@ func (c *Connection) Await(ctx context.Context, name string, log zerolog.Logger,
 // mayReturn reports whether a server that Connect does not reach may be one that restarts. One that was
 // never there does not.
 func (c *Connection) mayReturn(err error) bool {
-	if !errors.Is(err, bus.ErrUnreachable) || errors.Is(err, nats.ErrAuthorization) {
+	if !errors.Is(err, bus.ErrUnreachable) || errors.Is(err, nats.ErrAuthorization) || errors.Is(err, fs.ErrPermission) {
 		return false
 	}
 	if !c.External() {
@@ -181,10 +181,10 @@ func (c *Connection) mayReturn(err error) bool {
 	return ok && dial.Op == "dial" && !unknownHost || errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout)
 }
 
-// HadServer reports whether a server has ever run in the data directory.
+// HadServer reports whether a server has run in the data directory, as far as this user may see that.
 func (c *Connection) HadServer() bool {
 	_, err := os.Stat(filepath.Join(c.Data, "jetstream"))
-	return err == nil
+	return err == nil || errors.Is(err, fs.ErrPermission)
 }
 
 // CheckData returns an error if there is no data directory.
@@ -249,8 +249,8 @@ func (c *Connection) EmbeddedURL() (string, error) {
 	root := os.Geteuid() == 0
 	dir, locked, err := runningDir(c.Data, serviceDir, root)
 	if errors.Is(err, fs.ErrPermission) {
-		return "", fmt.Errorf("%w: this user may not read the data directory %q; be the user that runs \"stevedore up\" there (sudo -u USER), or "+
-			"name a server with --server: %w", bus.ErrUnreachable, c.Data, err)
+		return "", fmt.Errorf("%w: only the user %[2]s may read the data directory %[3]q; run this as %[2]s (sudo -u %[2]s), or "+
+			"name a server with --server: %[4]w", bus.ErrUnreachable, Owner(c.Data), c.Data, err)
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", bus.ErrUnreachable, err)

@@ -60,6 +60,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		return "Stop that process, put its directory or a backup in the place, and start it again: what it accepts now is lost when it ends.", nil
 	case string(trouble.Disk):
 		return "Make space or enlarge the volume; the server then goes on.", nil
+	case string(trouble.OpenFiles):
+		return cli.OpenFilesAdvice, nil
 	case string(trouble.Store):
 		return "Bring the directory or the bucket of --store back, or make an empty directory and restart the worker. Results wait on the bus for some minutes.", nil
 	case string(trouble.Replaced):

@@ -27,6 +27,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/state/durable"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
@@ -115,6 +116,9 @@ func (d *doctor) examine(ctx context.Context, stderr io.Writer) {
 	} else {
 		d.ok("settings", "flags, settings file and environment are valid; models: %s", dash(strings.Join(d.Agents.Models, ", ")))
 	}
+	if err := limited.CheckOpenFiles(); err != nil {
+		d.warn("limits", cli.OpenFilesAdvice, "%v", err)
+	}
 	d.examineSandbox()
 	d.examineHosts()
 	d.examineDisk()
@@ -153,7 +157,7 @@ func (d *doctor) examineSandbox() {
 	}
 	switch {
 	case err != nil:
-		d.fail("sandbox", "correct --workspace and the --shell flags", "%v", err)
+		d.fail("sandbox", cmp.Or(d.Connection.Advice(err), "correct --workspace and the --shell flags"), "%v", err)
 	case refused != nil:
 		d.warn("sandbox", missing, "shell refuses all commands, because the system cannot confine them (it has: %s)", p)
 	case d.Shell.Off():
@@ -187,9 +191,14 @@ func (d *doctor) examineDisk() {
 			d.fail(name, other.Advice, "%s %s", dir, other.Problem)
 		case errors.Is(err, fs.ErrNotExist):
 			d.fail(name, "mkdir -p "+cli.ShellWord(dir), "%s does not exist", dir)
+		case durable.WriteAdvice(err) != "":
+			d.fail(name, durable.WriteAdvice(err)+" with --"+name, "%v", err)
 		case errors.Is(err, fs.ErrPermission):
-			fix := "let the user of the worker write there: sudo chown %s %[2]s && sudo chmod u+rwx %[2]s"
-			d.fail(name, fmt.Sprintf(fix, userName(), cli.ShellWord(dir)), "%v", err)
+			fix := fmt.Sprintf("let the user of the worker write there: sudo chown %s %[2]s && sudo chmod u+rwx %[2]s", userName(), cli.ShellWord(dir))
+			if _, err := os.ReadDir(dir); err != nil && cli.Owner(dir) != userName() {
+				fix = fmt.Sprintf("run this as the user that may read it (sudo -u %s), or choose another directory with --%s", cli.Owner(dir), name)
+			}
+			d.fail(name, fix, "%v", err)
 		case err != nil:
 			d.fail(name, "free disk space, or choose another directory with --"+name, "%v", err)
 		default:

@@ -25,7 +25,7 @@ func Embed(cfg embedded.Config) (server *embedded.Server, closeServer func() err
 		return nil, nil, fmt.Errorf("%w with --data", err)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w; choose another one with --data", err)
+		return nil, nil, fmt.Errorf("%w (--data)", err)
 	}
 	cfg.Dir = dir
 	if err := openData(dir); err != nil {

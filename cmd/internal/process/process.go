@@ -63,6 +63,9 @@ func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdou
 		otlp.LogErrors(log)
 	}
 	p := &process{Options: o, bus: b, log: log}
+	if err := limited.CheckOpenFiles(); err != nil {
+		log.Warn().Err(err).Msg(cli.OpenFilesAdvice)
+	}
 	ctx = p.trouble.With(ctx)
 	defer func() { err = errors.Join(err, p.close()) }()
 	if err := p.provision(ctx); err != nil {
@@ -357,7 +360,7 @@ func (p *process) openHealth(w *worker.Worker) (*health, error) {
 		cfg.Interval = tenantCheckInterval
 	}
 	keeper := retention.New(p.bus, cfg)
-	p.beside(keeper.Run)
+	p.beside(keeper.Run, watchOpenFiles)
 	if p.OwnServer != nil {
 		p.beside(func(ctx context.Context) error { return watchDisk(ctx, p.OwnServer) })
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/limited"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
@@ -37,6 +38,16 @@ func watchStore(ctx context.Context, store offload.Store, onDisk bool) error {
 			trouble.Report(ctx, trouble.Replaced, "", onDisk.Replaced())
 		}
 		if tools.Sleep(ctx, interval) != nil {
+			return nil
+		}
+	}
+}
+
+// watchOpenFiles reports a limit that lets commands and connections fail under load.
+func watchOpenFiles(ctx context.Context) error {
+	for {
+		trouble.Report(ctx, trouble.OpenFiles, "", limited.CheckOpenFiles())
+		if tools.Sleep(ctx, busWatchInterval) != nil {
 			return nil
 		}
 	}
