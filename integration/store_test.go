@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -101,5 +102,51 @@ func checkStored(t *testing.T, got outcome, store, id, last string) {
 	content, err := os.ReadFile(filepath.Join(store, "default", id+".md"))
 	if err != nil || !strings.HasPrefix(string(content), "1\n2\n") || !strings.HasSuffix(string(content), "\n"+last+"\n") {
 		t.Errorf("content of %s: %d bytes, %v", id, len(content), err)
+	}
+}
+
+// The status names the stores of workers that do not share one, and nothing if their paths lead to the same
+// directory.
+func TestDifferentStoresAreNamed(t *testing.T) {
+	t.Parallel()
+	server := []string{"--server", startCluster(t, 1).url(0), "--timeout", "20s"}
+	dir := t.TempDir()
+	first, second, link := filepath.Join(dir, "first"), filepath.Join(dir, "second"), filepath.Join(dir, "link")
+	serve := func(store string) *process {
+		t.Helper()
+		p, err := launch(append([]string{"serve", "--workspace", dir, "--store", store}, server...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(p.kill)
+		return p
+	}
+	differ := func() (text string, workers int) {
+		t.Helper()
+		var s status.Status
+		got := worker(t, append([]string{"status", "--json"}, server...)...)
+		if err := json.Unmarshal([]byte(got.stdout), &s); err != nil {
+			t.Fatalf("%+v: %v", got, err)
+		}
+		for _, p := range s.Problems {
+			if p.Code == status.StoresDiffer && p.Advice != "" {
+				text = p.Text
+			}
+		}
+		return text, len(s.Workers)
+	}
+	serve("disk:" + first)
+	bustest.WaitUntil(t, "the worker", func() bool { _, n := differ(); return n == 1 })
+	if err := os.Symlink(first, link); err != nil {
+		t.Skip("cannot make a symbolic link: ", err)
+	}
+	for store, want := range map[string]string{"disk:" + link: "", "disk:" + second: "disk:" + second + " of ", "object:": "object:stevedore_blobs of "} {
+		p := serve(store)
+		bustest.WaitUntil(t, "both workers", func() bool { _, n := differ(); return n == 2 })
+		if text, _ := differ(); (text != "") != (want != "") || !strings.Contains(text, want) || want != "" && !strings.Contains(text, "disk:"+first+" of ") {
+			t.Errorf("with %s: %q", store, text)
+		}
+		p.kill()
+		bustest.WaitUntil(t, "one worker", func() bool { _, n := differ(); return n == 1 })
 	}
 }

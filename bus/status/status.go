@@ -52,6 +52,9 @@ type Report struct {
 	worker.Stats
 	// Failures are what its process tries again and again.
 	Failures []trouble.Failure `json:"failures,omitempty"`
+	// Store is the SPEC of its artifact store. Workers of one store have the same StoreID.
+	Store   string `json:"store,omitempty"`
+	StoreID string `json:"store_id,omitempty"`
 }
 
 // Codes of problems, beside the kinds of trouble.
@@ -66,6 +69,7 @@ const (
 	WritesRefused        = "writes_refused"
 	QueueWithoutWorker   = "queue_without_worker"
 	NoWorker             = "no_worker"
+	StoresDiffer         = "stores_differ"
 	ChannelWithoutWorker = "channel_without_worker"
 	BridgeSilent         = "bridge_silent"
 	RunsWaiting          = "runs_waiting"
@@ -134,6 +138,7 @@ type Worker struct {
 	// Models are the names of the models of its agents, the default one first.
 	Models []string `json:"models,omitempty"`
 
+	store, storeID string
 	running        map[string]int // calls by queue
 	failures       []trouble.Failure
 	channels       map[string]string // kinds by name
@@ -276,6 +281,16 @@ func (s *Status) problems() []Problem {
 	if !unserved && len(s.Workers) == 0 && len(s.Streams) > len(s.headless) && len(s.Errors) == 0 {
 		add(NoWorker, "", "No worker answers. Calls wait until one starts.")
 	}
+	stores := map[string]string{} // by id
+	for _, w := range s.Workers {
+		if w.storeID != "" {
+			stores[w.storeID] = w.store + " of " + w.Name
+		}
+	}
+	if len(stores) > 1 {
+		add(StoresDiffer, "", "The workers have different artifact stores, so what one stores cannot be read at another: %s.",
+			strings.Join(slices.Sorted(maps.Values(stores)), ", "))
+	}
 	for _, c := range s.Channels {
 		waiting := c.Waiting + uint64(c.Sending)
 		switch {
@@ -367,7 +382,7 @@ func workerOf(stats micro.Stats) Worker {
 		if json.Unmarshal(endpoint.Data, &data) != nil || data.Worker == "" {
 			continue
 		}
-		w.failures = data.Failures
+		w.failures, w.store, w.storeID = data.Failures, data.Store, data.StoreID
 		for _, name := range slices.Sorted(maps.Keys(data.Queues)) {
 			q := data.Queues[name]
 			w.Queues = append(w.Queues, name)

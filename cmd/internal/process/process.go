@@ -326,7 +326,10 @@ func (p *process) openService(artifacts artifactStore, w *worker.Worker) (servin
 	service := rpc.NewService(p.bus, artifacts.reader, rpc.ServiceConfig{
 		Version: cli.ReadVersion().Version, Log: p.log, OnReady: func() { close(serving) },
 		Metadata: p.metadata(w),
-		Stats:    func() any { return status.Report{Stats: w.Stats(), Failures: p.trouble.List()} },
+		Stats: func() any {
+			store, id := p.Store.identity(&p.Connection, p.bus)
+			return status.Report{Stats: w.Stats(), Failures: p.trouble.List(), Store: store, StoreID: id}
+		},
 	})
 	p.beside(service.Run)
 	return serving

@@ -3,6 +3,7 @@ package process
 import (
 	"cmp"
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/disk"
 	"github.com/stevedore-bus/stevedore/offload/object"
 	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/state/durable"
 	"github.com/stevedore-bus/stevedore/state/kv"
 )
 
@@ -80,6 +82,25 @@ func (o *StoreOptions) Dir(connection *cli.Connection) (dir string, ok bool) {
 		dir = filepath.Join(connection.Data, "artifacts")
 	}
 	return dir, kind == "disk"
+}
+
+// identity returns the spec of the store with its bucket or path, and a text that is the same for all processes
+// with this store: hosts may see one directory under several paths, or several under one, so it is the time at
+// which the directory became a store. That is "" if it is gone.
+func (o *StoreOptions) identity(connection *cli.Connection, b *bus.Bus) (spec, id string) {
+	dir, onDisk := o.Dir(connection)
+	if !onDisk {
+		_, bucket, _ := strings.Cut(o.Spec, ":")
+		spec = "object:" + cmp.Or(bucket, b.BucketName(bus.BlobsBucket))
+		return spec, spec
+	}
+	if path, err := filepath.Abs(dir); err == nil {
+		dir = path
+	}
+	if info, err := os.Stat(filepath.Join(dir, durable.FormatFile)); err == nil { // written once
+		id = info.ModTime().UTC().String()
+	}
+	return "disk:" + dir, id
 }
 
 // openState opens the state of this installation: a file next to an embedded
