@@ -252,8 +252,12 @@ func TestFleetKeepsTenantsApart(t *testing.T) {
 			t.Errorf("no %q in the status:\n%s\nor the log:\n%s", want, status, p.stderr)
 		}
 	}
+	red.request("cron.s2.rm", `{"name":"note"}`)
+	await(t, p, "the last run of the job to end", func() bool {
+		return strings.Contains(scrape(t, health), `stevedore_slots_free{queue="default"} 64`+"\n")
+	})
 	metrics := scrape(t, health)
-	for _, want := range []string{"stevedore_tenants 5\n", "stevedore_tenants_up 2\n", `stevedore_tenant_up{tenant="red"} 1` + "\n", `stevedore_tenant_up{tenant="broken"} 0` + "\n", "stevedore_ready 1\n", `stevedore_slots_free{queue="default"} 64` + "\n"} {
+	for _, want := range []string{"stevedore_tenants 5\n", "stevedore_tenants_up 2\n", `stevedore_tenant_up{tenant="red"} 1` + "\n", `stevedore_tenant_up{tenant="broken"} 0` + "\n", "stevedore_ready 1\n"} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("no %q in the metrics", want)
 		}
@@ -284,7 +288,7 @@ func TestFleetKeepsTenantsApart(t *testing.T) {
 		return err == nil && red.decode(m.Data).text("for_llm") == noteOf("elsewhere")
 	})
 	// Without its files, it stops. The others go on.
-	for _, file := range []string{"red.nk", "red.yaml"} {
+	for _, file := range []string{"copy.nk", "copy.yaml", "red.nk", "red.yaml"} {
 		if err := os.Remove(filepath.Join(f.tenants, file)); err != nil {
 			t.Fatal(err)
 		}
