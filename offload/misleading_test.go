@@ -127,6 +127,9 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 	"a bar in a cell of mysql":              {"+----+-------+\n| id | cmd   |\n+----+-------+\n|  1 | a | b |\n|  2 | \u6771\u4eac  |\n+----+-------+\n", "SELECT group_concat(cmd) FROM t1", "a \\| b,\u6771\u4eac", ""},
 	"lines in a cell of psql":               {" t   | u    \n-----+------\n a  +| one +\n b   | two  \n c++ | d++\n(2 rows)\n", "SELECT * FROM t1 ORDER BY t", "a\\nb|one\\ntwo\nc++|d++", ""},
 	"lines in a cell of mysql":              {"+----+-----+\n| id | t   |\n+----+-----+\n|  1 | a\nb |\n|  2 | c   |\n+----+-----+\n", "SELECT * FROM t1", "1|a\\nb\n2|c", ""},
+	"names of all columns but the first":    {"\"Weight\",\"Feed\"\n\"1\",26.5,5.2\n\"2\",27.5,5.3\n\"3\",28.5,5.4\n", "SELECT sum(Weight), max(Feed), max(c1) FROM t1", "82.5|5.4|3", "the names were taken for those from the second column on"},
+	"rows that end with a comma":            {"w,f\n1,26.5,\n2,27.5,\n3,28.5,\n", "SELECT sum(w), max(f) FROM t1", "6|28.5", ""},
+	"several CR at the end of a line":       {"\"a b\",\"n\"\r\r\n\"x\",1.5\r\r\n\"y\",2.5\r\r\n", "SELECT sum(n) FROM t1 WHERE \"a b\" > ''", "4.0", ""},
 	"more cells than names":                 {"| a | b |\n|---|---|\n| 1 | x | y |\n| 2 | z |\n", "SELECT * FROM t1", "1|x|y\n2|z|NULL", "1 rows have more cells than the others, from column 3 on"},
 	"a table of Org":                        {"| a | b |\n|---+---|\n| 1 | x |\n| 2 | z |\n", "SELECT * FROM t1", "1|x\n2|z", ""},
 	"wide characters":                       {"NAME     CITY     N\n\u7530\u4e2d\u592a\u90ce \u6771\u4eac     5\nbob      Rome     6\n", "SELECT CITY FROM t1 WHERE N = 5", "\u6771\u4eac", ""},
@@ -292,4 +295,18 @@ func TestPlacesOfADocument(t *testing.T) {
 	}
 	_, err := r.SQL(t.Context(), "s", SQLQuery{SQL: "SELECT 1", Artifacts: []string{"doc", "rows"}, Path: ".runs"})
 	wantCode(t, err, tools.CodeInvalidArguments, `write artifacts: ["doc:.runs"]`)
+}
+
+// TestOneColumn: a text without a comma is a table if the reader says which one it would have.
+func TestOneColumn(t *testing.T) {
+	store := newFakeStore(StoreConfig{})
+	r := NewReader(store, ReaderConfig{SQL: sqlite.Engine{}})
+	t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
+	for text, want := range map[string]string{"ms\n1.5\n2.5\n": "1|4.0", "1.5\n2.5\n": "1|4.0", "ms\n1.5\n\n2.5\n": "1|4.0", "a b\n": "0|NULL"} {
+		putArtifact(t, store, "s", text, []byte(text))
+		res, err := r.SQL(t.Context(), "s", SQLQuery{SQL: "WITH x(value) AS (SELECT * FROM t1) SELECT count(*) > 0, sum(value) FROM x", Artifacts: []string{text}, Delimiter: ","})
+		if err != nil || !strings.Contains(res.Text(), want) {
+			t.Errorf("%q: %v, %v; want %s", text, res, err, want)
+		}
+	}
 }

@@ -39,7 +39,9 @@ type Form struct {
 	// if Header is true.
 	Names  []string `json:"names,omitempty"`
 	Header bool     `json:"header,omitempty"`
-	Width  int      `json:"width,omitempty"` // cells of most rows
+	// Unnamed is true if the first column has no name, and the first row one cell fewer than the others, as R writes them.
+	Unnamed bool `json:"unnamed,omitempty"`
+	Width   int  `json:"width,omitempty"` // cells of most rows
 	// Starts are the characters at which the columns of an aligned table begin.
 	Starts []int `json:"starts,omitempty"`
 	Words  bool  `json:"words,omitempty"` // each cell of an aligned table but the last is a word
@@ -148,7 +150,12 @@ func (f *Form) cells(head []byte, complete bool, known Hints) bool {
 		}
 	}
 	if most == 0 {
-		return false
+		if known.Comma == 0 || bytes.ContainsRune(head, known.Comma) {
+			return false
+		}
+		if best = oneColumn(start, known.Comma, head, complete); best.fit == 0 {
+			return false
+		}
 	}
 	if best.header(); known.Header != nil {
 		best.Header, best.Assumed = *known.Header, nil

@@ -73,7 +73,7 @@ func (r *Rows) open() (err error) {
 		return r.ruled()
 	case Aligned:
 		if r.columns, r.next = r.Names, r.alignedRow; r.Width < 2 {
-			return NoTable("no columns were found in the text")
+			return NoTable(`no columns were found in the text; if each line is a value, delimiter="," reads them as one column`)
 		}
 		return nil
 	}
@@ -89,7 +89,9 @@ func (r *Rows) open() (err error) {
 	r.Hash = hash
 	if r.first = slices.Clone(r.first); r.Header {
 		r.columns, r.first = r.first, nil
-		r.columns[0] = strings.TrimLeft(r.columns[0], "#")
+		if r.columns[0] = strings.TrimLeft(r.columns[0], "#"); r.Unnamed {
+			r.columns = append([]string{""}, r.columns...)
+		}
 		return nil
 	}
 	r.columns = make([]string, len(r.first))
@@ -163,7 +165,7 @@ func (r *Rows) line() (string, error) {
 		err = nil
 	}
 	line := strings.TrimSuffix(string(part), string(r.end()))
-	return strings.TrimSuffix(line, "\r"), err
+	return strings.TrimRight(line, "\r"), err
 }
 
 // last reads what follows a table that ended at an empty line or other text.

@@ -88,6 +88,13 @@ func newSample(f Form, comma rune, head []byte, complete bool) (s sample) {
 	return s
 }
 
+// oneColumn is the sample of a text each of whose lines is a cell, because the reader names a comma that it does not have.
+func oneColumn(f Form, comma rune, head []byte, complete bool) sample {
+	f.Kind, f.Comma, f.Quoted, f.Width = Cells, comma, true, 1
+	rows, _, _, _ := f.read(head, complete)
+	return sample{Form: f, rows: rows, fit: len(rows)}
+}
+
 // isTitle reports whether a row is above a table of width columns.
 func isTitle(row []string, width int) bool {
 	if strings.HasPrefix(row[0], "#") {
@@ -168,6 +175,7 @@ func isPlainName(cell string) bool {
 // header decides whether the first row has the names of the columns: if it has another type than the
 // others in a column, as in DuckDB.
 func (s *sample) header() {
+	s.unnamed()
 	names, rows := s.rows[0], s.rows[1:min(len(s.rows), headerRows, max(headerCells/s.Width, minHeader))]
 	like, unlike, years, repeated, unnamed, plain, values := 0, 0, 0, false, 0, true, false
 	styled := styleOf(names[0]) != 0 // the names have one that no other cell has
@@ -209,11 +217,26 @@ func (s *sample) header() {
 	}
 	s.Header = unlike > 0 && unlike >= like || unlike == 0 && like == 0 && !repeated && unnamed == 0
 	s.typed = like
+	if s.Unnamed = s.Unnamed && s.Header; s.Unnamed {
+		s.Assumed = append(s.Assumed, "the first row has one cell fewer than the others, so the names were taken for those from the second column on")
+	}
 	switch {
 	case !s.Header:
 		s.Assumed = append(s.Assumed, "no row has the names of the columns, so they are c1, c2, ...; header=true takes them from the first row")
 	case unlike == years && !(plain && values) && !styled:
 		s.Assumed = append(s.Assumed, "the first row was taken for the names of the columns; header=false makes it a row")
+	}
+}
+
+// unnamed puts an empty name before the others if the first row has one cell fewer than all others, unless the last cell of
+// each row is empty: then each row ends with a comma.
+func (s *sample) unnamed() {
+	names, rows := s.rows[0], s.rows[1:]
+	s.Unnamed = len(names) == s.Width-1 && len(rows) > 0 && slices.ContainsFunc(rows, func(row []string) bool { return row[len(row)-1] != "" }) &&
+		!slices.ContainsFunc(rows, func(row []string) bool { return len(row) != s.Width })
+	if s.Unnamed {
+		s.rows[0] = append([]string{""}, names...)
+		s.fit++
 	}
 }
 
