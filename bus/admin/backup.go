@@ -23,6 +23,12 @@ const (
 	backupMeta = "backup.json" // written last: a copy without it is not complete
 )
 
+// ErrDamaged means that a file of a backup is not as Backup wrote it. The text names the file.
+var ErrDamaged = errors.New("the backup is damaged or not complete")
+
+// errRestore is the code of a server that cannot read a copy.
+const errRestore = 10062
+
 // SavedStream is a stream in a backup.
 type SavedStream struct {
 	Stream   string `json:"stream"`
@@ -208,7 +214,7 @@ func readBackup(ctx context.Context, b *bus.Bus, dir string) ([]jsapi.Snapshot, 
 		}
 		var s jsapi.Snapshot
 		if err := json.Unmarshal(text, &s); err != nil || s.Config.Name != name {
-			return nil, fmt.Errorf("%s is not the description of the stream %s", filepath.Join(dir, name, backupMeta), name)
+			return nil, fmt.Errorf("%w: %s is not the description of the stream %s", ErrDamaged, filepath.Join(dir, name, backupMeta), name)
 		}
 		info := jetstream.StreamInfo{Config: s.Config}
 		if err := json.Unmarshal(s.State, &info.State); err != nil {
@@ -218,7 +224,7 @@ func readBackup(ctx context.Context, b *bus.Bus, dir string) ([]jsapi.Snapshot, 
 			other.Differences = append(other.Differences, d)
 		}
 		if _, err := os.Stat(filepath.Join(dir, name, backupData)); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
 		_, err = b.JetStream().Stream(ctx, name)
 		if err == nil {
@@ -236,7 +242,7 @@ func readBackup(ctx context.Context, b *bus.Bus, dir string) ([]jsapi.Snapshot, 
 	}
 	for _, name := range unused {
 		if !b.MayBeUnused(name, calls) {
-			return nil, fmt.Errorf("%q is not a complete backup of the prefix %q: it has no %s", dir, b.Prefix(), filepath.Join(name, backupMeta))
+			return nil, fmt.Errorf("%w: %q is not a complete backup of the prefix %q: it has no %s", ErrDamaged, dir, b.Prefix(), filepath.Join(name, backupMeta))
 		}
 	}
 	for _, entry := range found {
@@ -253,5 +259,9 @@ func loadStream(ctx context.Context, b *bus.Bus, s jsapi.Snapshot, file string) 
 		return err
 	}
 	defer f.Close()
-	return b.API().LoadStream(ctx, s, f)
+	err = b.API().LoadStream(ctx, s, f)
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == errRestore {
+		return fmt.Errorf("%w: %s: %w", ErrDamaged, file, err)
+	}
+	return err
 }

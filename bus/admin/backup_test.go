@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -116,7 +117,7 @@ func TestBackup(t *testing.T) {
 	}
 	other := bustest.Dial(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
 	_, err = admin.Restore(t.Context(), other, dir, func(string) {})
-	if err == nil || !strings.Contains(err.Error(), "restore stream STEVEDORE_RESULTS") {
+	if !errors.Is(err, admin.ErrDamaged) || !strings.Contains(err.Error(), "restore stream STEVEDORE_RESULTS") || !strings.Contains(err.Error(), data) {
 		t.Errorf("half of a copy: %v", err)
 	}
 	// What a client wrote meanwhile stays: it has the acknowledgement.

@@ -47,6 +47,8 @@ func (c *Connection) Advice(err error) string {
 		return strings.ToUpper(advice[:1]) + advice[1:] + "."
 	}
 	switch {
+	case errors.Is(err, admin.ErrDamaged):
+		return "Copy the backup again from where it was made, or restore another one."
 	case errors.Is(err, syscall.EMFILE):
 		return OpenFilesAdvice
 	case errors.Is(err, bus.ErrNoLeader):

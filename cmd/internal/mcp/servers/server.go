@@ -98,6 +98,14 @@ const callTimeout = 24 * time.Hour
 func (s *Server) serve(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	var first sync.Once // either it is slow, or it has listed its tools
+	slow := time.AfterFunc(s.cfg.Timeout/6, func() {
+		first.Do(func() {
+			trouble.Report(ctx, trouble.MCPServer, s.cfg.Name, fmt.Errorf("it has not answered within %s of its start, and has until %s; a package runner may still load it",
+				s.cfg.Timeout/6, s.cfg.Timeout))
+		})
+	})
+	defer slow.Stop()
 	near, far := wrap.Pipe()
 	ended := make(chan struct{})
 	var cause error
@@ -141,6 +149,7 @@ func (s *Server) serve(ctx context.Context) error {
 		case err == nil:
 			s.cfg.Log.Info().Str("server", s.cfg.Name).Int("tools", len(list)).Msg("tools of the MCP server listed")
 			s.cfg.Changed(list)
+			first.Do(func() {})
 			trouble.Report(ctx, trouble.MCPServer, s.cfg.Name, nil)
 			failures.Reset()
 			if time.Since(listed) > settledAfter {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/servers"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 const roleEnv = "STEVEDORE_TOOLS_MCP_ROLE"
@@ -286,6 +288,27 @@ func TestNoProgram(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "the MCP server gone does not start") {
 		t.Errorf("log: %s", log.String())
+	}
+}
+
+// A server that hangs at its start is reported long before its time is over.
+func TestHangingServerIsReported(t *testing.T) {
+	t.Parallel()
+	quiet, err := net.Listen("tcp", "127.0.0.1:0") // the system accepts, nobody answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { quiet.Close() })
+	var register trouble.Register
+	s := servers.New(servers.Config{Name: "quiet", URL: "http://" + quiet.Addr().String(), Timeout: 6 * time.Second, Changed: func([]tools.Tool) { t.Error("listed") }})
+	ctx, cancel := context.WithCancel(register.With(t.Context()))
+	ended := make(chan error)
+	go func() { ended <- s.Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	for range time.Tick(20 * time.Millisecond) { // the test's own deadline ends it
+		if list := register.List(); len(list) == 1 && list[0].Name == "quiet" && strings.Contains(list[0].Error, "has not answered within 1s of its start") {
+			return
+		}
 	}
 }
 
