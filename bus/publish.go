@@ -174,7 +174,10 @@ func (p publication) once(ctx context.Context) (Ack, error) {
 	if errors.Is(err, ErrSubjectExists) {
 		err = p.checkRejection(ctx)
 	}
-	if errors.Is(err, ErrFull) {
+	switch {
+	case err == nil:
+		p.b.space.stored(p.Subject)
+	case errors.Is(err, ErrFull):
 		p.b.space.refuse(Refusal{p.Subject, err, time.Now()})
 	}
 	return ack, err

@@ -30,7 +30,8 @@ type Space struct {
 	subscribe sync.Once
 	refused   chan struct{} // has an element if the server refused a publish
 	last      atomic.Pointer[Refusal]
-	fills     sync.Map // by stream: knownFill
+	mended    atomic.Pointer[Refusal] // the last one after which its stream stored something
+	fills     sync.Map                // by stream: knownFill
 
 	mu     sync.Mutex
 	freed  chan struct{} // closed at the next hint
@@ -61,6 +62,26 @@ func (s *Space) LastRefusal() (r Refusal, ok bool) {
 		return *last, true
 	}
 	return Refusal{}, false
+}
+
+// Refusing is LastRefusal, but not ok if the stream of its subject has stored something since.
+func (s *Space) Refusing() (r Refusal, ok bool) {
+	if s.last.Load() == s.mended.Load() {
+		return Refusal{}, false
+	}
+	return s.LastRefusal()
+}
+
+// stored notes that the stream of a subject stored or removed something.
+func (s *Space) stored(subject string) {
+	last := s.last.Load()
+	if last == nil || last == s.mended.Load() {
+		return
+	}
+	stream, ok := s.b.streamOf(last.Subject)
+	if now, _ := s.b.streamOf(subject); last.Subject == subject || ok && now == stream {
+		s.mended.Store(last)
+	}
 }
 
 // Free wakes the publishes of all processes that wait for space in a stream, and the consumers

@@ -125,6 +125,8 @@ func (t *trimmer) run(ctx context.Context) {
 			shortest = min(max(trimInterval, purgePauses*time.Since(began)), maxPurgePause)
 			if refused := classify(err); errors.Is(refused, ErrFull) { // the server answers no publish if its disk was full
 				t.bus.space.refuse(Refusal{t.consumer.Trim, refused, time.Now()})
+			} else if err == nil {
+				t.bus.space.stored(t.consumer.Trim)
 			}
 			if err != nil && ctx.Err() == nil && time.Since(t.warned) > time.Minute {
 				t.warned = time.Now()

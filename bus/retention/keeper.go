@@ -40,8 +40,8 @@ const (
 	warnInterval = time.Minute
 	// expireInterval is the time between two removals of old conversations.
 	expireInterval = 30 * time.Minute
-	// refusalShown is how long a refused publish shows that the server refuses writes.
-	// It is longer than the pause before a retry.
+	// refusalShown is how long a refused publish shows that the server refuses writes, unless the stream
+	// stores something before. It is longer than the pause before a retry.
 	refusalShown = 20 * time.Second
 )
 
@@ -232,7 +232,7 @@ func (k *Keeper) Ready() error {
 	if f, ok := fullest(k.Fills()); ok && f.Ratio() >= bus.NearlyFull {
 		return f.Full()
 	}
-	if r, ok := k.bus.Space().LastRefusal(); ok && time.Since(r.At) < refusalShown {
+	if r, ok := k.bus.Space().Refusing(); ok && time.Since(r.At) < refusalShown {
 		return fmt.Errorf("the server refuses writes to %q: %w", r.Subject, r.Err)
 	}
 	return nil

@@ -187,3 +187,48 @@ func TestRecordsOfCallsInProgressStay(t *testing.T) {
 		}
 	})
 }
+
+// The server refuses a publish although its stream is not full, as it does when an account is. Ready says so until
+// the next try is stored, and not for as long as a refusal is shown without another try.
+func TestRefusalEndsWithTheNextWrite(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := connect(t, nil)
+		k := retention.New(b, retention.Config{})
+		limit := func(messages int64) {
+			t.Helper()
+			stream, err := b.Stream(t.Context(), bus.Sessions)
+			if err != nil {
+				t.Fatal(err)
+			}
+			config := stream.CachedInfo().Config
+			config.MaxMsgs = messages
+			if _, err := b.JetStream().UpdateStream(t.Context(), config); err != nil {
+				t.Fatal(err)
+			}
+		}
+		put(t, b, b.Session("stored"), text)
+		limit(1)
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Session("refused"), Body: []byte(text)}); !errors.Is(err, bus.ErrFull) {
+			t.Fatalf("got %v", err)
+		}
+		published := make(chan error)
+		go func() {
+			_, err := b.Publish(t.Context(), bus.Message{Subject: b.Session("waits"), Body: []byte(text), Timeout: bus.NoTimeout, WaitIfFull: true})
+			published <- err
+		}()
+		time.Sleep(2 * time.Minute) // the pauses of the publish are long
+		put(t, b, b.Result("s", "c"), text)
+		check(t, k)
+		if err := k.Ready(); err == nil || !strings.Contains(err.Error(), "refuses writes") {
+			t.Errorf("while the server refuses sessions and stores results, ready: %v", err)
+		}
+		limit(-1)
+		if err := <-published; err != nil {
+			t.Error(err)
+		}
+		check(t, k)
+		if err := k.Ready(); err != nil {
+			t.Errorf("after the publish: %v", err)
+		}
+	})
+}
