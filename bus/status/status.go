@@ -39,6 +39,7 @@ type Status struct {
 	Problems []Problem `json:"problems"`
 	Errors   []string  `json:"errors,omitempty"`
 
+	skew     time.Duration  // how far the clock of a server is certainly ahead of this host's
 	outages  map[string]int // runs that wait for a model, by the error of its provider
 	asking   int            // calls that wait for an approval
 	missing  []string       // streams
@@ -77,6 +78,7 @@ const (
 	OneLeader            = "one_leader"
 	DeadLetters          = "dead_letters"
 	ConsumerPaused       = "consumer_paused"
+	ClockSkew            = "clock_skew"
 )
 
 // Problem is something that needs attention.
@@ -266,6 +268,9 @@ func (s *Status) problems() []Problem {
 	streamsNamed := len(problems) > 0
 	for _, name := range s.offline {
 		add(ReplicaOffline, name, "The server %q of the cluster is offline. The streams lose messages if others are lost too.", name)
+	}
+	if s.skew.Abs() > maxSkew {
+		add(ClockSkew, "", "The server's clock differs by %s from this host's.", s.skew.Round(time.Second))
 	}
 	problems = append(problems, s.failures(streamsNamed)...)
 	unserved := false

@@ -16,6 +16,22 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 )
 
+// maxSkew is how far the clocks of host and server may differ. Deadlines and expiry times come from both.
+const maxSkew = 2 * time.Second
+
+// skewOf returns how far the clock of a server is certainly ahead of this host's, if it answered at a time of its clock between
+// two times of this host's.
+func skewOf(before, at, after time.Time) time.Duration {
+	switch {
+	case at.IsZero():
+	case at.After(after):
+		return at.Sub(after)
+	case at.Before(before):
+		return at.Sub(before)
+	}
+	return 0
+}
+
 // readStreams reads the streams, and which of them and of their servers are missing.
 func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
 	_, err := bus.CheckStreams(ctx, b)
@@ -29,6 +45,7 @@ func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
 	if err != nil {
 		return err
 	}
+	before := time.Now()
 	list := b.JetStream().ListStreams(ctx)
 	found, alone := []Stream{}, false
 	ours, kv, obj := b.StreamName(""), "KV_"+b.BucketName(""), "OBJ_"+b.BucketName("")
@@ -39,6 +56,9 @@ func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
 		}
 		if !strings.HasPrefix(name, ours) && !strings.HasPrefix(name, kv) && !strings.HasPrefix(name, obj) {
 			continue
+		}
+		if skew := skewOf(before, info.TimeStamp, time.Now()); skew.Abs() >= s.skew.Abs() {
+			s.skew = skew
 		}
 		fill := b.FillOf(info)
 		v := Stream{

@@ -45,6 +45,8 @@ func Advise(problems []status.Problem, c *cli.Connection) {
 // set if calls wait because no worker serves their queue.
 func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice string, command []string) {
 	switch p.Code {
+	case status.ClockSkew:
+		return "Synchronise the clocks of both with NTP: deadlines, schedules and expiry times come from both.", nil
 	case status.StreamMissing:
 		return cli.MissingAdvice, []string{"provision"}
 	case status.StreamAltered, status.StreamSealed:

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math"
 	"os"
 	"os/user"
 	"slices"
@@ -215,10 +214,6 @@ func userName() string {
 	return strconv.Itoa(os.Getuid())
 }
 
-// maxSkew is how far the clocks of host and server may differ. Deadlines and expiry
-// times come from both.
-const maxSkew = 2 * time.Second
-
 func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -235,12 +230,16 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 		}
 	}
 	d.examinePermissions(ctx, b, s)
-	d.examineClock(short, b)
+	if len(s.Streams) > 0 && !slices.ContainsFunc(s.Problems, func(p status.Problem) bool { return p.Code == status.ClockSkew }) {
+		d.ok("clock", "the clocks of server and host agree")
+	}
 	for _, e := range s.Errors {
 		d.fail("status", "give this user the permission, see docs/security.md", "could not read the %s", e)
 	}
 	for _, p := range s.Problems {
 		switch {
+		case p.Code == status.ClockSkew:
+			d.fail("clock", p.Advice, "%s", p.Text)
 		case slices.Contains([]string{status.StreamMissing, status.StreamAltered, status.StreamSealed, status.StreamWithoutLeader,
 			status.ClusterWithoutLeader, status.WritesRefused}, p.Code):
 			d.fail("streams", p.Advice, "%s", p.Text)
@@ -337,23 +336,4 @@ func (d *doctor) examinePermissions(ctx context.Context, b *bus.Bus, s status.St
 // isLeaderless reports whether a problem explains why lookups fail.
 func isLeaderless(p status.Problem) bool {
 	return p.Code == status.ClusterWithoutLeader || p.Code == status.StreamWithoutLeader
-}
-
-func (d *doctor) examineClock(ctx context.Context, b *bus.Bus) {
-	stream, err := b.JetStream().Stream(ctx, b.StreamName(bus.Calls))
-	if err != nil {
-		return // reported above
-	}
-	before := time.Now()
-	info, err := stream.Info(ctx)
-	if err != nil || info.TimeStamp.IsZero() {
-		return
-	}
-	middle := before.Add(time.Since(before) / 2)
-	skew := info.TimeStamp.Sub(middle)
-	if math.Abs(float64(skew)) > float64(maxSkew) {
-		d.fail("clock", "synchronise the clocks with NTP", "the server's clock is %s ahead of this host's", skew.Round(time.Millisecond))
-		return
-	}
-	d.ok("clock", "the server's clock differs by %s", skew.Abs().Round(time.Millisecond))
 }
