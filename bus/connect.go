@@ -83,6 +83,9 @@ func Connect(ctx context.Context, cfg Config) (*Bus, error) {
 	if err == nil {
 		b.out, err = publisher.New(b.nc, b.cfg.Timeout, b.log, b.prefix, b.Streams(b.cfg), func() int { return minBatch(b) })
 	}
+	if IsClosed(err) { // the server has ended the connection since, and said why
+		err = b.ClosedErr()
+	}
 	if err != nil {
 		b.Close()
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -239,10 +240,15 @@ func TestRotateCredentialsFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	var expires time.Duration
 	issue := func() { // writes a new user to the file
 		t.Helper()
 		c.user = newUser(t)
-		token, err := jwt.NewUserClaims(c.public).Encode(account)
+		claims := jwt.NewUserClaims(c.public)
+		if expires > 0 {
+			claims.Expires = time.Now().Add(expires).Unix()
+		}
+		token, err := claims.Encode(account)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,26 +267,62 @@ func TestRotateCredentialsFile(t *testing.T) {
 	if out := worker(t, append([]string{"provision"}, login...)...); out.code != 0 {
 		t.Fatal(out.stderr)
 	}
-	start(t, append([]string{"serve", "--workspace", t.TempDir(), "--data", t.TempDir()}, login...)...)
+	serve := append([]string{"serve", "--workspace", t.TempDir(), "--data", t.TempDir()}, login...)
+	p, err := launch(serve...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(p.kill)
 	call(t, srv.ClientURL(), nats.UserCredentials(c.file("user.creds")))
 
 	old := c.public
 	issue()
-	accountClaims.Revoke(old)
-	revoked, err := accountClaims.Encode(operator)
-	if err != nil {
-		t.Fatal(err)
+	revoke := func(key string) { // disconnects the worker
+		t.Helper()
+		accountClaims.Revoke(key)
+		revoked, err := accountClaims.Encode(operator)
+		if err != nil {
+			t.Fatal(err)
+		}
+		decoded, err := jwt.DecodeAccountClaims(revoked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		acc, err := srv.LookupAccount(accountKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.UpdateAccountClaims(acc, decoded)
 	}
-	decoded, err := jwt.DecodeAccountClaims(revoked)
-	if err != nil {
-		t.Fatal(err)
-	}
-	acc, err := srv.LookupAccount(accountKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv.UpdateAccountClaims(acc, decoded) // disconnects the worker
+	revoke(old)
 	call(t, srv.ClientURL(), nats.UserCredentials(c.file("user.creds")))
+
+	// Without a new one, the worker ends, and says why, as each command does; also if it has expired.
+	const why = "was revoked, or has expired: replace the file"
+	revoke(c.public)
+	for range 2 {
+		select {
+		case <-p.exited:
+		case <-time.After(testTimeout):
+			t.Fatal("the worker goes on without a credential")
+		}
+		if !strings.Contains(p.stderr.String(), why) {
+			t.Errorf("the worker says %s", p.stderr)
+		}
+		for _, command := range []string{"status", "doctor"} {
+			if out := worker(t, append([]string{command}, login...)...); out.code == 0 || !strings.Contains(out.stdout+out.stderr, why) {
+				t.Errorf("%s: %+v", command, out)
+			}
+		}
+		if expires > 0 {
+			break
+		}
+		expires = 3 * time.Second
+		issue()
+		if p, err = launch(serve...); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func public(t *testing.T, pair nkeys.KeyPair) string {

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -58,6 +59,8 @@ func (c *Connection) Advice(err error) string {
 			"the page --inbox-prefix _INBOX_console."
 	case errors.Is(err, bus.ErrNoCredential):
 		return "The URL that \"stevedore up\" prints contains one."
+	case errors.Is(err, nats.ErrAuthorization) && c.Creds+c.NKey != "", ended.MatchString(err.Error()):
+		return "The credential is one of another server, was revoked, or has expired: replace the file of --creds or --nkey by a new one, and start this again."
 	case errors.Is(err, nats.ErrAuthorization):
 		return "Give a credential of this server: in the URL of --server, or with --creds, --nkey or --context. \"stevedore up\" prints its own URL."
 	case errors.Is(err, bus.ErrNotNATS):
@@ -74,6 +77,9 @@ func (c *Connection) Advice(err error) string {
 	}
 	return ""
 }
+
+// ended matches the errors of a server about a credential; the library knows only some of them by their types.
+var ended = regexp.MustCompile(`(?i)authentication (expired|revoked)`)
 
 // errMaxStreams is the code of an account that may have no more streams.
 const errMaxStreams = 10027
