@@ -101,8 +101,8 @@ func (s *Server) serve(ctx context.Context) error {
 	var first sync.Once // either it is slow, or it has listed its tools
 	slow := time.AfterFunc(s.cfg.Timeout/6, func() {
 		first.Do(func() {
-			trouble.Report(ctx, trouble.MCPServer, s.cfg.Name, fmt.Errorf("it has not answered within %s of its start, and has until %s; a package runner may still load it",
-				s.cfg.Timeout/6, s.cfg.Timeout))
+			trouble.Report(ctx, trouble.MCPServer, s.cfg.Name, fmt.Errorf("it has not answered within %s of its start, and has until %s; "+
+				"a package runner may still load it", s.cfg.Timeout/6, s.cfg.Timeout))
 		})
 	})
 	defer slow.Stop()

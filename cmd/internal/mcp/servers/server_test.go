@@ -300,7 +300,8 @@ func TestHangingServerIsReported(t *testing.T) {
 	}
 	t.Cleanup(func() { quiet.Close() })
 	var register trouble.Register
-	s := servers.New(servers.Config{Name: "quiet", URL: "http://" + quiet.Addr().String(), Timeout: 6 * time.Second, Changed: func([]tools.Tool) { t.Error("listed") }})
+	s := servers.New(servers.Config{Name: "quiet", URL: "http://" + quiet.Addr().String(), Timeout: 6 * time.Second,
+		Changed: func([]tools.Tool) { t.Error("listed") }})
 	ctx, cancel := context.WithCancel(register.With(t.Context()))
 	ended := make(chan error)
 	go func() { ended <- s.Run(ctx) }()
