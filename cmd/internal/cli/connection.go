@@ -181,11 +181,9 @@ func (c *Connection) mayReturn(err error) bool {
 	return ok && dial.Op == "dial" && !unknownHost || errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout)
 }
 
-// HadServer reports whether a server has run in the data directory, as far as this user may see that.
-func (c *Connection) HadServer() bool {
-	_, err := os.Stat(filepath.Join(c.Data, "jetstream"))
-	return err == nil || errors.Is(err, fs.ErrPermission)
-}
+// HadServer reports whether a server has run in the data directory, as far as this user may see that, or the service of
+// this machine serves root.
+func (c *Connection) HadServer() bool { return hadServer(c.Data, serviceDir, os.Geteuid() == 0) }
 
 // CheckData returns an error if there is no data directory.
 func (c *Connection) CheckData() error {
@@ -246,8 +244,7 @@ func (c *Connection) DataLocked() (bool, error) { return durable.DirLocked(c.Dat
 // kill, another process may listen on the port of the file and would receive the
 // credential.
 func (c *Connection) EmbeddedURL() (string, error) {
-	root := os.Geteuid() == 0
-	dir, locked, err := runningDir(c.Data, serviceDir, root)
+	dir, locked, err := runningDir(c.Data, serviceDir, os.Geteuid() == 0)
 	if errors.Is(err, fs.ErrPermission) {
 		return "", fmt.Errorf("%w: only the user %[2]s may read the data directory %[3]q; run this as %[2]s (sudo -u %[2]s), or "+
 			"name a server with --server: %[4]w", bus.ErrUnreachable, Owner(c.Data), c.Data, err)
@@ -258,7 +255,7 @@ func (c *Connection) EmbeddedURL() (string, error) {
 	data, err := os.ReadFile(filepath.Join(dir, urlFile))
 	if !locked || errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("%w: no server runs in the data directory %q; start one with \"%s\", or name a server with "+
-			"--server%s", bus.ErrUnreachable, c.Data, c.Command("up"), serviceHint(serviceDir, root))
+			"--server%s", bus.ErrUnreachable, c.Data, c.Command("up"), ServiceHint())
 	}
 	if err != nil {
 		return "", fmt.Errorf("%w: find the embedded server: %w", bus.ErrUnreachable, err)

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -24,7 +26,18 @@ func runningDir(own, service string, root bool) (dir string, running bool, err e
 	return own, false, nil
 }
 
-// serviceHint says how a user who has no server reaches the service of this machine, if there is one.
+// hadServer reports whether the commands for a data directory use a server that runs, or that has run there.
+func hadServer(own, service string, root bool) bool {
+	if _, running, _ := runningDir(own, service, root); running {
+		return true
+	}
+	_, err := os.Stat(filepath.Join(own, "jetstream"))
+	return err == nil || errors.Is(err, fs.ErrPermission)
+}
+
+// ServiceHint says how a user who has no server reaches the service of this machine, if there is one.
+func ServiceHint() string { return serviceHint(serviceDir, os.Geteuid() == 0) }
+
 func serviceHint(service string, root bool) string {
 	if _, err := os.Lstat(filepath.Dir(service)); err != nil || root {
 		return ""

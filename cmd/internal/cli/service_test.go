@@ -26,6 +26,9 @@ func TestServiceIsFound(t *testing.T) {
 		if want == "" {
 			want = test.dir
 		}
+		if got := hadServer(test.dir, service, test.root); got != (want == service) {
+			t.Errorf("%+v: a server has run: %v", test, got)
+		}
 		if got, running, err := runningDir(test.dir, service, test.root); got != want || running != (want == service) || err != nil {
 			t.Errorf("%+v: %q, %v, %v", test, got, running, err)
 		}

@@ -126,8 +126,8 @@ func (d *doctor) examine(ctx context.Context, stderr io.Writer) {
 		return // Check reports it
 	}
 	if !d.Connection.External() && !d.Connection.HadServer() {
-		d.ok("bus", "no server has run in %s, and \"mcp wrap\" and \"hook\" need none; \"%s\" starts one", d.Connection.Data,
-			d.Connection.Command("up"))
+		d.ok("bus", "no server has run in %s, and \"mcp wrap\" and \"hook\" need none; \"%s\" starts one%s", d.Connection.Data,
+			d.Connection.Command("up"), cli.ServiceHint())
 		return
 	}
 	d.Connection.Config = d.BusConfig(log)
