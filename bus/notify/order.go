@@ -57,8 +57,10 @@ type turn struct {
 	subject  string
 	sequence uint64
 	// No notification is stored between follows and sequence: it was looked up while follows was
-	// sent, so that t can be sent at once after it. 0 if that is not known.
+	// sent, so that t can be sent at once after it. 0 if that is not known. It holds until a time: if the server
+	// does not hear of this process for the lease, another process may send and settle both.
 	follows, asked uint64
+	holds          time.Time
 }
 
 func newOrder(b *bus.Bus, channel string) *order {
@@ -98,7 +100,7 @@ func (t *turn) wait(ctx context.Context, stop <-chan struct{}) (first bool, verd
 				return false, err
 			}
 			began = time.Time{}
-		case pause <= 0 && t.follows != 0 && c.sent >= t.follows:
+		case pause <= 0 && t.follows != 0 && c.sent >= t.follows && time.Now().Before(t.holds):
 			return true, nil
 		default:
 			stored, err := t.order.firstStored(ctx, t.subject, c.sent+1)
@@ -144,7 +146,7 @@ func (t *turn) ask(ctx context.Context, previous uint64) error {
 	}
 	stored, err := t.order.firstStored(ctx, t.subject, previous+1)
 	if t.asked = previous; stored == t.sequence {
-		t.follows = previous
+		t.follows, t.holds = previous, time.Now().Add(t.order.consumer.Lease/2)
 	}
 	return err
 }

@@ -293,6 +293,41 @@ func TestLeaseEndsDuringSend(t *testing.T) {
 	})
 }
 
+// If the one before it took longer than the lease, another process may have sent this one, so the server is asked again.
+func TestLeaseEndsBeforeTheTurn(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		o := newOrder(b, "chat")
+		publishTo(t, b, "a", 0)
+		publishTo(t, b, "a", 1)
+		subject, stop := b.Notify("chat", "a"), make(chan struct{})
+		first, err := o.wait(t.Context(), stop, subject, 1)
+		if first == nil || err != nil {
+			t.Fatal(first, err)
+		}
+		next := make(chan *turn, 1)
+		go func() {
+			second, err := o.wait(t.Context(), stop, subject, 2)
+			if err != nil {
+				t.Error(err)
+			}
+			next <- second
+		}()
+		time.Sleep(o.consumer.Lease)
+		for sequence := range uint64(2) { // by another process
+			if err := b.Delete(t.Context(), bus.Outbox, sequence+1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := first.end(nil); err != nil {
+			t.Error(err)
+		}
+		if second := <-next; second != nil {
+			t.Error("it is sent again")
+		}
+	})
+}
+
 // A rejected notification has its place until its dead letter is stored, and a failed one until
 // it is sent. A chat that fails is forgotten when its pause is over and many others came.
 func TestOrderAfterFailures(t *testing.T) {

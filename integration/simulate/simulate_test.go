@@ -23,6 +23,12 @@ func TestSimulate(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			s := &simulation{rnd: rand.New(rand.NewPCG(seed, 0)), ledger: newLedger(), dir: dataDir(t), chatSizes: map[string]int{}}
 			began, checked := time.Now(), 0
+			t.Cleanup(func() { // a bubble that fails ends the test
+				if t.Failed() {
+					t.Logf("to repeat it: STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=%d go test -run TestSimulate -v ./integration/simulate", seed)
+					t.Logf("the faults:\n%s", strings.Join(s.events, "\n"))
+				}
+			})
 			bustest.Bubble(t, func(t *testing.T) {
 				s.t, s.began = t, time.Now()
 				s.run(duration)
@@ -30,10 +36,6 @@ func TestSimulate(t *testing.T) {
 				s.close()
 			})
 			t.Logf("seed %d: %v simulated in %.1f s, %d calls, %d faults, %d promises checked", seed, duration, time.Since(began).Seconds(), s.calls, s.faults, checked)
-			if t.Failed() {
-				t.Logf("to repeat it: STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=%d go test -run TestSimulate -v ./integration/simulate", seed)
-				t.Logf("the faults:\n%s", strings.Join(s.events, "\n"))
-			}
 		})
 	}
 }
