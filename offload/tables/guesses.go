@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// guesses says where SQLite answers what other databases refuse: a column beside an aggregate, and a text in
-// ORDER BY.
+// guesses says where SQLite answers what other databases refuse: a column beside an aggregate, a text in
+// ORDER BY, and conditions that are the same for each row.
 func (d *database) guesses(query []token, renames [][2]string) (notes []string) {
 	for i, t := range query {
 		switch {
@@ -30,8 +30,55 @@ func (d *database) guesses(query []token, renames [][2]string) (notes []string) 
 			}
 		}
 	}
+	for i := range query {
+		if note := d.constantTruth(query, i); note != "" {
+			notes = append(notes, note)
+		}
+	}
 	slices.Sort(notes)
 	return slices.Compact(notes)
+}
+
+const (
+	operators = " = == != <> < > <= >= in like between "
+	within    = " -> ->> || = == != <> < > <= >= in like between "
+)
+
+// constantTruth says that a token is compared with NULL, is the name of a column in single quotes or a value
+// in place of a condition, or that COUNT has a condition, and otherwise returns "".
+func (d *database) constantTruth(query []token, i int) string {
+	t, before, next := query[i], at(query, i-1), at(query, i+1)
+	value := at(query, i+2).isText || at(query, i+2).isNumber()
+	switch {
+	case t.is(" null ") && before.is(" = == != <> < > <= >= "):
+		return "nothing equals NULL; write IS NULL or IS NOT NULL"
+	case t.isText && d.isColumn(t.text, nil) && (next.is(operators) && value && !before.is(within) ||
+		before.is(" ( ") && next.is(" ) ") && token{text: t.function()}.is(aggregates)):
+		return fmt.Sprintf("'%s' is a text and not the column; write the name without quotes or in double quotes", t.text)
+	case (t.isText || t.isNumber()) && before.is(" or ") && (next.text == "" && !next.isText || next.is(behindTruth)):
+		return fmt.Sprintf("OR %s is no comparison; write the column again, as in c = 'a' OR c = 'b', or c IN ('a', 'b')", t.text)
+	case t.is(" -> ") && next.isText && at(query, i+2).is(comparisons) && (at(query, i+3).isText || at(query, i+3).isNumber()):
+		return fmt.Sprintf("-> gives JSON, such as '\"a\"' with its quotes; compare ->>'%s'", next.text)
+	case t.is(" strftime ") && strings.Contains(" %m %d %H %M %S ", " "+at(query, i+2).text+" "):
+		end := closing(query, i)
+		if text := at(query, end+2); at(query, end+1).is(" = == != <> ") && text.isText && len(text.text) == 1 {
+			return fmt.Sprintf("strftime('%s') gives two digits: '0%s', not '%s'", query[i+2].text, text.text, text.text)
+		}
+	case t.is(" count ") && next.is(" ( "):
+		compares := false
+		for _, part := range query[i+2:] {
+			if len(part.within) <= len(t.within) || part.is(" case iif if nullif select null distinct ") {
+				return ""
+			}
+			if compares = compares || part.is(operators); part.is(" ) ") && len(part.within) == len(t.within)+1 {
+				break
+			}
+		}
+		if compares {
+			return "COUNT counts each row whose condition is true or false; to count where it is true, use SUM"
+		}
+	}
+	return ""
 }
 
 // constant returns the text of an element of ORDER BY that has no name, or "".

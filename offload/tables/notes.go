@@ -96,6 +96,10 @@ func (c Column) note(rows int64, query string, parts []token, u use) string {
 	case c.Time != "" && len(days) > 0:
 		notes = append(notes, fmt.Sprintf("%s has times, such as %s, which are later than the text '%s'; use date(%s) or the next day",
 			name, c.Time, days[0], name))
+	case c.Type == "DATE" && u.clock != "" && len(notes) == 0 && describe.FormOf(c.Time) != "0000-00-00 00:00:00":
+		notes = append(notes, fmt.Sprintf("%s has values such as %s, which %s() does not give; compare datetime(%s)", name, cmp.Or(c.Time, "2025-01-31"), u.clock, name))
+	case c.Type == "DATE" && u.named && len(notes) == 0 && unpadded.MatchString(query):
+		notes = append(notes, "months and days of dates have two digits: '2025-03', not '2025-3'")
 	case c.Time != "" && u.asDate && describe.ClockOf(c.Time).Zone != "" && !strings.HasSuffix(c.Time, "Z"):
 		notes = append(notes, fmt.Sprintf("%s has times with a zone, such as %s, which functions for dates convert to UTC", name, c.Time))
 	case u.asDate && c.Type != "DATE" && c.Type != "REAL" && !strings.Contains(query, "unixepoch") && !strings.Contains(query, "'auto'"):
@@ -106,7 +110,7 @@ func (c Column) note(rows int64, query string, parts []token, u use) string {
 	switch {
 	case lossy && (u.named || all):
 		notes = append(notes, columnName(c.Texts)+" has the text of such cells")
-	case text && len(c.Examples) > 0 && (u.asNumber || u.ordered && c.Type == "JSON" || c.Misfits > 0 && u.named && calculates.MatchString(query)):
+	case text && len(c.Examples) > 0 && (u.asNumber || u.ordered && c.Type == "JSON" || c.Misfits > 0 && u.named && calculates.MatchString(strings.ReplaceAll(query, "(*)", ""))):
 		notes = append(notes, fmt.Sprintf("%s is %s (such as '%s'): SUM, MIN, MAX, ORDER BY and comparisons use its characters, not numbers or dates; %s",
 			name, c.Type, c.Examples[0], convert))
 	case text || c.Misfits == 0 || !u.named && !all || len(notes) > 0 && c.Read == "" && c.Stored == nil:
@@ -119,7 +123,7 @@ func (c Column) note(rows int64, query string, parts []token, u use) string {
 
 // aboutNulls says what a query that negates a comparison leaves out, or returns "".
 func (d *database) aboutNulls(ctx context.Context, table int, c Column, u use) string {
-	if !u.unequal && !u.notIn || u.asNull {
+	if !u.unequal && !u.notIn && !u.first && !u.added || u.asNull {
 		return ""
 	}
 	var n int64
@@ -128,8 +132,16 @@ func (d *database) aboutNulls(ctx context.Context, table int, c Column, u use) s
 	if err := d.conn.QueryRowContext(ctx, count).Scan(&n); err != nil || n == 0 {
 		return ""
 	}
-	if u.notIn {
+	switch {
+	case u.added:
+		return fmt.Sprintf("%s: %d cells are NULL, and so are their sums with other columns; write coalesce(%s, 0)", name, n, name)
+	case u.first && !u.filtered:
+		return fmt.Sprintf("%s: %d cells are NULL, which sort first; to leave them out, add WHERE %s IS NOT NULL", name, n, name)
+	case u.notIn:
 		return fmt.Sprintf("%s has %d NULLs, beside which NOT IN finds no rows; add WHERE %s IS NOT NULL", name, n, name)
+	}
+	if !u.unequal {
+		return ""
 	}
 	return fmt.Sprintf("%s: %d cells are NULL, which <> and NOT leave out; to count them, add OR %s IS NULL", name, n, name)
 }
@@ -237,6 +249,9 @@ func (c Column) instead() string {
 	}
 	return ""
 }
+
+// unpadded matches a text that begins with a date whose month or day has one digit.
+var unpadded = regexp.MustCompile(`'\d{4}-(\d|\d?\d-\d)(\D|$)`)
 
 // startOfDate matches the texts with which dates can be compared.
 var startOfDate = regexp.MustCompile(`^\d{4}(-\d\d(-\d\d([T ].*)?)?)?$`)

@@ -69,10 +69,7 @@ func textAsNumber(query []token) string {
 		i := n % len(query)
 		end, function := i, results[query[i].name]
 		if query[i].is(textResults) && at(query, i+1).is(" ( ") {
-			function = query[i].name
-			for end < len(query) && (!query[end].is(" ) ") || len(query[end].within) > len(query[i].within)+1) {
-				end++
-			}
+			function, end = query[i].name, closing(query, i)
 			if name := at(query, end+2).name; name != "" && at(query, end+1).is(" as ") {
 				results[name] = function
 			}
@@ -86,6 +83,15 @@ func textAsNumber(query []token) string {
 		}
 	}
 	return ""
+}
+
+// closing returns the number of the bracket that ends the arguments of a function.
+func closing(query []token, i int) int {
+	end := i
+	for end < len(query) && (!query[end].is(" ) ") || len(query[end].within) > len(query[i].within)+1) {
+		end++
+	}
+	return end
 }
 
 // at returns the token with a number, or none.
@@ -116,6 +122,8 @@ type use struct {
 	asDate                  bool     // by the functions for dates
 	asNull                  bool     // where it matters whether it is NULL
 	unequal, notIn          bool     // by <> and NOT, and as what NOT IN selects
+	first, added, filtered  bool     // in the order of a LIMIT, to another column in a sum, and by a comparison
+	clock                   string   // the function whose result it is compared with
 	compared                []string // texts
 	days                    []string // those of them that must equal a time, or be one that is later
 }
@@ -189,7 +197,20 @@ func useOf(query []token, column string, renames [][2]string) (u use) {
 			next++
 		}
 		before, operator, argument := at(left), at(next), token{}
-		u.unequal = u.unequal || negated && operator.is(" in like between glob ") || operator.is(" != <> ") || before.is(" != <> ")
+		u.unequal = u.unequal || negated && operator.is(" in like between glob ") || operator.is(" != <> ") || before.is(" != <> not ")
+		u.filtered = u.filtered || operator.is(operators) || before.is(operators)
+		u.added = u.added || token{text: t.function()}.is(" sum total ") && (operator.is(" + ") && at(next+1).name != "" || before.is(" + ") && at(left-1).name != "")
+		if end := next; before.is(" by ") && at(left-1).is(" order ") && !operator.is(" desc ") {
+			for end < len(query) && !query[end].is(" limit nulls ") {
+				end++
+			}
+			u.first = u.first || len(t.within) == 0 && at(end).is(" limit ") && (operator.is(" asc , limit "))
+		}
+		for n := next + 1; operator.is(comparisons) && n < next+4; n++ {
+			if at(n).is(" datetime current_timestamp ") {
+				u.clock = at(n).text
+			}
+		}
 		if chosen := left; before.is(" select distinct ") {
 			for at(chosen).is(" ( select distinct ") {
 				chosen--
@@ -208,7 +229,7 @@ func useOf(query []token, column string, renames [][2]string) (u use) {
 			operator.is(" is ") && (at(next+1).is(" null ") || at(next+2).is(" null ")) || operator.is(" isnull notnull ") || at(next).is(" null ")
 		u.ordered = u.ordered || argument.is(" min max ")
 		u.asNumber = u.asNumber || argument.is(" sum total avg abs round ") || argument.is(" min max ") && (at(next+1).is(signs) || at(left-2).is(signs)) ||
-			operator.is(signs) || before.is(" not "+signs) ||
+			operator.is(signs) || before.is(signs) || before.is(" ( ") && operator.is(" , ") && token{text: t.function()}.is(" if iif ") ||
 			before.is(beforeTruth) && (operator.text == "" || operator.is(behindTruth))
 		if before.is(comparisons) && at(left-1).isText {
 			u.compared = append(u.compared, at(left-1).text)
