@@ -240,6 +240,16 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 	"sums with NULL":                        {"a,b\n1,5\n2,\n", "SELECT sum(a) + sum(b), sum(a + coalesce(b, 0)), sum(b - 1), sum(a * b) FROM t1", "8|8|4|5", ""},
 	"a choice by a text":                    {"t,n\nt,1\nf,2\n", "SELECT sum(iif(t, 1, 0)) FROM t1", "0", "t is TEXT (such as 't')"},
 	"NOT, a comparison and a count":         {"s,n\nok,5432/tcp\nok,0.0.0.0:80->80/tcp\nbad,\n", "SELECT count(*) FROM t1 WHERE NOT s = 'ok' AND n = ''", "1", ""},
+	"a space that does not break":           {"city,n\nOslo,1\nOslo\u00a0,2\n", "SELECT sum(n) FROM t1 WHERE city = 'Oslo'", "1", "not seen, such as \"Oslo\\u00a0\""},
+	"a character without width":             {"city,n\nOslo,1\nOs\u200blo,2\n", "SELECT sum(n) FROM t1 WHERE city = 'Oslo'", "1", "not seen, such as \"Os\\u200blo\""},
+	"an accent of its own":                  {"city,n\nZ\u00fcrich,1\nZu\u0308rich,2\n", "SELECT sum(n) FROM t1 WHERE city = 'Z\u00fcrich'", "1", "not seen, such as \"Zu\\u0308rich\""},
+	"spaces and accents within texts":       {"city,n\nZ\u00fcrich\u00a0HB,1\nOslo,2\n", "SELECT sum(n) FROM t1 WHERE city > 'P'", "1", ""},
+	"columns of pandas":                     {`{"id":{"0":1,"1":2,"2":3},"n":{"0":30,"1":40,"2":50}}`, "SELECT count(*) FROM t1", "2", "t1 has a row for each column of the document"},
+	"numbers in strings of JSON":            {`[{"m":{"v":"9"}},{"m":{"v":"10"}}]`, "SELECT max(m->>'v') FROM t1", "9", "m->>'v' gives texts such as '9'"},
+	"a bound for strings of JSON":           {`[{"m":{"v":"9"}},{"m":{"v":"10"}}]`, "SELECT count(*) FROM t1 WHERE json_extract(t1.m, '$.v') > 50", "2", "json_extract(m, '$.v') gives texts such as '9'"},
+	"a name of strings of JSON":             {`[{"m":{"v":"9"}},{"m":{"v":"10"}}]`, "SELECT t1.m->>'v' AS v FROM t1 ORDER BY v", "10\n9", "m->>'v' gives texts such as '9'"},
+	"numbers of JSON and sums of strings":   {`[{"m":{"v":9,"s":"9"}},{"m":{"v":10,"s":"x"}}]`, "SELECT max(m->>'v'), sum(m->>'s'), max(CAST(m->>'s' AS REAL)), min(m->>'s' = '9') FROM t1 WHERE m->>'v' > 5", "10|9.0|9.0|0", ""},
+	"Latin-1 with spaces between thousands": {"Libell\xe9;Montant\nCaf\xe9;1\xa0234,56\nTh\xe9;-12,00\n", "SELECT sum(Montant), max(\"Libell\u00e9\") FROM t1", "1222.56|Th\u00e9", ""},
 	"a log of Zeek":                         {"#separator \\x09\n#fields\tts\tid.orig_h\n#types\ttime\taddr\n1.5\t10.0.0.1\n2.5\t10.0.0.2\n#close\n", "SELECT count(*), max(ts) FROM t1", "2|2.5", ""},
 }
 

@@ -162,7 +162,7 @@ func (r *Reader) withTables(ctx context.Context, session string, refs []tableRef
 	var failed error // of f, which readError must not change
 	err = r.with(ctx, session, ref.id, func(rec Record, c blockContent) error {
 		if media := rec.binary(); media != "" {
-			return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q is %s, which SQL cannot read", rec.ID, media)
+			return tools.Errorf(tools.CodeInvalidArguments, "%s; SQL reads texts in UTF-8, UTF-16 and Latin-1, into which iconv converts others", NotText(rec.ID, media, rec.Size))
 		}
 		form, err := rec.tableForm(c, c.Size(), known)
 		if err != nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/stevedore-bus/stevedore/offload/describe"
 )
 
 // guesses says where SQLite answers what other databases refuse: a column beside an aggregate, a text in
@@ -218,6 +220,55 @@ func (d *database) isColumn(name string, renames [][2]string) bool {
 		return slices.ContainsFunc(s.Columns, func(c Column) bool { return strings.EqualFold(c.Name, name) })
 	})
 }
+
+// aboutExtracts returns notes about values of JSON that a query orders or compares as numbers, and of which some
+// are numbers in strings.
+func (d *database) aboutExtracts(ctx context.Context, query []token) (notes []string) {
+	asNumber := func(start, end int) bool {
+		function := token{text: query[start].function()}
+		return at(query, end+1).is(numeric) && at(query, end+2).isNumber() || at(query, start-1).is(numeric) && at(query, start-2).isNumber() ||
+			at(query, start-1).is(" ( ") && at(query, end+1).is(" ) ") && function.is(" min max ") || at(query, start-1).is(" by ") && at(query, start-2).is(" order ")
+	}
+	for i := range query {
+		for n, s := range d.schemas {
+			column := slices.IndexFunc(s.Columns, func(c Column) bool { return c.Type == "JSON" && strings.ToLower(c.Name) == query[i].name })
+			if column < 0 {
+				continue
+			}
+			start, end, value := i, i, columnName(s.Columns[column].Name)
+			if at(query, i-1).is(" . ") {
+				start -= 2
+			}
+			literal := func(n int) string { return "'" + strings.ReplaceAll(query[n].text, "'", "''") + "'" }
+			if at(query, start-1).is(" ( ") && at(query, start-2).is(" json_extract ") && at(query, i+2).isText && at(query, i+3).is(" ) ") {
+				start, end, value = start-2, i+3, fmt.Sprintf("json_extract(%s, %s)", value, literal(i+2))
+			}
+			for ; at(query, end+1).is(" -> ->> ") && at(query, end+2).isText; end += 2 {
+				value += query[end+1].text + literal(end+2)
+			}
+			if end == i || at(query, end-1).is(" -> ") {
+				continue
+			}
+			alias := at(query, end+1)
+			if alias.is(" as ") {
+				alias = at(query, end+2)
+			}
+			used := asNumber(start, end)
+			for j, t := range query {
+				used = used || alias.name != "" && t.name == alias.name && asNumber(j, j)
+			}
+			var text string
+			find := fmt.Sprintf("SELECT v FROM (SELECT %s AS v FROM s%d.data) WHERE typeof(v) = 'text' AND v GLOB '[-0-9]*' LIMIT 1", value, n+1)
+			if used && d.conn.QueryRowContext(ctx, find).Scan(&text) == nil && (describe.IsInteger(text) || describe.IsReal(text)) {
+				notes = append(notes, fmt.Sprintf("%s gives texts such as '%s', which sort by their characters and never equal numbers; write CAST(%s AS REAL)", value, text, value))
+			}
+		}
+	}
+	return notes
+}
+
+// numeric are the comparisons with a number.
+const numeric = " = == != <> < > <= >= "
 
 // aboutDivisions returns a note if the answer would be another one if each quotient of integers had its fraction.
 func (d *database) aboutDivisions(ctx context.Context, req request, res *Result) string {

@@ -7,6 +7,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/norm"
+
 	"github.com/stevedore-bus/stevedore/offload/describe"
 )
 
@@ -146,7 +148,7 @@ func (t *looks) see(c cell) {
 	}
 	if l.what == isOther {
 		t.nul = t.nul || strings.IndexByte(c.text, 0) >= 0
-		if n := len(c.text); t.spaced == "" && n > 0 && (c.text[0] == ' ' || c.text[n-1] == ' ') {
+		if n := len(c.text); t.spaced == "" && n > 0 && (c.text[0] == ' ' || c.text[n-1] == ' ' || unseen(c.text)) {
 			t.spaced = strings.Clone(c.text)
 		}
 		if len(c.text) < 12 && isTotal.MatchString(c.text) {
@@ -154,6 +156,15 @@ func (t *looks) see(c cell) {
 		}
 	}
 	t.last.add(c)
+}
+
+// unseen reports whether a text begins or ends with white space other than a space, or has characters without width, or
+// accents as characters of their own.
+func unseen(text string) bool {
+	first, _ := utf8.DecodeRuneInString(text)
+	last, _ := utf8.DecodeLastRuneInString(text)
+	return first != ' ' && unicode.IsSpace(first) || last != ' ' && unicode.IsSpace(last) ||
+		strings.Contains(text, "\u200b") || strings.Contains(text, "\ufeff") || strings.Contains(text, "\u00ad") || !norm.NFC.IsNormalString(text)
 }
 
 func (t *looks) group(l look) *group {

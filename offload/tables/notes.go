@@ -27,6 +27,11 @@ func (d *database) notes(ctx context.Context, query string) (notes []string) {
 	}
 	var about []string
 	parts := tokens(query)
+	for _, s := range d.schemas {
+		if len(s.Columns) > 1 && s.Columns[0].Name == "key" && s.Columns[1].Name == "0" {
+			notes = append(notes, s.Names[0]+" has a row for each column of the document, whose rows are the columns 0, 1, ...")
+		}
+	}
 	renames := d.renames(parts)
 	for i, s := range d.schemas {
 		for _, note := range s.Notes {
@@ -47,7 +52,7 @@ func (d *database) notes(ctx context.Context, query string) (notes []string) {
 	if note := d.joined(parts); note != "" {
 		about = append([]string{note}, about...)
 	}
-	about = append(d.guesses(parts, renames), about...)
+	about = append(append(d.guesses(parts, renames), d.aboutExtracts(ctx, parts)...), about...)
 	if more := len(about) - maxNotes; more > 0 {
 		about = append(about[:maxNotes], fmt.Sprintf("%d more columns have cells that do not fit; ask without sql to see them", more))
 	}

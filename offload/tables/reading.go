@@ -123,6 +123,9 @@ func (t looks) decide(c *Column) {
 	}
 	if t.spaced != "" {
 		c.Read = fmt.Sprintf("some cells begin or end with a space, such as '%s'", tools.Excerpt(t.spaced, 40))
+		if unseen(t.spaced) {
+			c.Read = "some cells have spaces or characters that are not seen, such as " + tools.Excerpt(strconv.QuoteToASCII(t.spaced), 60)
+		}
 	}
 	if t.nul {
 		c.Read = "the character NUL, which ends texts in SQLite, is stored as \u2400"

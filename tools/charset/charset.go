@@ -136,7 +136,9 @@ func isLatin1(src io.ReaderAt, size int64) (bool, error) {
 				if _, width := utf8.DecodeRune(part[i:]); width > 1 || charmap.Windows1252.DecodeByte(c) == utf8.RuneError {
 					return false, nil
 				}
-				high++
+				if c >= 0xC0 || before < '0' || before > '9' { // not a sign behind a number: a space between thousands, ° or €
+					high++
+				}
 				if c >= 0xC0 && letter(before) {
 					inWords++
 				}
