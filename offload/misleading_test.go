@@ -250,6 +250,15 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 	"a name of strings of JSON":             {`[{"m":{"v":"9"}},{"m":{"v":"10"}}]`, "SELECT t1.m->>'v' AS v FROM t1 ORDER BY v", "10\n9", "m->>'v' gives texts such as '9'"},
 	"numbers of JSON and sums of strings":   {`[{"m":{"v":9,"s":"9"}},{"m":{"v":10,"s":"x"}}]`, "SELECT max(m->>'v'), sum(m->>'s'), max(CAST(m->>'s' AS REAL)), min(m->>'s' = '9') FROM t1 WHERE m->>'v' > 5", "10|9.0|9.0|0", ""},
 	"Latin-1 with spaces between thousands": {"Libell\xe9;Montant\nCaf\xe9;1\xa0234,56\nTh\xe9;-12,00\n", "SELECT sum(Montant), max(\"Libell\u00e9\") FROM t1", "1222.56|Th\u00e9", ""},
+	"a row of sums in German":               {"Region;n\nNord;5\nS\u00fcd;6\nSumme;11\n", "SELECT sum(n) FROM t1", "22", "the column Region has a 'Summe'"},
+	"a row of sums in French":               {"R;n\nNord;5\nSud;6\nTotal g\u00e9n\u00e9ral;11\n", "SELECT sum(n) FROM t1", "22", "the column R has a 'Total g"},
+	"a row of means":                        {"name,ms\na,5\nb,9\nAverage,7\n", "SELECT count(*) FROM t1", "3", "the column name has a 'Average'"},
+	"empty rows":                            {"id,n\n1,5\n,\n2,6\n,\n", "SELECT count(*) FROM t1", "4", "t1: 2 rows have only empty cells"},
+	"dates of mails":                        {"at,n\n\"Mon, 06 Jan 2025 10:00:00 GMT\",1\n\"Tue, 31 Dec 2024 23:00:00 +0000\",2\n", "SELECT max(at) FROM t1", "2025-01-06 10:00:00", "is read as 2025-01-06 10:00:00"},
+	"dates of mails in other zones":         {"at,n\n\"Mon, 06 Jan 2025 10:00:00 +0100\",1\n\"Tue, 31 Dec 2024 23:00:00 CET\",2\n", "SELECT max(at) FROM t1", "Tue, 31 Dec 2024 23:00:00 CET", "at is TEXT (such as 'Mon, 06 Jan"},
+	"dates of web servers":                  {"at,n\n31/Dec/2024:23:00:00 +0000,1\n06/Jan/2025:10:00:00 +0000,2\n", "SELECT max(at) FROM t1", "2025-01-06 10:00:00", "is read as 2024-12-31 23:00:00"},
+	"months":                                {"m,n\nJan-25,1\nDec-24,2\nFebruary 2025,3\n", "SELECT max(m) FROM t1", "Jan-25", "m is TEXT (such as 'Jan-25')"},
+	"months as names":                       {"name,Jan 2025,Feb 2025\na,1,2\nb,3,4\n", `SELECT sum("Jan 2025") FROM t1`, "4", ""},
 	"a log of Zeek":                         {"#separator \\x09\n#fields\tts\tid.orig_h\n#types\ttime\taddr\n1.5\t10.0.0.1\n2.5\t10.0.0.2\n#close\n", "SELECT count(*), max(ts) FROM t1", "2|2.5", ""},
 }
 

@@ -23,14 +23,14 @@ var layouts = map[Order][]string{
 	YearFirst: {"2006/1/2", "2006.1.2"},
 	MonthDay:  {"1/2/2006", "1-2-2006"},
 	DayMonth:  {"2/1/2006", "2-1-2006", "2.1.2006"},
-	Named:     {"2 Jan 2006", "2-Jan-2006", "Jan 2, 2006", "Jan 2 2006", "2 January 2006", "January 2, 2006"},
+	Named:     {"2 Jan 2006", "2-Jan-2006", "2/Jan/2006", "Jan 2, 2006", "Jan 2 2006", "2 January 2006", "January 2, 2006"},
 }
 
 // clocks are the layouts of times behind a date.
 var clocks = []string{"15:04:05", "15:04", "3:04:05 PM", "3:04 PM"}
 
 // ParseDate returns in which orders a cell is a date. ok is true and orders 0 for a date whose year
-// has two digits.
+// has two digits, for a month, and for a date with names and a zone other than UTC.
 func ParseDate(text string) (orders Order, ok bool) {
 	if len(text) < 6 || len(text) > 40 {
 		return 0, false
@@ -46,10 +46,13 @@ func ParseDate(text string) (orders Order, ok bool) {
 	if orders != 0 {
 		return orders, true
 	}
-	if n := digits(text); n == 0 || n > 2 || len(text) > 8 {
+	if end := strings.LastIndexByte(text, ' '); end > 6 && strings.ContainsAny(text[end+1:min(end+2, len(text))], "+-CEMP") { // such as +0100, CET
+		return 0, iso(text[:end], Named) != ""
+	}
+	if n := digits(text); n > 2 || len(text) > 14 || n == 0 && !mayBe(text, Named) {
 		return 0, false
 	}
-	return 0, slices.ContainsFunc([]string{"1/2/06", "2/1/06", "2.1.06"}, func(layout string) bool {
+	return 0, slices.ContainsFunc([]string{"1/2/06", "2/1/06", "2.1.06", "Jan-06", "Jan-2006", "Jan 2006", "January 2006"}, func(layout string) bool {
 		_, err := time.Parse(layout, text)
 		return err == nil
 	})
@@ -138,6 +141,14 @@ func iso(text string, order Order) string {
 	if day, rest, ok := strings.Cut(text, " "); ok && order == Named && len(day) > 2 && strings.Index("MonTueWedThuFriSatSun", day[:3])%3 == 0 {
 		text = strings.TrimLeft(rest, " ")
 	}
+	for _, zone := range []string{" GMT", " UTC", " +0000"} {
+		if order == Named {
+			text = strings.TrimSuffix(text, zone)
+		}
+	}
+	if order == Named && strings.Count(text, "/") == 2 { // 31/Jan/2025:15:04:05, as web servers print it
+		text = strings.Replace(text, ":", " ", 1)
+	}
 	if !mayBe(text, order) {
 		return ""
 	}
@@ -174,7 +185,7 @@ func mayBe(text string, order Order) bool {
 	}
 	month := text
 	if digits > 0 && digits < 3 {
-		month = strings.TrimLeft(text[digits:], " -")
+		month = strings.TrimLeft(text[digits:], " -/")
 	}
 	return len(month) > 3 && strings.Index("JanFebMarAprMayJunJulAugSepOctNovDec", month[:3])%3 == 0
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/itchyny/gojq"
 
+	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -81,7 +82,11 @@ func condition(q *gojq.Query) *gojq.Query {
 	if q.Op >= gojq.OpEq && q.Op <= gojq.OpOr {
 		return q
 	}
-	return &gojq.Query{Left: q, Op: gojq.OpPipe, Right: &gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeFunc, Func: &gojq.Func{Name: truthFunc}}}}
+	f := &gojq.Func{Name: truthFunc}
+	if isLiteral(q) {
+		f.Args = []*gojq.Query{q}
+	}
+	return &gojq.Query{Left: q, Op: gojq.OpPipe, Right: &gojq.Query{Term: &gojq.Term{Type: gojq.TermTypeFunc, Func: f}}}
 }
 
 func isLiteral(q *gojq.Query) bool {
@@ -102,7 +107,12 @@ func (w *watch) options() []gojq.CompilerOption {
 			}
 			return v
 		}),
-		gojq.WithFunction(truthFunc, 0, 0, func(v any, _ []any) any { w.truth(v); return v }),
+		gojq.WithFunction(truthFunc, 0, 1, func(v any, args []any) any {
+			if w.truth(v); len(args) > 0 {
+				w.note("constant", "the condition %s is always true; write the comparison again, as in .a == 1 or .a == 2", short(v))
+			}
+			return v
+		}),
 		gojq.WithFunction(partFunc, 1, 1, func(v any, args []any) any { w.part(v, args[0]); return v }),
 		gojq.WithFunction(exactFunc, 0, 0, func(v any, _ []any) any {
 			switch v := v.(type) {
@@ -152,6 +162,8 @@ func (w *watch) compare(query, operator string, l, r any) (result bool) {
 		w.note("types", "%s compares %s with %s: in jq a string never equals a number and is greater than each; write (.key|tonumber)", query, short(l), short(r))
 	case isA && isB && typ == other && orders && (a < b) != (order < 0):
 		w.note("characters", "%s compares the strings %s and %s by their characters; to compare numbers, write (.key|tonumber)", query, short(l), short(r))
+	case orders && (isDate(l) && isDate(r) || isDotted(l) && isDotted(r) && (byPart(l.(string), r.(string)) < 0) != (order < 0)):
+		w.note("characters", "%s compares %s and %s by their characters, not as dates or versions", query, short(l), short(r))
 	case orders && result && typ != other && (typ != "boolean" || other != "boolean"):
 		w.note("order", "%s is true for %s and %s: jq sorts null (also of a missing key), then booleans, numbers and strings; "+
 			"leave others out with numbers or strings", query, short(l), short(r))
@@ -201,6 +213,29 @@ func (w *watch) part(v, sought any) {
 	}
 }
 
+// isDate reports whether a value is a date that does not sort as text: 31/12/2024, 12/31/2024, 31.12.2024.
+func isDate(v any) bool {
+	text, _ := v.(string)
+	if len(text) < 8 || strings.IndexByte("/.", text[1]) < 0 && strings.IndexByte("/.", text[2]) < 0 {
+		return false
+	}
+	_, ok := describe.ParseDate(text)
+	return ok
+}
+
+// isDotted reports whether a value is a version or an address of three or more numbers.
+func isDotted(v any) bool {
+	text, _ := v.(string)
+	text = strings.TrimPrefix(text, "v")
+	return len(text) < 20 && strings.Count(text, ".") > 1 && strings.Trim(text, "0123456789.") == ""
+}
+
+// byPart compares versions or addresses.
+func byPart(a, b string) int {
+	number := func(part string) int { n, _ := strconv.Atoi(strings.TrimPrefix(part, "v")); return n }
+	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(x, y string) int { return cmp.Compare(number(x), number(y)) })
+}
+
 // numberOf returns the number that a value is, or has as its text.
 func numberOf(v any) (f float64, ok bool) {
 	text, isText := v.(string)
@@ -245,7 +280,7 @@ func (w *watch) list(function string, values []any) {
 // column notes what a function does with values of several types, and with numbers in strings.
 func (w *watch) column(function string, values []any) {
 	var number, null, numeric, other any // one of each
-	var texts []string
+	var texts, dotted []string
 	for _, v := range values {
 		switch text, isText := v.(string); {
 		case v == nil:
@@ -256,7 +291,9 @@ func (w *watch) column(function string, values []any) {
 			}
 		default:
 			if _, ok := numberOf(v); !ok {
-				other = v
+				if other = v; len(dotted) < maxSorted && isDotted(v) {
+					dotted = append(dotted, text)
+				}
 				continue
 			}
 			numeric = v
@@ -267,6 +304,7 @@ func (w *watch) column(function string, values []any) {
 	}
 	sums := function == "add" || function == "+" || function == "*"
 	orders := !sums && function != "group_by" && function != "unique" && function != "unique_by"
+	slices.Sort(dotted)
 	switch slices.Sort(texts); {
 	case sums && numeric != nil && other == nil && (number != nil || len(texts) > 1):
 		w.note("sum", "%s joins or repeats strings such as %s; to calculate, write (.key|tonumber)", function, short(numeric))
@@ -276,6 +314,8 @@ func (w *watch) column(function string, values []any) {
 			function, short(number), short(numeric))
 	case orders && number != nil && other != nil:
 		w.note("order", "%s has numbers such as %s and strings such as %s, each of which is greater than each number", function, short(number), short(other))
+	case orders && (isDate(other) || !slices.IsSortedFunc(dotted, byPart)):
+		w.note("characters", "%s sorts strings such as %s by their characters, not as dates or versions", function, short(other))
 	case orders && other == nil && !slices.IsSortedFunc(texts, byNumber):
 		w.note("characters", "%s sorts strings such as %s by their characters; to sort numbers, write (.key|tonumber)", function, short(numeric))
 	}

@@ -49,6 +49,13 @@ func TestWatch(t *testing.T) {
 		{`{"a":1,"a":2}`, `.a`, "2", `an object has the name "a" again`},
 		{`{"a":1,"b":{"a":2}}`, `.a`, "1", ""},
 		{`[{"a":"10"}]`, `def over(f; $n): f > $n; path(.[] | select(over(.a; 9)))`, "[0]", `f > $n compares "10" with 9`},
+		{`[{"id":1},{"id":2},{"id":3}]`, `map(select(.id == 1 or 2)) | length`, "3", "the condition 2 is always true; write the comparison again"},
+		{`[{"id":"a"},{"id":"b"}]`, `map(select(.id == "a" or true or .id)) | length`, "2", ""},
+		{`["12/31/2024","01/05/2025"]`, `max`, `"12/31/2024"`, `max sorts strings such as "01/05/2025" by their characters, not as dates`},
+		{`["31.12.2024","01.05.2025"]`, `.[0] > .[1]`, "true", `by their characters, not as dates`},
+		{`["10.0.0.9","10.0.0.10","x"]`, `sort | .[-2]`, `"10.0.0.9"`, "by their characters, not as dates or versions"},
+		{`["v1.9.2","v1.10.0"]`, `.[0] > .[1]`, "true", `compares "v1.9.2" and "v1.10.0" by their characters`},
+		{`["1.2.3","1.2.4","a/b/2024"]`, `max, (.[0] < .[1]), .[0] == .[1]`, "\"a/b/2024\"\ntrue\nfalse", ""},
 		{`{"a":"x"}`, `.a == "x" and ("\(.a)" < "y") and ([1] < [2]) and ({} < {"b":1})`, "true", ""},
 	} {
 		res, err := Run(t.Context(), Source{ArtifactID: "a", Content: strings.NewReader(row.text), Size: int64(len(row.text)), Chars: 1000, CPU: time.Minute}, Query{Query: row.query})

@@ -151,7 +151,7 @@ func (t *looks) see(c cell) {
 		if n := len(c.text); t.spaced == "" && n > 0 && (c.text[0] == ' ' || c.text[n-1] == ' ' || unseen(c.text)) {
 			t.spaced = strings.Clone(c.text)
 		}
-		if len(c.text) < 12 && isTotal.MatchString(c.text) {
+		if len(c.text) < 20 && isTotal.MatchString(c.text) {
 			t.total = strings.Clone(c.text)
 		}
 	}

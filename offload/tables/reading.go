@@ -132,8 +132,9 @@ func (t looks) decide(c *Column) {
 	}
 }
 
-// isTotal matches what names a row with the sums of others.
-var isTotal = regexp.MustCompile(`^(?i:(?:grand |sub)?totals?:?)$`)
+// isTotal matches what names a row with the sums or the means of others.
+var isTotal = regexp.MustCompile(`^(?i:(?:grand |sub)?totals?|total g\x{e9}n\x{e9}ral|(?:zwischen)?summe|gesamt(?:summe|ergebnis)?|somme|suma|totale|totaal|average|mean|` +
+	`mittelwert|moyenne|\x{438}\x{442}\x{43e}\x{433}\x{43e}|\x{5408}[\x{8a08}\x{8ba1}]|\x{603b}\x{8ba1}):?$`)
 
 // maxExact is how many digits of an integer a number of the type REAL has.
 const maxExact = 15

@@ -3,6 +3,7 @@ package tables
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
@@ -86,11 +87,13 @@ func (l *layout) table(form describe.Form, src io.Reader, yield func([]cell) err
 	}
 	l.header(rows.Columns())
 	l.semicolons = form.Comma == ';'
-	row := []cell{}
+	row, blank := []cell{}, 0
 	for {
 		record, err := rows.Next()
 		if err == io.EOF {
-			l.notes = rows.Notes()
+			if l.notes = rows.Notes(); blank > 0 {
+				l.notes = append(l.notes, fmt.Sprintf("%d rows have only empty cells", blank))
+			}
 			return nil
 		}
 		if err != nil {
@@ -99,6 +102,9 @@ func (l *layout) table(form describe.Form, src io.Reader, yield func([]cell) err
 		row = row[:0]
 		for _, text := range record {
 			row = append(row, cell{word, text})
+		}
+		if !slices.ContainsFunc(record, func(text string) bool { return text != "" }) {
+			blank++
 		}
 		l.widen(len(row))
 		if err := yield(row[:min(len(row), maxColumns)]); err != nil {
