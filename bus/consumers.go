@@ -54,6 +54,14 @@ func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.Con
 	return cons.CachedInfo(), true, nil
 }
 
+// HasFilter reports whether the consumer, as it exists, delivers what c does.
+func (c Consumer) HasFilter(have jetstream.ConsumerConfig) bool {
+	if have.FilterSubject != "" {
+		return slices.Equal([]string{have.FilterSubject}, c.Filter)
+	}
+	return slices.Equal(have.FilterSubjects, c.Filter)
+}
+
 // Consumer returns the durable consumer, and creates it if it does not exist, with its stream if
 // that was never used. It updates one that an earlier version created with another MaxPending,
 // Lease or Filter. A process without the permission to do that works with the consumer as it is.
@@ -77,7 +85,10 @@ func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, err
 		return nil, fmt.Errorf("consumer %s of %s: %w", c.Name, b.StreamName(c.Stream), err)
 	}
 	have, want := cons.CachedInfo().Config, b.cfg.consumerConfig(c)
-	if c.MaxPending == 0 || have.MaxAckPending == want.MaxAckPending && have.AckWait == want.AckWait && slices.Equal(have.FilterSubjects, want.FilterSubjects) {
+	if c.MaxPending == 0 { // processes may have different leases
+		want.MaxAckPending, want.AckWait = have.MaxAckPending, have.AckWait
+	}
+	if have.MaxAckPending == want.MaxAckPending && have.AckWait == want.AckWait && c.HasFilter(have) {
 		return cons, nil
 	}
 	have.MaxAckPending, have.AckWait = want.MaxAckPending, want.AckWait

@@ -19,7 +19,8 @@ func TestFilterOfAllMessages(t *testing.T) {
 		{"s.session.a", []string{"s.session.*"}, false},
 		{"s.*.*", []string{"s.result.*.*"}, false},
 		{"s.*", []string{"s.>"}, false},
-		{"s.>", []string{"s.a"}, false},
+		{"s.>", []string{"s.a", "s.b.*"}, true},
+		{"s.>", []string{"s.a", "t.a"}, false},
 		{">", nil, false},
 	} {
 		if got := bus.CoversAll(tt.filter, tt.subjects); got != tt.want {

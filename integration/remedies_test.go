@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -96,4 +97,18 @@ func TestRemediesWorkWhenPasted(t *testing.T) {
 		t.Errorf("provision: %v\n%s", err, out)
 	}
 	gone(status.StreamMissing)
+
+	bucket, err := b.JetStream().Stream(t.Context(), "KV_"+b.BucketName(bus.ArtifactsBucket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := bucket.CachedInfo().Config
+	config.MaxAge, config.Duplicates = time.Minute, time.Minute
+	if _, err := b.JetStream().UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := paste(commandFor(status.StreamAltered)).CombinedOutput(); err != nil {
+		t.Errorf("provision --update: %v\n%s", err, out)
+	}
+	gone(status.StreamAltered)
 }

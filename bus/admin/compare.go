@@ -51,11 +51,15 @@ func align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Differen
 	return d.found
 }
 
-// alignBucket is align for a bucket. The operator decides about its size and age.
+// alignBucket is align for a bucket. The operator decides about its size.
 func alignBucket(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference {
 	d := differences{name: want.Name}
 	setting(&d, "subjects", &have.Subjects, want.Subjects)
 	setting(&d, "discard", &have.Discard, want.Discard)
+	setting(&d, "max_msgs_per_subject", &have.MaxMsgsPerSubject, want.MaxMsgsPerSubject)
+	setting(&d, "max_msgs", &have.MaxMsgs, want.MaxMsgs)
+	setting(&d, "max_msg_size", &have.MaxMsgSize, -1)
+	setting(&d, "max_age", &have.MaxAge, want.MaxAge)
 	setting(&d, "num_replicas", &have.Replicas, want.Replicas)
 	setting(&d, "allow_direct", &have.AllowDirect, want.AllowDirect)
 	setting(&d, "allow_msg_ttl", &have.AllowMsgTTL, want.AllowMsgTTL)
@@ -111,5 +115,8 @@ func keepLimits(b *bus.Bus, want *jetstream.StreamConfig, have jetstream.StreamC
 	}
 	if want.Name == b.StreamName(bus.Results) && b.Config().ResultsTTL <= 0 {
 		want.MaxAge = have.MaxAge
+		if want.MaxAge > 0 { // the server wants this
+			want.Duplicates = min(want.Duplicates, want.MaxAge)
+		}
 	}
 }

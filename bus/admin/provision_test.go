@@ -76,6 +76,22 @@ func TestProvisionExisting(t *testing.T) {
 	}
 }
 
+// An update accepts results that are kept for a shorter time than keys, because the operator decides about it.
+func TestProvisionKeepsAShortAge(t *testing.T) {
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{})
+	short := config(t, b, b.StreamName(bus.Results))
+	short.MaxAge, short.Duplicates, short.MaxMsgSize = time.Second, time.Second, 300
+	if _, err := b.JetStream().UpdateStream(t.Context(), short); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Provision(t.Context(), b, admin.Everything); err != nil {
+		t.Fatal(err)
+	}
+	if c := config(t, b, short.Name); c.MaxAge != time.Second || c.MaxMsgSize != -1 {
+		t.Errorf("%+v", c)
+	}
+}
+
 func config(t *testing.T, b *bus.Bus, stream string) jetstream.StreamConfig {
 	t.Helper()
 	s, err := b.JetStream().Stream(t.Context(), stream)

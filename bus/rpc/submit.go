@@ -193,7 +193,7 @@ func (s submission) publish(ctx context.Context, b *bus.Bus) (accepted Acceptanc
 		accepted.Duplicate = true
 		accepted.Sequence, err = s.checkStored(ctx, b)
 		return accepted, nil, err
-	case errors.Is(err, bus.ErrTooLarge):
+	case errors.Is(err, nats.ErrMaxPayload): // not that of the stream, which has none unless somebody set one
 		return Acceptance{}, nil, tools.Errorf(tools.CodeInvalidCall, "the call has %d bytes, but the server accepts at most %d; put "+
 			"large arguments into a file of the workspace", len(s.body), b.Conn().MaxPayload())
 	case err != nil:

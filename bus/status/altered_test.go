@@ -2,10 +2,12 @@ package status_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/status"
 )
@@ -56,8 +58,56 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 			t.Errorf("%s with %q", c.stream, c.subjects)
 		}
 	}
+	for _, c := range []struct {
+		stream string
+		change func(*jetstream.StreamConfig)
+		limit  string
+	}{
+		{"KV_stevedore_artifacts", func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = time.Minute, time.Minute }, "stay: max_age 1m0s."},
+		{"STEVEDORE_TICKS", func(c *jetstream.StreamConfig) { c.MaxMsgs = 1 }, "stay: max_msgs 1."},
+		{"STEVEDORE_CALLS", func(c *jetstream.StreamConfig) { c.MaxMsgSize = 300 }, "stay: max_msg_size 300."},
+		{"STEVEDORE_SESSIONS", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 }, "stay: max_msgs_per_subject 5."},
+		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, ""}, // a setting
+	} {
+		alter(c.stream, c.change)
+		if named(status.StreamAltered, c.stream, c.limit) != (c.limit != "") {
+			t.Errorf("%s with %q", c.stream, c.limit)
+		}
+		if _, err := admin.Provision(t.Context(), b, admin.Everything); err != nil { // the remedy
+			t.Fatal(err)
+		}
+		if s := status.Read(t.Context(), b); problem(s, "stay:") {
+			t.Errorf("after the update: %q", s.Problems)
+		}
+	}
 	alter("STEVEDORE_CALLS", func(config *jetstream.StreamConfig) { config.Sealed = true })
 	if !named(status.StreamSealed, "STEVEDORE_CALLS", "is sealed") {
 		t.Error("a sealed stream is not named")
+	}
+}
+
+// The status names a consumer that somebody has given other subjects, and a process that starts to consume
+// gives them back.
+func TestAlteredConsumerIsNamed(t *testing.T) {
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
+	c := b.WorkerConsumer(bus.DefaultQueue)
+	consumer, err := b.Consumer(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := consumer.CachedInfo().Config
+	config.FilterSubjects, config.FilterSubject = nil, "stevedore.nothing"
+	for _, altered := range []bool{false, true, false} {
+		if s := status.Read(t.Context(), b); problem(s, "does not have its subjects") != altered {
+			t.Errorf("altered %v: %q", altered, s.Problems)
+		}
+		if !altered {
+			_, err = b.JetStream().UpdateConsumer(t.Context(), b.StreamName(c.Stream), config)
+		} else {
+			_, err = b.Consumer(t.Context(), c)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
 }

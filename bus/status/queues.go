@@ -27,6 +27,8 @@ type Queue struct {
 	Pulling int `json:"pulling"`
 	// Paused is set if somebody paused the consumer: no worker gets calls.
 	Paused bool `json:"paused,omitempty"`
+
+	altered bool // the consumer delivers other subjects
 }
 
 // Backlog is how many of the first calls that wait belong to a session.
@@ -39,7 +41,8 @@ type Backlog struct {
 func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue) error {
 	found, err := Queues(ctx, b)
 	for name, info := range found {
-		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting, Paused: info.Paused}
+		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting, Paused: info.Paused,
+			altered: info.Name != "" && !b.WorkerConsumer(name).HasFilter(info.Config)}
 		if info.NumPending > 0 {
 			queues[name].First = firstWaiting(ctx, b, name)
 		}

@@ -78,6 +78,7 @@ const (
 	OneLeader            = "one_leader"
 	DeadLetters          = "dead_letters"
 	ConsumerPaused       = "consumer_paused"
+	ConsumerAltered      = "consumer_altered"
 	ClockSkew            = "clock_skew"
 )
 
@@ -242,7 +243,7 @@ func (s *Status) problems() []Problem {
 	for _, stream := range s.Streams {
 		if altered := stream.fill.Altered; altered != nil {
 			code := StreamAltered
-			if len(altered.Lacks) == 0 {
+			if altered.Sealed {
 				code = StreamSealed
 			}
 			add(code, stream.Name, "The %v.", altered)
@@ -277,6 +278,9 @@ func (s *Status) problems() []Problem {
 	for _, q := range s.Queues {
 		if q.Paused {
 			add(ConsumerPaused, q.Name, "The consumer of the queue %q is paused: workers get none of its calls.", q.Name)
+		}
+		if q.altered {
+			add(ConsumerAltered, q.Name, "The consumer of the queue %q does not have its subjects: workers do not get all of its calls.", q.Name)
 		}
 		if calls := q.Waiting + uint64(q.Taken); calls > 0 && q.Workers == 0 && q.Pulling == 0 {
 			unserved = true

@@ -29,7 +29,7 @@ func (c *Connection) Advice(err error) string {
 		return MissingAdvice + " " + c.Command("provision")
 	}
 	if altered, ok := errors.AsType[*bus.AlteredError](err); ok {
-		advice, command := AlteredAdvice(len(altered.Lacks) == 0)
+		advice, command := AlteredAdvice(altered.Sealed)
 		return advice + " " + c.Command(command...)
 	}
 	if _, ok := errors.AsType[*admin.SpaceError](err); ok {
@@ -40,6 +40,9 @@ func (c *Connection) Advice(err error) string {
 	}
 	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == errMaxStreams {
 		return "Raise max_streams of the account in the configuration of the server: Stevedore has 10 streams and buckets."
+	}
+	if api, ok := errors.AsType[*jetstream.APIError](err); ok && api.ErrorCode == errMaxConsumers {
+		return "Raise max_consumers of the account in the configuration of the server, or of the stream: each queue, channel and reader needs one."
 	}
 	if advice := c.tlsAdvice(err); advice != "" {
 		return advice
@@ -63,6 +66,8 @@ func (c *Connection) Advice(err error) string {
 		return "The credential is one of another server, was revoked, or has expired: replace the file of --creds or --nkey by a new one, and start this again."
 	case errors.Is(err, nats.ErrAuthorization):
 		return "Give a credential of this server: in the URL of --server, or with --creds, --nkey or --context. \"stevedore up\" prints its own URL."
+	case errors.Is(err, bus.ErrNotNATS) && !c.External():
+		return "The process of the data directory does not answer: if it is suspended, continue it (kill -CONT PID); if it hangs, end it and start it again."
 	case errors.Is(err, bus.ErrNotNATS):
 		return "Give --server the client port of a NATS server, by default nats://HOST:4222: not that of its monitoring or of another program. If it is the " +
 			"right one, the server hangs, or wants TLS first (handshake_first): use a --context with tls_first."
@@ -81,8 +86,8 @@ func (c *Connection) Advice(err error) string {
 // ended matches the errors of a server about a credential; the library knows only some of them by their types.
 var ended = regexp.MustCompile(`(?i)authentication (expired|revoked)`)
 
-// errMaxStreams is the code of an account that may have no more streams.
-const errMaxStreams = 10027
+// Codes of an account that may have no more consumers or streams.
+const errMaxConsumers, errMaxStreams = 10026, 10027
 
 // tlsAdvice says what to do about a certificate.
 func (c *Connection) tlsAdvice(err error) string {
@@ -148,7 +153,7 @@ func (c *Connection) formatAdvice(err *jsapi.FormatError) string {
 // MissingAdvice says what to do about streams or buckets that do not exist, up to the command.
 const MissingAdvice = "Create what is missing; its contents are lost, unless you restore a backup:"
 
-// AlteredAdvice says what to do about a stream that lacks subjects or is sealed, and with which command.
+// AlteredAdvice says what to do about a stream that lacks subjects, has other limits or is sealed, and with which command.
 func AlteredAdvice(sealed bool) (advice string, command []string) {
 	if sealed {
 		return "The server cannot take the seal off. Stop what sends calls, save everything, and restore the copy (\"stevedore restore\") on a " +
