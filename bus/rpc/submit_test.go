@@ -154,6 +154,26 @@ func TestSubmitOfTooLargeCallNamesTheLimit(t *testing.T) {
 	}
 }
 
+// A limit of the stream is not that of the server.
+func TestSubmitOfACallThatTheStreamRefuses(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	s, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := s.CachedInfo().Config
+	config.MaxMsgSize = 300
+	if _, err := b.JetStream().UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	call := tools.Call{ID: "c1", Session: "s1", Tool: "echo", Args: []byte(`{"text":"` + strings.Repeat("x", 500) + `"}`)}
+	_, err = rpc.Submit(t.Context(), b, "default", call)
+	if !errors.Is(err, bus.ErrTooLarge) || strings.Contains(err.Error(), "1048576") {
+		t.Errorf("Submit = %v", err)
+	}
+}
+
 // A message on the result subject that the stream does not store is not a result.
 func TestSubmitIgnoresMessagesThatAreNotStored(t *testing.T) {
 	b := bustest.New(t)

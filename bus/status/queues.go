@@ -8,6 +8,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Queue is a queue of calls.
@@ -71,4 +72,20 @@ func firstWaiting(ctx context.Context, b *bus.Bus, queue string) (sessions []Bac
 		return cmp.Or(cmp.Compare(b.Calls, a.Calls), strings.Compare(a.Session, b.Session))
 	})
 	return sessions
+}
+
+// readParked counts the runs that wait for a model, by the last error of its provider, and the calls that
+// wait for an approval.
+func (s *Status) readParked(ctx context.Context, b *bus.Bus) error {
+	parked, err := task.ListParked(ctx, b, "*")
+	s.outages = map[string]int{}
+	for _, p := range parked {
+		switch {
+		case p.State == task.InputRequired:
+			s.asking++
+		case p.Reason == tools.WaitingForModel:
+			s.outages[p.Detail]++
+		}
+	}
+	return err
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
-	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
@@ -332,22 +331,6 @@ func server(b *bus.Bus) Server {
 		s.RTTms = float64(rtt.Microseconds()) / 1000
 	}
 	return s
-}
-
-// readParked counts the runs that wait for a model, by the last error of its provider, and the calls that
-// wait for an approval.
-func (s *Status) readParked(ctx context.Context, b *bus.Bus) error {
-	parked, err := task.ListParked(ctx, b, "*")
-	s.outages = map[string]int{}
-	for _, p := range parked {
-		switch {
-		case p.State == task.InputRequired:
-			s.asking++
-		case p.Reason == tools.WaitingForModel:
-			s.outages[p.Detail]++
-		}
-	}
-	return err
 }
 
 const (
