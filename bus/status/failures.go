@@ -15,6 +15,7 @@ var failing = map[trouble.Kind]string{
 	trouble.Store:        "The artifact store of the worker WORKER fails",
 	trouble.Replaced:     "The artifact store of the worker WORKER was replaced",
 	trouble.Directory:    "The data directory of the worker WORKER is gone",
+	trouble.Workspace:    "The tools of the worker WORKER do not see the files of its workspace",
 	trouble.Disk:         "The server of the worker WORKER has no space",
 	trouble.OpenFiles:    "The limit of open files of the worker WORKER is low",
 	trouble.Streams:      "The worker WORKER cannot use the streams",

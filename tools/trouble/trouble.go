@@ -19,6 +19,7 @@ const (
 	Store        Kind = "store_failing"       // the artifact store
 	Replaced     Kind = "store_replaced"      // the directory of the artifact store
 	Directory    Kind = "directory_gone"      // of the server in this process
+	Workspace    Kind = "workspace_gone"      // the directory in which the tools work, or it was replaced
 	Disk         Kind = "disk_full"           // the disk of the server in this process
 	OpenFiles    Kind = "open_files_low"      // the limit of this process
 	Streams      Kind = "streams_unusable"    // missing, without a leader, full, or refusing writes

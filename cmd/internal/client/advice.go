@@ -60,6 +60,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 			"of \"stevedore up\", which restarts itself.", nil
 	case string(trouble.Directory):
 		return "Stop that process, put its directory or a backup in the place, and start it again: what it accepts now is lost when it ends.", nil
+	case string(trouble.Workspace):
+		return "Put the directory of before back, or make it and restart the worker.", nil
 	case string(trouble.Disk):
 		return "Make space or enlarge the volume; the server then goes on.", nil
 	case string(trouble.OpenFiles):

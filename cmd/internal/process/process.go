@@ -363,7 +363,7 @@ func (p *process) openHealth(w *worker.Worker) (*health, error) {
 		cfg.Interval = tenantCheckInterval
 	}
 	keeper := retention.New(p.bus, cfg)
-	p.beside(keeper.Run, watchOpenFiles)
+	p.beside(keeper.Run, watchOpenFiles, func(ctx context.Context) error { return watchWorkspace(ctx, p.Workspace) })
 	if p.OwnServer != nil {
 		p.beside(func(ctx context.Context) error { return watchDisk(ctx, p.OwnServer) })
 	}

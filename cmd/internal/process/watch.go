@@ -3,6 +3,9 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus/embedded"
@@ -51,6 +54,26 @@ func watchOpenFiles(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// watchWorkspace reports a directory of the tools that was removed or replaced: they keep the one of before open.
+func watchWorkspace(ctx context.Context, dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	before, err := os.Stat(dir)
+	for err == nil {
+		now, failed := os.Stat(dir)
+		if failed == nil && !os.SameFile(before, now) {
+			failed = fmt.Errorf("%s was replaced", dir)
+		}
+		trouble.Report(ctx, trouble.Workspace, "", failed)
+		if tools.Sleep(ctx, watchInterval) != nil {
+			return nil
+		}
+	}
+	return nil // the tools have reported it
 }
 
 // watchDisk reports that the server of this process stores nothing, or soon will not, or where nobody finds it.
