@@ -259,6 +259,7 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 	"dates of web servers":                  {"at,n\n31/Dec/2024:23:00:00 +0000,1\n06/Jan/2025:10:00:00 +0000,2\n", "SELECT max(at) FROM t1", "2025-01-06 10:00:00", "is read as 2024-12-31 23:00:00"},
 	"months":                                {"m,n\nJan-25,1\nDec-24,2\nFebruary 2025,3\n", "SELECT max(m) FROM t1", "Jan-25", "m is TEXT (such as 'Jan-25')"},
 	"months as names":                       {"name,Jan 2025,Feb 2025\na,1,2\nb,3,4\n", `SELECT sum("Jan 2025") FROM t1`, "4", ""},
+	"times with the names of zones":         {"at,n\n2025-03-30 01:59:00 CET,1\n2025-03-30 03:01:00 CEST,2\n", "SELECT max(at) FROM t1", "2025-03-30 03:01:00 CEST", "at is TEXT (such as '2025-03-30"},
 	"a log of Zeek":                         {"#separator \\x09\n#fields\tts\tid.orig_h\n#types\ttime\taddr\n1.5\t10.0.0.1\n2.5\t10.0.0.2\n#close\n", "SELECT count(*), max(ts) FROM t1", "2|2.5", ""},
 }
 

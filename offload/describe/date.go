@@ -46,8 +46,8 @@ func ParseDate(text string) (orders Order, ok bool) {
 	if orders != 0 {
 		return orders, true
 	}
-	if end := strings.LastIndexByte(text, ' '); end > 6 && strings.ContainsAny(text[end+1:min(end+2, len(text))], "+-CEMP") { // such as +0100, CET
-		return 0, iso(text[:end], Named) != ""
+	if end := strings.LastIndexByte(text, ' '); end > 6 && end >= len(text)-6 && strings.ContainsAny(text[end+1:min(end+2, len(text))], "+-CEMP") { // such as +0100, CET
+		return 0, IsISO(text[:end]) || iso(text[:end], Named) != ""
 	}
 	if n := digits(text); n > 2 || len(text) > 14 || n == 0 && !mayBe(text, Named) {
 		return 0, false

@@ -213,10 +213,10 @@ func (w *watch) part(v, sought any) {
 	}
 }
 
-// isDate reports whether a value is a date that does not sort as text: 31/12/2024, 12/31/2024, 31.12.2024.
+// isDate reports whether a value is a date that does not sort as text: 31/12/2024, 12/31/2024, 31.12.2024, Jan 31, 2024.
 func isDate(v any) bool {
 	text, _ := v.(string)
-	if len(text) < 8 || strings.IndexByte("/.", text[1]) < 0 && strings.IndexByte("/.", text[2]) < 0 {
+	if len(text) < 8 || !strings.ContainsAny(text[1:4], "/., ") {
 		return false
 	}
 	_, ok := describe.ParseDate(text)

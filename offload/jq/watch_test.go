@@ -52,6 +52,7 @@ func TestWatch(t *testing.T) {
 		{`[{"id":1},{"id":2},{"id":3}]`, `map(select(.id == 1 or 2)) | length`, "3", "the condition 2 is always true; write the comparison again"},
 		{`[{"id":"a"},{"id":"b"}]`, `map(select(.id == "a" or true or .id)) | length`, "2", ""},
 		{`["12/31/2024","01/05/2025"]`, `max`, `"12/31/2024"`, `max sorts strings such as "01/05/2025" by their characters, not as dates`},
+		{`["Mon, 06 Jan 2025 10:00:00 GMT","Tue, 31 Dec 2024 10:00:00 GMT"]`, `max`, `"Tue, 31 Dec 2024 10:00:00 GMT"`, `by their characters, not as dates`},
 		{`["31.12.2024","01.05.2025"]`, `.[0] > .[1]`, "true", `by their characters, not as dates`},
 		{`["10.0.0.9","10.0.0.10","x"]`, `sort | .[-2]`, `"10.0.0.9"`, "by their characters, not as dates or versions"},
 		{`["v1.9.2","v1.10.0"]`, `.[0] > .[1]`, "true", `compares "v1.9.2" and "v1.10.0" by their characters`},
