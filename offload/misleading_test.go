@@ -260,6 +260,7 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 	"months":                                {"m,n\nJan-25,1\nDec-24,2\nFebruary 2025,3\n", "SELECT max(m) FROM t1", "Jan-25", "m is TEXT (such as 'Jan-25')"},
 	"months as names":                       {"name,Jan 2025,Feb 2025\na,1,2\nb,3,4\n", `SELECT sum("Jan 2025") FROM t1`, "4", ""},
 	"times with the names of zones":         {"at,n\n2025-03-30 01:59:00 CET,1\n2025-03-30 03:01:00 CEST,2\n", "SELECT max(at) FROM t1", "2025-03-30 03:01:00 CEST", "at is TEXT (such as '2025-03-30"},
+	"a grid":                                {"+---+-----+\n| A | B   |\n+===+=====+\n| 1 | 2   |\n+---+-----+\n| 3 | 4   |\n+---+-----+\n", "SELECT sum(B), count(*) FROM t1", "6|2", ""},
 	"a log of Zeek":                         {"#separator \\x09\n#fields\tts\tid.orig_h\n#types\ttime\taddr\n1.5\t10.0.0.1\n2.5\t10.0.0.2\n#close\n", "SELECT count(*), max(ts) FROM t1", "2|2.5", ""},
 }
 

@@ -27,11 +27,12 @@ func findRule(head []byte) (at int, ok bool) {
 		var line []byte
 		line, head, _ = bytes.Cut(head, []byte("\n"))
 		text := strings.TrimSuffix(string(line), "\r")
-		if rule.MatchString(text) && last >= 0 && (strings.Contains(names, "|") || strings.Contains(text, "+") &&
+		framed := frame.MatchString(text)
+		if (rule.MatchString(text) || framed && strings.Contains(text, "=")) && last >= 0 && (strings.Contains(names, "|") || strings.Contains(text, "+") &&
 			len(split(names)) == len(strings.Split(text, "+"))) {
 			return last, true
 		}
-		if !frame.MatchString(text) {
+		if !framed {
 			names, last = text, i
 		}
 	}
