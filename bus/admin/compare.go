@@ -24,46 +24,31 @@ func (d Difference) String() string {
 }
 
 // align copies the settings that guarantees depend on from want to have, and returns
-// the differences. The operator decides about all other settings.
+// the differences. The operator decides about all other settings, and about the size of a bucket.
 func align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference {
-	if want.AllowRollup { // as only buckets do
-		return alignBucket(have, want)
-	}
 	d := differences{name: want.Name}
 	setting(&d, "subjects", &have.Subjects, want.Subjects)
-	setting(&d, "retention", &have.Retention, want.Retention)
 	setting(&d, "discard", &have.Discard, want.Discard)
-	setting(&d, "discard_new_per_subject", &have.DiscardNewPerSubject, want.DiscardNewPerSubject)
 	setting(&d, "max_msgs_per_subject", &have.MaxMsgsPerSubject, want.MaxMsgsPerSubject)
 	setting(&d, "max_msgs", &have.MaxMsgs, want.MaxMsgs)
 	setting(&d, "max_msg_size", &have.MaxMsgSize, -1)
 	setting(&d, "max_age", &have.MaxAge, want.MaxAge)
-	setting(&d, "max_bytes", &have.MaxBytes, want.MaxBytes)
 	setting(&d, "num_replicas", &have.Replicas, want.Replicas)
-	setting(&d, "duplicate_window", &have.Duplicates, want.Duplicates)
 	setting(&d, "allow_direct", &have.AllowDirect, want.AllowDirect)
-	setting(&d, "republish", &have.RePublish, want.RePublish)
-	setting(&d, "allow_atomic", &have.AllowAtomicPublish, want.AllowAtomicPublish)
 	if want.AllowMsgTTL { // the server cannot switch it off
 		setting(&d, "allow_msg_ttl", &have.AllowMsgTTL, want.AllowMsgTTL)
 	}
+	if want.AllowRollup { // as only buckets do
+		setting(&d, "subject_delete_marker_ttl", &have.SubjectDeleteMarkerTTL, want.SubjectDeleteMarkerTTL)
+		return d.found
+	}
+	setting(&d, "retention", &have.Retention, want.Retention)
+	setting(&d, "discard_new_per_subject", &have.DiscardNewPerSubject, want.DiscardNewPerSubject)
+	setting(&d, "max_bytes", &have.MaxBytes, want.MaxBytes)
+	setting(&d, "duplicate_window", &have.Duplicates, want.Duplicates)
+	setting(&d, "republish", &have.RePublish, want.RePublish)
+	setting(&d, "allow_atomic", &have.AllowAtomicPublish, want.AllowAtomicPublish)
 	setting(&d, "allow_msg_schedules", &have.AllowMsgSchedules, want.AllowMsgSchedules)
-	return d.found
-}
-
-// alignBucket is align for a bucket. The operator decides about its size.
-func alignBucket(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference {
-	d := differences{name: want.Name}
-	setting(&d, "subjects", &have.Subjects, want.Subjects)
-	setting(&d, "discard", &have.Discard, want.Discard)
-	setting(&d, "max_msgs_per_subject", &have.MaxMsgsPerSubject, want.MaxMsgsPerSubject)
-	setting(&d, "max_msgs", &have.MaxMsgs, want.MaxMsgs)
-	setting(&d, "max_msg_size", &have.MaxMsgSize, -1)
-	setting(&d, "max_age", &have.MaxAge, want.MaxAge)
-	setting(&d, "num_replicas", &have.Replicas, want.Replicas)
-	setting(&d, "allow_direct", &have.AllowDirect, want.AllowDirect)
-	setting(&d, "allow_msg_ttl", &have.AllowMsgTTL, want.AllowMsgTTL)
-	setting(&d, "subject_delete_marker_ttl", &have.SubjectDeleteMarkerTTL, want.SubjectDeleteMarkerTTL)
 	return d.found
 }
 
