@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -125,11 +126,12 @@ func ListTools(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (ToolList, e
 	}
 	for _, info := range byDefinition {
 		info.Queues, info.Workers = unique(info.Queues), unique(info.Workers)
+	}
+	for _, info := range slices.SortedFunc(maps.Values(byDefinition), func(a, b *ToolInfo) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), slices.Compare(a.Queues, b.Queues), slices.Compare(a.Workers, b.Workers))
+	}) {
 		list.Tools = append(list.Tools, *info)
 	}
-	slices.SortFunc(list.Tools, func(a, b ToolInfo) int {
-		return cmp.Or(strings.Compare(a.Name, b.Name), slices.Compare(a.Queues, b.Queues), slices.Compare(a.Workers, b.Workers))
-	})
 	return list, nil
 }
 

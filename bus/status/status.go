@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sort"
 	"strings"
 	"sync"
 	"time"
@@ -354,7 +355,10 @@ func workers(ctx context.Context, b *bus.Bus) ([]Worker, error) {
 		}
 		return nextAnswer
 	})
-	slices.SortFunc(found, func(a, b Worker) int { return cmp.Or(strings.Compare(a.Name, b.Name), a.Started.Compare(b.Started)) })
+	sort.Slice(found, func(i, j int) bool {
+		a, b := &found[i], &found[j]
+		return cmp.Or(strings.Compare(a.Name, b.Name), a.Started.Compare(b.Started)) < 0
+	})
 	return found, err
 }
 

@@ -143,7 +143,7 @@ func ReadRefusals(ctx context.Context, b *bus.Bus) []Problem {
 		})
 	}
 	group.Wait()
-	slices.SortFunc(problems, func(x, y Problem) int { return strings.Compare(x.Name, y.Name) })
+	sort.Slice(problems, func(i, j int) bool { return problems[i].Name < problems[j].Name })
 	return problems
 }
 

@@ -89,10 +89,7 @@ func List(ctx context.Context, b *bus.Bus, session string) (Listing, error) {
 // shorten sorts tasks and omits those that make the list too long.
 func shorten(tasks []*Task) Listing {
 	list := Listing{Tasks: make([]Task, 0, len(tasks))}
-	for _, t := range tasks {
-		list.Tasks = append(list.Tasks, *t)
-	}
-	slices.SortFunc(list.Tasks, func(a, b Task) int {
+	slices.SortFunc(tasks, func(a, b *Task) int { // pointers: for each type of struct, the program would be 20 kB larger
 		switch aQueued, bQueued := a.StartedAt.IsZero(), b.StartedAt.IsZero(); {
 		case aQueued && !bQueued:
 			return 1
@@ -101,6 +98,9 @@ func shorten(tasks []*Task) Listing {
 		}
 		return cmp.Or(a.StartedAt.Compare(b.StartedAt), a.QueuedAt.Compare(b.QueuedAt), strings.Compare(a.ID, b.ID))
 	})
+	for _, t := range tasks {
+		list.Tasks = append(list.Tasks, *t)
+	}
 	list.Omitted = max(len(list.Tasks)-maxListed, 0)
 	over := list.Omitted
 	list.Tasks = slices.DeleteFunc(list.Tasks, func(t Task) bool {

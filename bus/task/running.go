@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
+	"sort"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -151,7 +151,7 @@ func AnswerAll(b *bus.Bus, log zerolog.Logger, subject string, answer func(*nats
 // newest returns at most maxReported calls, with short texts, so that they fit into a
 // message.
 func newest(calls []RunningCall) []RunningCall {
-	slices.SortFunc(calls, func(a, b RunningCall) int { return b.StartedAt.Compare(a.StartedAt) })
+	sort.Slice(calls, func(i, j int) bool { return calls[i].StartedAt.After(calls[j].StartedAt) })
 	calls = append([]RunningCall{}, calls[:min(maxReported, len(calls))]...)
 	for i := range calls {
 		calls[i].Progress.Message = tools.Excerpt(calls[i].Progress.Message, 200)
