@@ -11,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
 func TestProvisionIsIdempotent(t *testing.T) {
@@ -118,7 +119,7 @@ func TestProvisionConcurrently(t *testing.T) {
 
 // Two prefixes on one server are independent.
 func TestProvisionPrefixes(t *testing.T) {
-	s := bustest.Server(t)
+	s := bustest.Start(t, embedded.Config{NoSync: true, MaxStore: 100 << 30}) // both have the sizes for this disk, which may be too small for two
 	one, two := bustest.Connect(t, s, bus.Config{Prefix: "one"}), bustest.Connect(t, s, bus.Config{Prefix: "two.deep"})
 	if _, err := one.Publish(t.Context(), bus.Message{Subject: one.Result("s", "c"), Body: []byte("1")}); err != nil {
 		t.Fatal(err)
