@@ -341,6 +341,19 @@ func TestPlacesOfADocument(t *testing.T) {
 	wantCode(t, err, tools.CodeInvalidArguments, `write artifacts: ["doc:.runs"]`)
 }
 
+// TestNamesOfAllColumnsButTheFirst: they are not one column too far left, also if the reader says that there are names.
+func TestNamesOfAllColumnsButTheFirst(t *testing.T) {
+	store := newFakeStore(StoreConfig{})
+	r := NewReader(store, ReaderConfig{SQL: sqlite.Engine{}})
+	t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
+	putArtifact(t, store, "s", "r", []byte("1990,1995\n1,26.5,5.2\n2,27.5,5.3\n3,28.5,5.4\n"))
+	header := true
+	res, err := r.SQL(t.Context(), "s", SQLQuery{SQL: `SELECT sum("1990") FROM t1`, Artifacts: []string{"r"}, Header: &header})
+	if err != nil || !strings.Contains(res.Text(), "82.5") || !strings.Contains(res.Text(), "from the second column on") {
+		t.Errorf("%v, %v", res, err)
+	}
+}
+
 // TestOneColumn: a text without a comma is a table if the reader says which one it would have.
 func TestOneColumn(t *testing.T) {
 	store := newFakeStore(StoreConfig{})

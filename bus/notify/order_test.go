@@ -255,21 +255,27 @@ func TestDeadNotifierHoldsOnlyItsChats(t *testing.T) {
 	})
 }
 
+// twoOfChat publishes two notifications of a chat, and returns its subject and the turn of the first one.
+func twoOfChat(t *testing.T) (b *bus.Bus, o *order, subject string, first *turn) {
+	t.Helper()
+	b = bustest.New(t)
+	o, subject = newOrder(b, "chat"), b.Notify("chat", "a")
+	publishTo(t, b, "a", 0)
+	publishTo(t, b, "a", 1)
+	first, err := o.wait(t.Context(), nil, subject, 1)
+	if first == nil || err != nil {
+		t.Fatal(first, err)
+	}
+	return b, o, subject, first
+}
+
 // A notification whose lease ends while this notifier sends it is not sent again.
 func TestLeaseEndsDuringSend(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
-		b := bustest.New(t)
-		o := newOrder(b, "chat")
-		publishTo(t, b, "a", 0)
-		publishTo(t, b, "a", 1)
-		subject, stop := b.Notify("chat", "a"), make(chan struct{})
-		first, err := o.wait(t.Context(), stop, subject, 1)
-		if first == nil || err != nil {
-			t.Fatal(first, err)
-		}
+		_, o, subject, first := twoOfChat(t)
 		again := make(chan error, 1)
 		go func() {
-			second, err := o.wait(t.Context(), stop, subject, 1)
+			second, err := o.wait(t.Context(), nil, subject, 1)
 			if second != nil {
 				err = errors.New("it got a second turn")
 			}
@@ -296,18 +302,10 @@ func TestLeaseEndsDuringSend(t *testing.T) {
 // If the one before it took longer than the lease, another process may have sent this one, so the server is asked again.
 func TestLeaseEndsBeforeTheTurn(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
-		b := bustest.New(t)
-		o := newOrder(b, "chat")
-		publishTo(t, b, "a", 0)
-		publishTo(t, b, "a", 1)
-		subject, stop := b.Notify("chat", "a"), make(chan struct{})
-		first, err := o.wait(t.Context(), stop, subject, 1)
-		if first == nil || err != nil {
-			t.Fatal(first, err)
-		}
+		b, o, subject, first := twoOfChat(t)
 		next := make(chan *turn, 1)
 		go func() {
-			second, err := o.wait(t.Context(), stop, subject, 2)
+			second, err := o.wait(t.Context(), nil, subject, 2)
 			if err != nil {
 				t.Error(err)
 			}

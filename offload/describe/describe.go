@@ -160,6 +160,9 @@ func (f *Form) cells(head []byte, complete bool, known Hints) bool {
 	if best.header(); known.Header != nil {
 		best.Header, best.Assumed = *known.Header, nil
 	}
+	if best.Unnamed = best.Unnamed && best.Header; best.Unnamed { // also if the reader says that there are names
+		best.Assumed = append(best.Assumed, "the first row has one cell fewer than the others, so the names were taken for those from the second column on")
+	}
 	best.Certain = best.certain()
 	*f = best.Form
 	return best.Certain || known != (Hints{}) || !best.text()

@@ -217,9 +217,6 @@ func (s *sample) header() {
 	}
 	s.Header = unlike > 0 && unlike >= like || unlike == 0 && like == 0 && !repeated && unnamed == 0
 	s.typed = like
-	if s.Unnamed = s.Unnamed && s.Header; s.Unnamed {
-		s.Assumed = append(s.Assumed, "the first row has one cell fewer than the others, so the names were taken for those from the second column on")
-	}
 	switch {
 	case !s.Header:
 		s.Assumed = append(s.Assumed, "no row has the names of the columns, so they are c1, c2, ...; header=true takes them from the first row")

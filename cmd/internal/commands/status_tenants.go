@@ -60,7 +60,8 @@ func printTenants(cmd *cobra.Command, dir string, asJSON bool) (failing int, err
 			read := client.ReadStatus(cmd.Context(), b, c)
 			for i, p := range read.Problems {
 				if p.Code == status.NoWorker || p.Code == status.QueueWithoutWorker { // one of its own would know none of the tenant's settings
-					read.Problems[i].Advice = fmt.Sprintf("Start \"stevedore serve --tenants %s\"; if it runs, its log says why this tenant has not started.", cli.ShellWord(dir))
+					read.Problems[i].Advice = fmt.Sprintf("Start \"stevedore serve --tenants %s\"; if it runs, its log says why this tenant "+
+						"has not started.", cli.ShellWord(dir))
 				}
 			}
 			s.Status = &read
