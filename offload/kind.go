@@ -64,6 +64,9 @@ func kind(src io.ReaderAt, size int64) (typ, mediaType string, form describe.For
 	if head, err = readRange(src, 0, min(size, few)); err != nil {
 		return "", "", form, err
 	}
+	if flowYAML.Match(head) {
+		return TypeText, mediaYAML, form, nil
+	}
 	if mediaType, form = rowsKind(head, int64(len(head)) == size); mediaType == mediaText && !form.Certain {
 		head = withoutBOM(head[:min(len(head), sniffBytes)])
 		switch {
@@ -76,11 +79,13 @@ func kind(src io.ReaderAt, size int64) (typ, mediaType string, form describe.For
 	return TypeText, mediaType, form, nil
 }
 
-// beginsXML, beginsYAML and nestedYAML match texts that may be XML, or YAML with a value of several lines.
+// beginsXML, beginsYAML and nestedYAML match texts that may be XML, or YAML with a value of several lines, and flowYAML
+// a list of YAML whose commas are not between cells.
 var (
 	beginsXML  = regexp.MustCompile(`^\s*<(?:[?]xml|!--|!DOCTYPE|[A-Za-z])`)
 	beginsYAML = regexp.MustCompile(`^(?:\s*(?:[#%].*)?\n)*(?:---|["']?[A-Za-z_][^:\n]{0,100}:(?:\s|$)|- ["']?[A-Za-z_][^:\n]{0,100}:.*\n +["'A-Za-z_])`)
 	nestedYAML = regexp.MustCompile(`(?m)^ *(?:- | \S)`)
+	flowYAML   = regexp.MustCompile(`^(?:\s*(?:#.*)?\n)*(?:---\n)?- \{["']?[A-Za-z_][\w. -]*["']?: .*\}\s*(?:\n- \{|$)`)
 	memberYAML = regexp.MustCompile(`^(?:["']?([A-Za-z_][\w.-]*)["']?:(?:\s.*)?|(?:#|---).*|\s*)$`)
 )
 

@@ -34,6 +34,7 @@ const (
 		def _once: unique; def unique: _watch("unique") | _once; def unique_by(f): _unique_by(map([f]) | _watch("unique_by"));
 		def group_by(f): _group_by(map([f]) | _watch("group_by"));
 		def _sum: add; def add: _watch("add") | _sum; def add(f): [f] | add;
+		def _mean: _watch("mean") | add;
 		def select(f): if f | _true then . else empty end; def _no: not; def not: _true | _no;
 		def _has($x): contains($x); def contains($x): _contains($x) | _has($x); def inside($x): . as $v | $x | contains($v);
 		def _plus($r; $l): [$l, $r] | _watch("+") | $l + $r; def _times($r; $l): [$l, $r] | _watch("*") | $l * $r;
@@ -46,6 +47,15 @@ const (
 
 // inView replaces each operator that compares or adds. As in jq, the outer loop is that over the values of the right side.
 func inView(query *gojq.Query) {
+	rename := func(query *gojq.Query, from, to string) (found bool) {
+		each(reflect.ValueOf(query), func(node any) bool {
+			if f, ok := node.(*gojq.Func); ok && f.Name == from && len(f.Args) == 0 {
+				f.Name, found = to, true
+			}
+			return true
+		})
+		return found
+	}
 	each(reflect.ValueOf(query), func(node any) bool {
 		if branch, ok := node.(*gojq.If); ok {
 			branch.Cond = condition(branch.Cond)
@@ -66,6 +76,9 @@ func inView(query *gojq.Query) {
 			f.Name = "_plus"
 		case q.Op == gojq.OpMul:
 			f.Name = "_times"
+		case q.Op == gojq.OpDiv && rename(q.Right, "length", "length"):
+			rename(q.Left, "add", "_mean")
+			return true
 		case q.Op >= gojq.OpEq && q.Op <= gojq.OpLe:
 			f.Name = compareFunc
 			f.Args = []*gojq.Query{constant(tools.Excerpt(q.String(), 60)), constant(q.Op.String()), q.Left, q.Right}
@@ -162,8 +175,8 @@ func (w *watch) compare(query, operator string, l, r any) (result bool) {
 		w.note("types", "%s compares %s with %s: in jq a string never equals a number and is greater than each; write (.key|tonumber)", query, short(l), short(r))
 	case isA && isB && typ == other && orders && (a < b) != (order < 0):
 		w.note("characters", "%s compares the strings %s and %s by their characters; to compare numbers, write (.key|tonumber)", query, short(l), short(r))
-	case orders && (isDate(l) && isDate(r) || isDotted(l) && isDotted(r) && (byPart(l.(string), r.(string)) < 0) != (order < 0)):
-		w.note("characters", "%s compares %s and %s by their characters, not as dates or versions", query, short(l), short(r))
+	case orders && typ == other && (isDate(l) && isDate(r) || describe.Misorders(l.(string), r.(string))):
+		w.note("characters", "%s compares %s and %s by their characters, not as dates or numbers", query, short(l), short(r))
 	case orders && result && typ != other && (typ != "boolean" || other != "boolean"):
 		w.note("order", "%s is true for %s and %s: jq sorts null (also of a missing key), then booleans, numbers and strings; "+
 			"leave others out with numbers or strings", query, short(l), short(r))
@@ -223,19 +236,6 @@ func isDate(v any) bool {
 	return ok
 }
 
-// isDotted reports whether a value is a version or an address of three or more numbers.
-func isDotted(v any) bool {
-	text, _ := v.(string)
-	text = strings.TrimPrefix(text, "v")
-	return len(text) < 20 && strings.Count(text, ".") > 1 && strings.Trim(text, "0123456789.") == ""
-}
-
-// byPart compares versions or addresses.
-func byPart(a, b string) int {
-	number := func(part string) int { n, _ := strconv.Atoi(strings.TrimPrefix(part, "v")); return n }
-	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(x, y string) int { return cmp.Compare(number(x), number(y)) })
-}
-
 // numberOf returns the number that a value is, or has as its text.
 func numberOf(v any) (f float64, ok bool) {
 	text, isText := v.(string)
@@ -280,7 +280,7 @@ func (w *watch) list(function string, values []any) {
 // column notes what a function does with values of several types, and with numbers in strings.
 func (w *watch) column(function string, values []any) {
 	var number, null, numeric, other any // one of each
-	var texts, dotted []string
+	var texts, numbered []string
 	for _, v := range values {
 		switch text, isText := v.(string); {
 		case v == nil:
@@ -291,8 +291,8 @@ func (w *watch) column(function string, values []any) {
 			}
 		default:
 			if _, ok := numberOf(v); !ok {
-				if other = v; len(dotted) < maxSorted && isDotted(v) {
-					dotted = append(dotted, text)
+				if other = v; len(numbered) < maxSorted && strings.ContainsAny(text, "0123456789") {
+					numbered = append(numbered, text)
 				}
 				continue
 			}
@@ -302,9 +302,21 @@ func (w *watch) column(function string, values []any) {
 			}
 		}
 	}
+	if function == "mean" {
+		if null != nil && number != nil {
+			w.note("mean", "add leaves out null (also of a missing key), and length counts it; for a mean of the others, write map(numbers) before both")
+		}
+		return
+	}
 	sums := function == "add" || function == "+" || function == "*"
 	orders := !sums && function != "group_by" && function != "unique" && function != "unique_by"
-	slices.Sort(dotted)
+	slices.Sort(numbered)
+	misordered := false
+	for i := 1; orders && i < len(numbered) && !misordered; i++ {
+		if misordered = describe.Misorders(numbered[i-1], numbered[i]); misordered {
+			other = numbered[i]
+		}
+	}
 	switch slices.Sort(texts); {
 	case sums && numeric != nil && other == nil && (number != nil || len(texts) > 1):
 		w.note("sum", "%s joins or repeats strings such as %s; to calculate, write (.key|tonumber)", function, short(numeric))
@@ -314,8 +326,8 @@ func (w *watch) column(function string, values []any) {
 			function, short(number), short(numeric))
 	case orders && number != nil && other != nil:
 		w.note("order", "%s has numbers such as %s and strings such as %s, each of which is greater than each number", function, short(number), short(other))
-	case orders && (isDate(other) || !slices.IsSortedFunc(dotted, byPart)):
-		w.note("characters", "%s sorts strings such as %s by their characters, not as dates or versions", function, short(other))
+	case orders && (isDate(other) || misordered):
+		w.note("characters", "%s sorts strings such as %s by their characters, not as dates or numbers", function, short(other))
 	case orders && other == nil && !slices.IsSortedFunc(texts, byNumber):
 		w.note("characters", "%s sorts strings such as %s by their characters; to sort numbers, write (.key|tonumber)", function, short(numeric))
 	}

@@ -45,6 +45,8 @@ type Column struct {
 	Misfits  int64    `json:"misfits,omitempty"`
 	Examples []string `json:"examples,omitempty"` // of Misfits
 	Texts    string   `json:"texts,omitempty"`
+	// Misordered are two texts with numbers, of which the first one is less by its characters and greater by its numbers.
+	Misordered []string `json:"misordered,omitempty"`
 
 	source int  // the number of the cell in a row
 	texts  bool // has the texts of Misfits

@@ -94,16 +94,10 @@ func lookOf(c cell) look {
 	if orders, ok := describe.ParseDate(text); ok {
 		return look{what: isDate, orders: orders}
 	}
-	if first, _ := utf8.DecodeRuneInString(strings.TrimLeft(text, "<>=~+-vV")); len(text) <= maxAmount && (unicode.IsDigit(first) || isRelease(text)) {
+	if first, _ := utf8.DecodeRuneInString(strings.TrimLeft(text, "<>=~+-vV")); len(text) <= maxAmount && unicode.IsDigit(first) {
 		return look{what: isAmount}
 	}
 	return look{what: isOther}
-}
-
-// isRelease reports whether a text is letters and a version, such as go1.10.
-func isRelease(text string) bool {
-	digits := strings.TrimLeft(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-")
-	return strings.Contains(digits, ".") && digits[0] != '.' && strings.Trim(digits, "0123456789.") == ""
 }
 
 // maxAmount is the length in bytes of the longest text that may be taken for an amount.
@@ -121,8 +115,10 @@ type looks struct {
 	fewest, most      int // decimals of numbers
 	empty             int64
 	nul               bool
-	spaced            string // a text that begins or ends with a space
-	total             string // a text such as Total
+	spaced            string            // a text that begins or ends with a space
+	total             string            // a text such as Total
+	forms             map[string]string // for the form of texts with numbers, the greatest one by its characters
+	misordered        []string          // two texts of one form, such as web-10 and web-9
 }
 
 func (t *looks) see(c cell) {
@@ -146,6 +142,9 @@ func (t *looks) see(c cell) {
 			t.most = maxExact
 		}
 	}
+	if l.what == isOther || l.what == isAmount {
+		t.order(c.text)
+	}
 	if l.what == isOther {
 		t.nul = t.nul || strings.IndexByte(c.text, 0) >= 0
 		if n := len(c.text); t.spaced == "" && n > 0 && (c.text[0] == ' ' || c.text[n-1] == ' ' || unseen(c.text)) {
@@ -156,6 +155,24 @@ func (t *looks) see(c cell) {
 		}
 	}
 	t.last.add(c)
+}
+
+// order looks for texts of one form that do not sort by their numbers.
+func (t *looks) order(text string) {
+	var buffer [40]byte
+	form := describe.AppendForm(buffer[:0], text)
+	if len(form) == 0 || t.misordered != nil {
+		return
+	}
+	switch greatest, known := t.forms[string(form)]; {
+	case known && describe.Misorders(greatest, text):
+		t.misordered = []string{strings.Clone(min(greatest, text)), strings.Clone(max(greatest, text))}
+	case known && text > greatest, !known && len(t.forms) < maxLooks:
+		if t.forms == nil {
+			t.forms = map[string]string{}
+		}
+		t.forms[string(form)] = strings.Clone(text)
+	}
 }
 
 // unseen reports whether a text begins or ends with white space other than a space, or has characters without width, or

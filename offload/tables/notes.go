@@ -90,6 +90,9 @@ func (c Column) note(rows int64, query string, parts []token, u use) string {
 		notes = append(notes, fmt.Sprintf("%s is JSON: comparisons and text functions see its text, such as '%s'; take values with ->> or json_each",
 			name, strings.Join(c.Examples[:min(len(c.Examples), 1)], "")))
 	}
+	if c.Type == "REAL" && u.modulo {
+		notes = append(notes, fmt.Sprintf("%s is REAL, and %% leaves out its fraction (7.5 %% 2 is 1); use mod(%s, n)", name, name))
+	}
 	text := c.Type == "TEXT" || c.Type == "JSON"
 	convert := "convert it with replace, substr and CAST"
 	if c.Type == "JSON" {
@@ -118,6 +121,9 @@ func (c Column) note(rows int64, query string, parts []token, u use) string {
 	case text && len(c.Examples) > 0 && (u.asNumber || u.ordered && c.Type == "JSON" || c.Misfits > 0 && u.named && calculates.MatchString(strings.ReplaceAll(query, "(*)", ""))):
 		notes = append(notes, fmt.Sprintf("%s is %s (such as '%s'): SUM, MIN, MAX, ORDER BY and comparisons use its characters, not numbers or dates; %s",
 			name, c.Type, c.Examples[0], convert))
+	case u.sorts && c.Misordered != nil:
+		notes = append(notes, fmt.Sprintf("%s is %s: ORDER BY, MIN, MAX and comparisons use its characters, so that '%s' is less than '%s'",
+			name, c.Type, c.Misordered[0], c.Misordered[1]))
 	case text || c.Misfits == 0 || !u.named && !all || len(notes) > 0 && c.Read == "" && c.Stored == nil:
 	default:
 		notes = append(notes, fmt.Sprintf("%s: %d of %d cells are no %s (%s) and count as NULL; %s has their text",
@@ -151,14 +157,17 @@ func (d *database) aboutNulls(ctx context.Context, table int, c Column, u use) s
 	return fmt.Sprintf("%s: %d cells are NULL, which <> and NOT leave out; to count them, add OR %s IS NULL", name, n, name)
 }
 
-// joined says that a query compares columns of several types, or dates of several forms, or returns "".
+// joined says that a query compares columns of several types, dates of several forms, or empty cells, or returns "".
 func (d *database) joined(query []token) string {
-	types := map[string][]string{} // by the name of a column
+	types, empty := map[string][]string{}, map[string]int{} // by the name of a column
 	for _, s := range d.schemas {
 		for _, c := range s.Columns {
 			name, typ := strings.ToLower(c.Name), cmp.Or(map[string]string{"REAL": "number", "INTEGER": "number", "JSON": "TEXT"}[c.Type], c.Type)
 			if typ == "DATE" && c.Time != "" {
 				typ += " of the form " + describe.FormOf(c.Time)
+			}
+			if c.Empty > 0 && c.Type == "TEXT" {
+				empty[name]++
 			}
 			if !slices.Contains(types[name], typ) {
 				types[name] = append(types[name], typ)
@@ -173,6 +182,11 @@ func (d *database) joined(query []token) string {
 			}
 			return fmt.Sprintf("%s and %s are compared, and are of several types (%s), which may never be equal",
 				columnName(pair[0]), columnName(pair[1]), strings.Join(slices.Compact(append(a, b...)), ", "))
+		}
+		if empty[pair[0]] > 0 && empty[pair[1]] > 0 && (pair[0] != pair[1] || empty[pair[0]] > 1 || len(d.schemas) == 1) &&
+			!slices.ContainsFunc(query, func(t token) bool { return t.isText && t.text == "" || t.is(" union except intersect ") }) {
+			return fmt.Sprintf("%s and %s have empty cells, which equal each other; to leave them out, add WHERE %s <> ''",
+				columnName(pair[0]), columnName(pair[1]), columnName(pair[0]))
 		}
 	}
 	return ""

@@ -102,6 +102,7 @@ func (t looks) decide(c *Column) {
 		c.typ, c.Misfits, c.Examples = "TEXT", 0, nil
 	}
 	if c.Type, c.Empty = c.typ, t.empty; c.typ == "TEXT" || c.typ == "JSON" {
+		c.Misordered = t.misordered
 		t.odd(c)
 	}
 	if nested || code && t.shortest == t.longest && t.most == 0 { // codes of one length sort like numbers

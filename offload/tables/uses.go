@@ -122,6 +122,8 @@ type use struct {
 	asDate                  bool     // by the functions for dates
 	asNull                  bool     // where it matters whether it is NULL
 	unequal, notIn          bool     // by <> and NOT, and as what NOT IN selects
+	modulo                  bool     // by %
+	sorts                   bool     // in ORDER BY, MIN and MAX, and by < and >
 	first, added, filtered  bool     // in the order of a LIMIT, to another column in a sum, and by a comparison
 	clock                   string   // the function whose result it is compared with
 	compared                []string // texts
@@ -183,7 +185,13 @@ func useOf(query []token, column string, renames [][2]string) (u use) {
 			}
 		}
 	}
+	order := -1 // the depth of the ORDER BY that a token is in
 	for i, t := range query {
+		if t.is(" by ") && at(i-1).is(" order ") {
+			order = len(t.within)
+		} else if len(t.within) < order || t.is(clauses) {
+			order = -1
+		}
 		if t.name == "" || !slices.Contains(names, t.name) {
 			continue
 		}
@@ -227,7 +235,9 @@ func useOf(query []token, column string, renames [][2]string) (u use) {
 		u.asText = u.asText || operator.is(" like glob regexp match || ") || before.is(" || ") || operator.is(" as ") && at(next+1).is(" text char varchar ")
 		u.asNull = u.asNull || argument.is(" count ") || before.is(" ( ") && (token{text: t.function()}).is(" coalesce ifnull ") ||
 			operator.is(" is ") && (at(next+1).is(" null ") || at(next+2).is(" null ")) || operator.is(" isnull notnull ") || at(next).is(" null ")
+		u.modulo = u.modulo || operator.is(" % ") || before.is(" % ")
 		u.ordered = u.ordered || argument.is(" min max ")
+		u.sorts = u.sorts || u.ordered || order >= 0 || operator.is(" < > <= >= between ") || before.is(" < > <= >= ")
 		u.asNumber = u.asNumber || argument.is(" sum total avg abs round ") || argument.is(" min max ") && (at(next+1).is(signs) || at(left-2).is(signs)) ||
 			operator.is(signs) || before.is(signs) || before.is(" ( ") && operator.is(" , ") && token{text: t.function()}.is(" if iif ") ||
 			before.is(beforeTruth) && (operator.text == "" || operator.is(behindTruth))
