@@ -179,6 +179,7 @@ func options(b *Bus) ([]nats.Option, error) {
 		nats.PingInterval(10 * time.Second),
 		nats.MaxPingsOutstanding(2),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
+			b.denials.forget()
 			if err != nil {
 				b.log.Warn().Err(err).Msg("disconnected from the bus")
 			}
@@ -188,7 +189,8 @@ func options(b *Bus) ([]nats.Option, error) {
 		}),
 		// The publish call does not return the error of a denied publish.
 		nats.ErrorHandler(func(nc *nats.Conn, _ *nats.Subscription, err error) {
-			if !b.denials.report(err, cmp.Or(nc.Opts.InboxPrefix, "_INBOX")) {
+			if inbox := cmp.Or(nc.Opts.InboxPrefix, "_INBOX"); !b.denials.report(err, inbox) {
+				b.remember(err, inbox)
 				b.log.Error().Err(err).Msg("error from the bus")
 			}
 		}),

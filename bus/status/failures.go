@@ -20,6 +20,7 @@ var failing = map[trouble.Kind]string{
 	trouble.OpenFiles:    "The limit of open files of the worker WORKER is low",
 	trouble.Streams:      "The worker WORKER cannot use the streams",
 	trouble.Consumer:     "The worker WORKER cannot read from the consumer NAME",
+	trouble.Permission:   "The NATS server refuses the user of the worker WORKER a permission",
 	trouble.Schedules:    "The worker WORKER cannot check the schedules",
 	trouble.Heartbeat:    "The worker WORKER cannot update the schedule of the heartbeat",
 	trouble.Model:        "The model NAME fails",

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ const (
 	OpenFiles    Kind = "open_files_low"      // the limit of this process
 	Streams      Kind = "streams_unusable"    // missing, without a leader, full, or refusing writes
 	Consumer     Kind = "consumer_failing"    // what delivers messages to this process; by name
+	Permission   Kind = "permission_denied"   // by what the server does not let this process do
 	Schedules    Kind = "schedules_failing"   // what keeps their due times right
 	Heartbeat    Kind = "heartbeat_failing"   // what writes its schedule
 	Model        Kind = "model_unavailable"   // by spec
@@ -36,7 +38,7 @@ const (
 
 // Stops reports whether a process with a failure of this kind cannot do its work.
 func (k Kind) Stops() bool {
-	return k == Store || k == Replaced || k == Directory || k == Disk || k == Streams || k == Consumer
+	return k == Store || k == Replaced || k == Directory || k == Disk || k == Streams || k == Consumer || k == Permission
 }
 
 // Failure is something that fails now.
@@ -49,6 +51,14 @@ type Failure struct {
 
 	Err  error     `json:"-"` // Error, with its type
 	last time.Time // when it was reported last
+}
+
+// beside matches the subjects of housekeeping and of the agent protocol, without which calls go on.
+var beside = regexp.MustCompile(` (\$JS\.API\.STREAM|agents)\.`)
+
+// Stops reports whether the process cannot do its work.
+func (f Failure) Stops() bool {
+	return f.Kind.Stops() && !(f.Kind == Permission && beside.MatchString(f.Name))
 }
 
 // keptFor is how long a failure is kept that nobody reports again: whoever reported it no longer

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -160,6 +161,15 @@ func AlteredAdvice(sealed bool) (advice string, command []string) {
 			"server without these streams: there the stream stores messages again. To save it:", []string{"backup", "stevedore-backup"}
 	}
 	return "Give it back what this program needs:", []string{"provision", "--update"}
+}
+
+// PermissionAdvice says what to do about something that a server does not let a user do.
+func PermissionAdvice(what string) string {
+	advice := "The operator of the NATS server must let this user " + strconv.Quote(what) + ", and reload its configuration; \"stevedore provision --server-config DIR\" writes the permissions of each role."
+	if strings.HasPrefix(what, "subscribe") {
+		advice += " Then restart the worker."
+	}
+	return advice
 }
 
 // LeaderAdvice says what to do about a cluster, or a stream of it, without a leader.

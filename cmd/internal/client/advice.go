@@ -72,6 +72,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		return "Put the directory of before back, for example mount its volume; or restart the worker to go on with the new one.", nil
 	case string(trouble.Streams), string(trouble.Consumer):
 		return "Read the error and the log of the server; the worker tries again.", nil
+	case string(trouble.Permission):
+		return cli.PermissionAdvice(p.Name), nil
 	case string(trouble.Schedules), string(trouble.Heartbeat):
 		return "The worker tries again. If that lasts, look at its permissions:", []string{"doctor"}
 	case string(trouble.Model):

@@ -89,8 +89,8 @@ func (h *health) ready() error {
 		return errors.New("the process is not connected to the bus")
 	}
 	var stops []error
-	for _, f := range h.trouble.List() {
-		if !f.Kind.Stops() {
+	for _, f := range failures(h.trouble) {
+		if !f.Stops() {
 			continue
 		}
 		problems := []status.Problem{status.OfFailure(h.worker.Stats().Worker, f)}

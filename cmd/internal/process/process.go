@@ -116,7 +116,7 @@ func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdou
 			return err
 		}
 	}
-	p.beside(p.untilClosed, func(ctx context.Context) error { return announce(ctx, serving, announced, h, onReady) })
+	p.beside(p.untilClosed, func(ctx context.Context) error { return watchPermissions(ctx, b) }, func(ctx context.Context) error { return announce(ctx, serving, announced, h, onReady) })
 	stopped := ctx
 	p.beside(func(ctx context.Context) error {
 		<-ctx.Done()
@@ -328,7 +328,7 @@ func (p *process) openService(artifacts artifactStore, w *worker.Worker) (servin
 		Metadata: p.metadata(w),
 		Stats: func() any {
 			store, id := p.Store.identity(&p.Connection, p.bus)
-			return status.Report{Stats: w.Stats(), Failures: p.trouble.List(), Store: store, StoreID: id}
+			return status.Report{Stats: w.Stats(), Failures: failures(&p.trouble), Store: store, StoreID: id}
 		},
 	})
 	p.beside(service.Run)

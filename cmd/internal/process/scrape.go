@@ -53,7 +53,7 @@ func (h *health) readProcess(g *metrics.Gauges) {
 	g.Set("stevedore_ready", "1 if /readyz answers ok.", number(h.ready() == nil))
 	g.Set("stevedore_bus_connected", "1 if the process is connected to the bus.", number(h.bus.Conn().IsConnected()))
 	g.Count("stevedore_bus_reconnects_total", "Times that the process connected to the bus again.", float64(h.bus.Conn().Stats().Reconnects))
-	for _, f := range h.trouble.List() {
+	for _, f := range failures(h.trouble) {
 		g.Set("stevedore_failing_seconds", "Seconds for which something fails that the process tries again and again.",
 			time.Since(f.Since).Seconds(), "kind", string(f.Kind), "name", f.Name)
 	}

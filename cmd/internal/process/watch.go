@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -54,6 +58,36 @@ func watchOpenFiles(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// watchPermissions reports what the server refuses.
+func watchPermissions(ctx context.Context, b *bus.Bus) error {
+	for reported := []string(nil); ; {
+		denied := b.Denied()
+		for _, what := range denied {
+			trouble.Report(ctx, trouble.Permission, what, fmt.Errorf("it may not %s", what))
+		}
+		for _, what := range reported {
+			if !slices.Contains(denied, what) {
+				trouble.Report(ctx, trouble.Permission, what, nil)
+			}
+		}
+		if reported = denied; tools.Sleep(ctx, watchInterval) != nil {
+			return nil
+		}
+	}
+}
+
+// failures returns what fails, without what a refused permission explains.
+func failures(r *trouble.Register) []trouble.Failure {
+	list := r.List()
+	if !slices.ContainsFunc(list, func(f trouble.Failure) bool { return f.Kind == trouble.Permission && f.Stops() }) {
+		return list
+	}
+	return slices.DeleteFunc(list, func(f trouble.Failure) bool {
+		return f.Kind == trouble.Consumer || f.Kind == trouble.Streams || f.Kind == trouble.Schedules ||
+			f.Kind == trouble.Store && (bus.IsOutage(f.Err) || errors.Is(f.Err, jetstream.ErrAsyncPublishTimeout))
+	})
 }
 
 // watchWorkspace reports a directory of the tools that was removed or replaced: they keep the one of before open.
