@@ -12,18 +12,26 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Main runs a program with the arguments and files of the process, and exits. What the program
-// writes to a terminal has no control characters, which could take the terminal over: names and
-// texts come from files, servers and models. Elsewhere the output stays as it is.
-func Main(run func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int) {
-	stdout, stderr := onTerminal(os.Stdout), onTerminal(os.Stderr)
-	code := run(signalContext(), os.Args[1:], os.Stdin, stdout, stderr)
-	for _, w := range []io.Writer{stdout, stderr} {
+// Main runs a program with the arguments and files of the process, and exits.
+func Main(run Program) {
+	os.Exit(RunOn(signalContext(), run, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
+}
+
+// Program is the main function of a program. It returns the exit status.
+type Program func(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int
+
+// RunOn runs a program. What the program writes to a terminal has no control characters, which could
+// take the terminal over: names and texts come from files, servers and models. Elsewhere the output
+// stays as it is.
+func RunOn(ctx context.Context, run Program, args []string, stdin io.Reader, stdout, stderr *os.File) int {
+	out, err := onTerminal(stdout), onTerminal(stderr)
+	code := run(ctx, args, stdin, out, err)
+	for _, w := range []io.Writer{out, err} {
 		if s, ok := w.(*screen); ok {
 			s.flush()
 		}
 	}
-	os.Exit(code)
+	return code
 }
 
 // screen is a terminal that shows control characters as text.

@@ -3,6 +3,7 @@ package commands
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -71,15 +72,11 @@ func TestCommandsTakeBothFormsOfASession(t *testing.T) {
 		if !slices.Contains(args, session) {
 			args = append(args, "--session", session)
 		}
-		cmd := exec.CommandContext(t.Context(), "stevedore", args...)
-		cmd.Env = env
-		var stderr bytes.Buffer
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		if err != nil {
-			return err.Error() + ": " + stderr.String()
+		e := stevedore(t, invocation{Args: args, Env: env, Dir: dir})
+		if e.Code != 0 {
+			return fmt.Sprintf("exit status %d: %s", e.Code, e.Stderr)
 		}
-		return string(out)
+		return string(e.Stdout)
 	}
 	// stored returns the sessions of which something is stored.
 	stored := func() (sessions []string) {
@@ -168,10 +165,8 @@ func TestCommandsTakeBothFormsOfASession(t *testing.T) {
 		if command[0] != "read" {
 			args = slices.Insert(slices.Clone(command), len(command)-2, "--session", token)
 		}
-		cmd := exec.CommandContext(t.Context(), "stevedore", args...)
-		cmd.Env = env
-		if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "give its name") {
-			t.Errorf("%q: %v, %s", args, err, out)
+		if e := stevedore(t, invocation{Args: args, Env: env, Dir: dir}); e.Code == 0 || !strings.Contains(string(e.Both), "give its name") {
+			t.Errorf("%q: %d, %s", args, e.Code, e.Both)
 		}
 	}
 	unknown := tools.Token("another name")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -209,25 +208,21 @@ func TestForgedTextsDoNotReachTheTerminal(t *testing.T) {
 		"tools ls --data EVIL", "tools ls --config EVIL", "up --workspace EVIL", "health --health EVIL", "EVIL", "mcp EVIL", "help EVIL", "tools ls --config "+broken)
 
 	for _, c := range commands {
-		run := func(terminal bool) string {
-			cmd := exec.CommandContext(t.Context(), "stevedore", c.args...)
-			cmd.Env = append(os.Environ(), "HOME="+home, "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home, "TERM=xterm", "LC_ALL=C.UTF-8")
-			cmd.Dir = home
-			if terminal {
-				return onScreen(t, cmd)
-			}
-			out, _ := cmd.CombinedOutput() // most of the commands fail
-			return string(out)
-		}
+		line := invocation{Args: c.args, Dir: home, Env: append(os.Environ(), "HOME="+home, "XDG_DATA_HOME="+home,
+			"XDG_CONFIG_HOME="+home, "TERM=xterm", "LC_ALL=C.UTF-8")}
 		name := strings.Join(c.args, " ")
-		screen := run(true)
+		screen := onScreen(t, func(terminal *os.File) {
+			line := line
+			line.Terminal = terminal.Name()
+			stevedore(t, line)
+		})
 		if !strings.Contains(screen, "EVIL") {
 			t.Errorf("%q does not show the text of the test: %q", name, screen)
 		}
 		if bad := strings.IndexFunc(ownSequences.ReplaceAllString(screen, ""), controls); bad >= 0 {
 			t.Errorf("%q shows %q", name, screen)
 		}
-		out := run(false)
+		out := string(stevedore(t, line).Both)
 		if !c.content && strings.IndexFunc(out, controls) >= 0 {
 			t.Errorf("%q prints %q", name, out)
 		}
@@ -252,8 +247,8 @@ func controls(r rune) bool {
 	return r != '\n' && r != '\t' && (unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) || r == unicode.ReplacementChar)
 }
 
-// onScreen runs a command on a terminal and returns what that shows.
-func onScreen(t *testing.T, cmd *exec.Cmd) string {
+// onScreen calls run, which runs a command on a terminal, and returns what that shows.
+func onScreen(t *testing.T, run func(*os.File)) string {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -272,17 +267,13 @@ func onScreen(t *testing.T, cmd *exec.Cmd) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd.Stdout, cmd.Stderr = program, program
 	var shown bytes.Buffer
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_, _ = shown.ReadFrom(screen) // ends with an error when no program has the terminal any more
 	}()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	_ = cmd.Wait()
+	run(program)
 	program.Close()
 	<-ended
 	return strings.ReplaceAll(shown.String(), "\r\n", "\n")

@@ -107,7 +107,10 @@ done
 	}()
 	defer func() { <-ended }()
 	if terminal {
-		return onScreen(t, cmd)
+		return onScreen(t, func(terminal *os.File) {
+			cmd.Stdout, cmd.Stderr = terminal, terminal
+			_ = cmd.Run()
+		})
 	}
 	out, _ := cmd.CombinedOutput()
 	return string(out)

@@ -8,8 +8,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,6 +29,13 @@ import (
 var playRole func() bool
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == program {
+		if os.Getenv(reusedEnv) != "" {
+			runCommands()
+			return
+		}
+		Main()
+	}
 	if playRole != nil && playRole() {
 		return
 	}
@@ -34,10 +44,34 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
-	testscript.Main(m, map[string]func(){"stevedore": Main})
+	os.Exit(runWithProgram(m))
 }
 
-// TestScripts runs the scripts in testdata, in parallel, with this test binary as stevedore.
+// program is this test binary under the name of the program, which the tests find in PATH.
+var program = map[bool]string{true: "stevedore.exe", false: "stevedore"}[runtime.GOOS == "windows"]
+
+func runWithProgram(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "stevedore-commands-*")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	self, err := os.Executable()
+	if err == nil && os.Link(self, filepath.Join(dir, program)) != nil { // on another file system
+		err = exec.Command("cp", self, filepath.Join(dir, program)).Run()
+	}
+	if err == nil {
+		err = os.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	}
+	if err != nil {
+		panic(err)
+	}
+	defer endReused()
+	return m.Run()
+}
+
+// TestScripts runs the scripts in testdata, in parallel, with this test binary as stevedore. "exec stevedore"
+// starts a process; "stevedore" alone runs a command in a process that has run others.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
@@ -48,10 +82,22 @@ func TestScripts(t *testing.T) {
 			env.Setenv("DATA", filepath.Join(env.WorkDir, "xdg", "stevedore"))
 			env.Setenv("STEVEDORE_LISTEN", "127.0.0.1:0")
 			env.Setenv("STEVEDORE_NO_SYNC", "true") // no script cuts the power
+			script, err := os.ReadFile(filepath.Join("testdata", strings.TrimPrefix(filepath.Base(env.WorkDir), "script-")+".txtar"))
+			if err != nil {
+				return err
+			}
+			shared := &scripted{}
+			for _, kv := range slices.Concat(env.Vars, strings.Fields(strings.Join(setsVariables.FindAllString(string(script), -1), " "))) {
+				name, _, _ := strings.Cut(kv, "=")
+				shared.env = append(shared.env, name)
+			}
+			env.Values[scriptedKey{}] = shared
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exits":      clitest.Exits,
+			"stevedore":  succeeds,
+			"input":      input,
+			"exits":      exits,
 			"holds":      holds,
 			"await":      await,
 			"eventually": eventually,
@@ -77,21 +123,55 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("timeout: %s", strings.Join(args, " with "))
 }
 
-// eventually is the script command "eventually REGEXP PROGRAM ARGS...": it runs the program
-// until its output matches, for what a worker does after it has published a result.
+// eventually is the script command "eventually REGEXP stevedore ARGS...": it runs a
+// command until its output matches, for what a worker does after it has published a result.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
-	if neg || len(args) < 2 {
-		ts.Fatalf("usage: eventually REGEXP PROGRAM ARGS...")
+	if neg || len(args) < 2 || args[1] != "stevedore" {
+		ts.Fatalf("usage: eventually REGEXP stevedore ARGS...")
 	}
 	want := regexp.MustCompile("(?m)" + args[0])
 	for deadline := time.Now().Add(bustest.Timeout); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		if err := ts.Exec(args[1], args[2:]...); want.MatchString(ts.ReadFile("stdout")) {
-			ts.Check(err)
+		if code, out := runScripted(ts, args[2:]); want.Match(out) {
+			if code != 0 {
+				ts.Fatalf("exit status %d", code)
+			}
 			return
 		}
 	}
 	ts.Fatalf("timeout: no output matches %s", args[0])
 }
+
+// succeeds is the script command "stevedore ARGS...".
+func succeeds(ts *testscript.TestScript, neg bool, args []string) {
+	if code, _ := runScripted(ts, args); (code != 0) != neg {
+		ts.Fatalf("exit status %d", code)
+	}
+}
+
+// input is the script command "input FILE": stdin for a command in a process that is reused.
+func input(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: input FILE")
+	}
+	ts.Value(scriptedKey{}).(*scripted).stdin = []byte(ts.ReadFile(args[0]))
+}
+
+// exits is the script command "exits STATUS stevedore ARGS..." or "exits STATUS exec PROGRAM ARGS...".
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) > 2 && args[1] == "exec" {
+		clitest.Exits(ts, neg, slices.Delete(args, 1, 2))
+		return
+	}
+	if neg || len(args) < 2 || args[1] != "stevedore" {
+		ts.Fatalf("usage: exits STATUS stevedore ARGS..., or exits STATUS exec PROGRAM ARGS...")
+	}
+	if code, _ := runScripted(ts, args[2:]); strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit status %d, want %s", code, args[0])
+	}
+}
+
+// setsVariables is a line that sets variables.
+var setsVariables = regexp.MustCompile(`(?m)^env .*`)
 
 // mode is the script command "mode OCTAL FILE...": it compares the permissions.
 func mode(ts *testscript.TestScript, neg bool, args []string) {
