@@ -82,6 +82,7 @@ func (s *simulation) judge() (checked int) {
 			fail("%s (%s): outcome %s: %s", id, p.tool, end.Outcome, end.ForLLM)
 		}
 	}
+	checked += s.judgeRegisters(fail)
 	for _, wrong := range l.wrongs {
 		fail("%s", wrong)
 	}

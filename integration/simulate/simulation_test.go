@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -63,6 +65,8 @@ type simulation struct {
 	goroutines int            // of the idle installation, before the first fault
 	chatSizes  map[string]int // messages with a number, by chat
 	questions  map[string]int // to agents, by session
+	sizes      sync.Map       // of the streams that were full
+	registers  []*register
 	approving  sync.WaitGroup
 	approved   chan struct{} // closed to end the approvals
 	// The garbage collector must not end a store while the bubble runs: its clean-up, outside of the
@@ -80,7 +84,8 @@ func (s *simulation) note(format string, a ...any) {
 // run simulates for a time, heals everything, and waits until nothing is left to do.
 func (s *simulation) run(d time.Duration) {
 	s.startServer()
-	s.client = bustest.Connect(s.t, s.server.Load(), bus.Config{}) // provisions
+	// The server takes the time of a bubble for its messages and the real one for their age.
+	s.client = bustest.Connect(s.t, s.server.Load(), bus.Config{ResultsTTL: 100 * 365 * 24 * time.Hour}) // provisions
 	s.client.Close()
 	s.client = s.connect(s.newLink())
 	var err error
@@ -191,20 +196,22 @@ func (s *simulation) openStore(b *bus.Bus) offload.Store {
 	}
 }
 
-// insist repeats a request of a client until it is answered.
+// insist lets a client repeat a request until it is answered.
 func (s *simulation) insist(request func(context.Context) error) {
-	s.clients.Go(func() {
-		var err error
-		for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Second) {
-			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-			err = request(ctx)
-			cancel()
-			if err == nil {
-				return
-			}
+	s.clients.Go(func() { s.retry(request) })
+}
+
+func (s *simulation) retry(request func(context.Context) error) {
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Second) {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		err = request(ctx)
+		cancel()
+		if err == nil {
+			return
 		}
-		s.t.Errorf("%s a client got no answer within %v: %v", clock(), patience, err)
-	})
+	}
+	s.t.Errorf("%s a client got no answer within %v: %v", clock(), patience, err)
 }
 
 // jobs are the schedules, with the tool of each and how long it runs. The last one runs for longer
@@ -313,12 +320,13 @@ func (s *simulation) breakSomething() {
 	p := s.running[i]
 	outage := time.Duration(s.rnd.IntN(100)) * time.Second
 	writes := s.rnd.IntN(30) // between two steps of what the process does
-	switch fault := s.rnd.IntN(9); fault {
+	switch fault := s.rnd.IntN(11); fault {
 	case 0, 1, 2, 3:
 		state := []linkState{down, silent, deaf, mute}[fault]
 		s.note("link of process %d: state %d after %d writes, for %v", i, state, writes, outage)
 		p.link.setAfter(writes, state)
 		s.healing.Go(func() { time.Sleep(outage); p.link.set(whole) })
+		s.contend()
 	case 4, 5:
 		s.note("process %d dies after %d writes", i, writes)
 		p.link.setAfter(writes, finished)
@@ -329,12 +337,55 @@ func (s *simulation) breakSomething() {
 		s.unplug().Close()
 		time.Sleep(outage / 2)
 		s.startServer()
+	case 7:
+		s.fillStream([]string{bus.Calls, bus.Results, bus.Outbox, bus.Sessions}[s.rnd.IntN(4)], outage)
+	case 8:
+		s.stopProcess(i)
 	default:
 		s.note("server is killed, and starts after %v", outage/2)
 		s.killServer()
 		time.Sleep(outage / 2)
 		s.startServer()
 	}
+}
+
+// fillStream lets a stream accept no more than it has. Half of the time, a process stops meanwhile, with what it could
+// not store.
+func (s *simulation) fillStream(name string, outage time.Duration) {
+	s.note("stream %s is full for %v", name, outage)
+	limit := func(size func(jetstream.StreamInfo) int64) {
+		s.retry(func(ctx context.Context) error {
+			stream, err := s.client.JetStream().Stream(ctx, s.client.StreamName(name))
+			if err != nil {
+				return err
+			}
+			info := *stream.CachedInfo()
+			info.Config.MaxBytes = size(info)
+			_, err = s.client.JetStream().UpdateStream(ctx, info.Config)
+			return err
+		})
+	}
+	s.healing.Go(func() {
+		limit(func(info jetstream.StreamInfo) int64 {
+			s.sizes.LoadOrStore(name, info.Config.MaxBytes) // another outage may have made it full before
+			return max(int64(info.State.Bytes), 1)
+		})
+		time.Sleep(outage)
+		limit(func(jetstream.StreamInfo) int64 { size, _ := s.sizes.Load(name); return size.(int64) })
+	})
+	if s.rnd.IntN(2) == 0 {
+		time.Sleep(outage / 2)
+		s.stopProcess(s.rnd.IntN(len(s.running)))
+	}
+}
+
+// stopProcess stops a process as a supervisor does, and starts another one.
+func (s *simulation) stopProcess(i int) {
+	s.note("process %d stops", i)
+	p := s.running[i]
+	p.stop()
+	p.bus.Close()
+	s.running[i] = startProcess(s.t, s)
 }
 
 // unplug disconnects everybody from the server. The server stops only then: it sleeps under a lock
