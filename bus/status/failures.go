@@ -28,6 +28,7 @@ var failing = map[trouble.Kind]string{
 	trouble.Channel:      "The channel NAME fails",
 	trouble.Receiver:     "The worker WORKER cannot receive the messages of the channel NAME",
 	trouble.MCPServer:    "The MCP server NAME of the worker WORKER fails",
+	trouble.MCPCall:      "The MCP server NAME of the worker WORKER does not answer calls as it should",
 	trouble.RemoteTool:   "The remote tool NAME fails",
 }
 

@@ -33,6 +33,7 @@ const (
 	Channel      Kind = "channel_failing"     // by name
 	Receiver     Kind = "receiver_failing"    // what receives the messages of a channel; by name
 	MCPServer    Kind = "mcp_server_failing"  // by name
+	MCPCall      Kind = "mcp_call_failing"    // by name of the server
 	RemoteTool   Kind = "remote_tool_failing" // by name
 )
 

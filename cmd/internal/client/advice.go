@@ -85,6 +85,9 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		return "Correct the settings of the channel; the worker tries again.", nil
 	case string(trouble.MCPServer):
 		return "Correct --mcp " + p.Name + "=..., or start that server; the worker tries again.", nil
+	case string(trouble.MCPCall):
+		return "If a tool is not just slow, cancel the call (stevedore tasks cancel ID --session SESSION): a server that hangs is then started again. " +
+			"Otherwise correct the server.", nil
 	case string(trouble.RemoteTool):
 		return "Start the process that serves the tool; its calls fail until then.", nil
 	case string(trouble.Channel):

@@ -60,8 +60,10 @@ const settledAfter = 2 * time.Minute
 type Server struct {
 	cfg     Config
 	relist  chan struct{}
-	watched sync.Map                          // progress token -> context of the call
+	watched sync.Map                          // progress token -> *calling
 	session atomic.Pointer[mcp.ClientSession] // nil before the first start
+	current atomic.Pointer[redacting]         // the link
+	dropped atomic.Int64                      // what the server wrote that is not a message
 }
 
 // New returns a server that is not connected yet.
@@ -267,13 +269,19 @@ func (s *Server) link(context.Context) (wrap.Link, error) {
 		for name, value := range s.cfg.Header {
 			header.Set(name, value)
 		}
-		return redacting{wrap.NewHTTP(s.cfg.URL, header, s.cfg.Credential), s}, nil
+		return s.redacting(wrap.NewHTTP(s.cfg.URL, header, s.cfg.Credential)), nil
 	}
 	program, err := wrap.StartProgram(command.Config{Argv: s.cfg.Argv, Dir: s.cfg.Dir, Env: command.Environment(s.cfg.Env...), Sandbox: s.cfg.Sandbox})
 	if err != nil {
 		return nil, err
 	}
-	return redacting{program, s}, nil
+	return s.redacting(program), nil
+}
+
+func (s *Server) redacting(link wrap.Link) *redacting {
+	l := &redacting{link, s}
+	s.current.Store(l)
+	return l
 }
 
 // redacting is a link whose errors contain no secrets.
@@ -282,8 +290,11 @@ type redacting struct {
 	server *Server
 }
 
-func (l redacting) Receive() (*wire.Message, error) {
+func (l *redacting) Receive() (*wire.Message, error) {
 	m, err := l.Link.Receive()
+	if _, ok := errors.AsType[*wire.SyntaxError](err); ok {
+		l.server.dropped.Add(1)
+	}
 	if failed, ok := errors.AsType[*wrap.RequestError](err); ok {
 		failed.Err = l.server.redact(failed.Err)
 	} else if err != nil && m == nil && !wire.IsOfOneMessage(err) {

@@ -1,6 +1,7 @@
 package servers_test
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -27,7 +28,9 @@ import (
 const roleEnv = "STEVEDORE_TOOLS_MCP_ROLE"
 
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleEnv); role != "" {
+	if role := os.Getenv(roleEnv); role == "defective" {
+		serveDefective()
+	} else if role != "" {
 		s := newServer()
 		switch role {
 		case "many":
@@ -310,6 +313,81 @@ func TestHangingServerIsReported(t *testing.T) {
 		if list := register.List(); len(list) == 1 && list[0].Name == "quiet" && strings.Contains(list[0].Error, "has not answered within 1s of its start") {
 			return
 		}
+	}
+}
+
+// serveDefective serves a tool that does what the argument "do" says, and nothing beside it.
+func serveDefective() {
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct{ Arguments struct{ Do string } }
+		}
+		if json.Unmarshal(lines.Bytes(), &m) != nil || m.ID == nil {
+			continue
+		}
+		result := "{}"
+		switch m.Method + m.Params.Arguments.Do {
+		case "initialize":
+			result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"defective","version":"1"}}`
+		case "tools/list":
+			result = `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`
+		case "tools/callhang":
+			select {}
+		case "tools/callgarbage":
+			fmt.Println("no message")
+			continue
+		case "tools/callshape":
+			result = `{"content":"x"}`
+		}
+		fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", m.ID, result)
+	}
+	os.Exit(0)
+}
+
+// A server that was started and then hangs in a call, or answers it with garbage, is reported until it answers one. One
+// that hangs is started again when the call is cancelled.
+func TestDefectiveCallIsReported(t *testing.T) {
+	t.Parallel()
+	cfg := program(t)
+	cfg.Env, cfg.Timeout = []string{roleEnv + "=defective"}, 3*time.Second
+	r, lists := run(t, cfg)
+	<-lists
+	var register trouble.Register
+	ctx := register.With(t.Context())
+	do := func(ctx context.Context, what string) *tools.Result {
+		return r.Run(ctx, tools.Call{ID: "c1", Session: "s", Tool: "other_t", Args: json.RawMessage(`{"do":"` + what + `"}`)}, nil)
+	}
+	await := func(want string) {
+		t.Helper()
+		for range time.Tick(20 * time.Millisecond) { // the test's own deadline ends it
+			if list := register.List(); want == "" && len(list) == 0 || len(list) == 1 && list[0].Kind == trouble.MCPCall && strings.Contains(list[0].Error, want) {
+				return
+			}
+		}
+	}
+	if res := do(ctx, "shape"); !res.IsError || !strings.Contains(res.ForLLM, "not the result of a tool") || strings.Contains(res.ForLLM, "json") {
+		t.Errorf("%+v", res)
+	}
+	await("not the result of a tool")
+	if res := do(ctx, ""); res.IsError {
+		t.Errorf("%+v", res)
+	}
+	await("")
+	for what, want := range map[string]string{"garbage": "not answered a call of other_t (c1 in the session s) and has written something", "hang": "(c1 in the session s) or a ping"} {
+		calling, cancel := context.WithCancel(ctx)
+		ended := make(chan *tools.Result)
+		go func() { ended <- do(calling, what) }()
+		await(want)
+		cancel()
+		<-ended
+		await("")
+		answering, stop := context.WithTimeout(ctx, time.Minute)
+		if res := do(answering, ""); res.IsError {
+			t.Errorf("after %s: %+v", what, res)
+		}
+		stop()
 	}
 }
 
