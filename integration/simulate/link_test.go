@@ -160,7 +160,7 @@ func (c *linkConn) send() {
 		for (len(c.out) == 0 || c.link.holdsOut()) && !c.ended {
 			c.link.cond.Wait()
 		}
-		out, ended, last := c.out, c.ended, c.link.state == finished
+		out, ended, last := c.out, c.ended, c.link.state == finished || c.link.state == down
 		c.out = nil
 		c.link.mu.Unlock()
 		if ended {
@@ -201,7 +201,7 @@ func (c *linkConn) Write(b []byte) (int, error) {
 	c.link.cond.Broadcast()
 	if c.link.left > 0 && c.greeted {
 		if c.link.left--; c.link.left == 0 {
-			c.link.state, c.link.broke = c.link.next, time.Now() // if it has died, send ends the connection once the server has these bytes
+			c.link.state, c.link.broke = c.link.next, time.Now() // down or dead, send ends the connection once the server has these bytes
 		}
 	}
 	c.wrote = true
