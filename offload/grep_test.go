@@ -572,6 +572,8 @@ func TestGrepSaysWhyNothingMatches(t *testing.T) {
 		"e{,3}x":     "write {0,n}",
 		"1)\\nend":   "",
 		"naïve(1)":   "as literal text, with escaped special characters, there are 1 match(es), the first in line 1",
+		`end\|more`:  "where \\| is the character |; with end|more there are 1 match(es), the first in line 2",
+		`\<end\>`:    `with \bend\b there are 1 match(es)`,
 		"end\\nmore": "each line is matched separately",
 	} {
 		res, err := r.Grep(t.Context(), "s", "a", GrepQuery{Pattern: expr})

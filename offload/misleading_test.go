@@ -3,6 +3,7 @@ package offload
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 
@@ -112,7 +113,7 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 	"rows by columns":                        {`{"columns":["id","n"],"data":[[1,5],[2,6]]}`, "SELECT sum(c2) FROM t1", "11", "t1 is .data"},
 	"columns of two types":                   {"day,d\n2025-01-02,01/02/2025\n2025-03-04,03/04/2025\n", "SELECT count(*) FROM t1 AS a JOIN t1 AS b ON a.day = b.d", "0", "day and d are compared, and are of several types (DATE, TEXT)"},
 	"points in a file with semicolons":       {"a;n\nx;1.234\ny;5.678\n", "SELECT sum(n) FROM t1", "6.912", "'1.234' is read with a decimal point, not as thousands"},
-	"empty cells":                            {"a,b\n1,\n2,x\n3,\n", "SELECT count(b) FROM t1 WHERE b IS NOT NULL", "3", "b: 2 empty cells are '' and not NULL"},
+	"empty cells":                            {"a,b\n1,\n2,x\n3,\n", "SELECT count(b) FROM t1 WHERE b IS NOT NULL", "3", "b: 2 cells are texts such as '' and not NULL"},
 	"a day with times":                       {"d,n\n2025-01-01 10:00:00,1\n2025-01-01 11:00:00,2\n", "SELECT count(*) FROM t1 WHERE d BETWEEN '2024-12-31' AND '2025-01-01'", "0", "d has times, such as 2025-01-01 10:00:00, which are later than the text '2025-01-01'"},
 	"a bound of times":                       {"d,n\n2025-01-01 10:00:00,1\n2025-01-02 11:00:00,2\n", "SELECT count(*) FROM t1 WHERE d >= '2025-01-01' AND d < '2025-01-02'", "1", ""},
 	"a date and a number":                    {"d,n\n2025-01-01,1\n2024-02-01,2\n", "SELECT count(*) FROM t1 WHERE d > 2025", "1", "d is DATE, a text as in ISO 8601, and never equals a number"},
@@ -277,7 +278,9 @@ func TestMisleadingInputs(t *testing.T) {
 	store := newFakeStore(StoreConfig{})
 	r := NewReader(store, ReaderConfig{SQL: sqlite.Engine{}}) // in this process, because that is faster
 	t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
-	for name, row := range misleading {
+	all := maps.Clone(misleading)
+	maps.Copy(all, misleadingValues)
+	for name, row := range all {
 		putArtifact(t, store, "s", name, []byte(row.text))
 		res, err := r.SQL(t.Context(), "s", SQLQuery{SQL: row.sql, Artifacts: []string{name}})
 		if err != nil {

@@ -78,6 +78,7 @@ type Clock struct {
 	separator byte
 	// length is that of the time before "Z", which is greater than each digit and point.
 	length int
+	Odd    bool // SQLite does not read it: 10:00:00,5 or +0200
 }
 
 // ClockOf returns the form of the time in a text for which IsISO is true.
@@ -85,10 +86,12 @@ func ClockOf(text string) (c Clock) {
 	if len(text) < 12 {
 		return c
 	}
-	c.separator = text[10]
+	c.separator, c.Odd = text[10], strings.IndexByte(text, ',') > 0
 	if at := strings.IndexAny(text[11:], "+-ZU"); at >= 0 {
 		if c.Zone = text[11+at:]; c.Zone == "Z" {
 			c.length = at
+		} else if len(c.Zone) != 6 || c.Zone[3] != ':' {
+			c.Odd = true
 		}
 	}
 	return c
@@ -112,6 +115,16 @@ func FormOf(text string) string {
 		}
 		return r
 	}, strings.TrimSuffix(text, zone)) + zone
+}
+
+// Regular returns a time of ISO 8601 in the form that SQLite reads: 10:00:00.5 and +02:00.
+func Regular(text string) string {
+	zone := ClockOf(text).Zone
+	text = strings.Replace(strings.TrimSuffix(text, zone), ",", ".", 1)
+	if signs := strings.TrimSuffix(zone, " UTC") + "00"; len(signs) > 4 && signs[0] != 'U' && signs[3] != ':' { // +02, +0200, +0000 UTC
+		zone = signs[:3] + ":" + signs[3:5]
+	}
+	return text + strings.Replace(zone, "UTC", "Z", 1)
 }
 
 // zoned are the layouts of times with a zone, without spaces.

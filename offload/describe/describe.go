@@ -129,6 +129,9 @@ func (f *Form) fields(head []byte) bool {
 // commas are what separates cells, the rarest in texts first.
 var commas = []rune{'\t', ';', '|', ','}
 
+// logged matches a time such as 2025-01-31 10:00:00,123 in a log, as programs in Python print it.
+var logged = regexp.MustCompile(`(?m)^[^,\n]{0,40}:\d\d,\d{3}[^\d,]`)
+
 // sepLine matches the first line with which Excel is told the comma.
 var sepLine = regexp.MustCompile(`(?i)^sep=(.)(?:\r?\n|\r)`)
 
@@ -144,6 +147,9 @@ func (f *Form) cells(head []byte, complete bool, known Hints) bool {
 		candidates = []rune{known.Comma}
 	}
 	for _, comma := range candidates {
+		if comma == ',' && known.Comma == 0 && len(logged.FindAllIndex(head, -1))*2 > bytes.Count(head, []byte("\n")) {
+			continue
+		}
 		s := newSample(start, comma, head, complete)
 		if fits := s.fits(); fits > most || fits == most && fits > 0 && s.titles < best.titles { // a title may be the names, with another comma
 			best, most = s, fits

@@ -95,6 +95,11 @@ func JSON(src io.Reader, limit time.Duration) (*Document, error) {
 	return d, nil
 }
 
+// Arrays reports whether a text has several arrays of objects, such as the pages of an answer.
+func (d *Document) Arrays() bool {
+	return d.Values > 1 && slices.Equal(d.root.kinds, []string{"array"}) && d.root.elem != nil && slices.Equal(d.root.elem.kinds, []string{"object"})
+}
+
 // late counts a value, and reports whether the time is over.
 func (r *reader) late() bool {
 	r.counted++

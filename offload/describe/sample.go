@@ -28,7 +28,8 @@ func newSample(f Form, comma rune, head []byte, complete bool) (s sample) {
 	if !bytes.ContainsRune(head, comma) {
 		return s
 	}
-	f.Spaced = comma != '\t' && bytes.Count(head, []byte(string(comma)+" "))*10 > bytes.Count(head, []byte(string(comma)))*9
+	n, padded := bytes.Count(head, []byte(string(comma))), bytes.Count(head, []byte(string(comma)+" "))
+	f.Spaced = comma != '\t' && padded*10 > n*9 || comma == '\t' && (padded+bytes.Count(head, []byte(" \t")))*2 > n // as helm aligns cells
 	if width := f.equalLines(head); width > 1 {
 		f.Width = width
 	}

@@ -361,6 +361,11 @@ func whyNoMatch(ctx context.Context, src Source, q Query) (notes []string) {
 			notes = append(notes, "as literal text, with escaped special characters, there are "+found)
 		}
 	}
+	if re2 := Basic(q.Pattern); re2 != q.Pattern {
+		if found := countOf(ctx, src, re2); found != "" {
+			notes = append(notes, fmt.Sprintf("the syntax is RE2, where \\| is the character |; with %s there are %s", tools.Excerpt(re2, 200), found))
+		}
+	}
 	if note := looksLike(ctx, src, q); note != "" {
 		notes = append(notes, note)
 	}

@@ -31,9 +31,13 @@ var (
 	terminal   = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))|.\x08`)
 	escape     = regexp.MustCompile(`\\(?:u[0-9a-fA-F]{4}|[/"nt])`)
 	spaces     = regexp.MustCompile(`[\s\p{Zs}]+`)
+	beside     = regexp.MustCompile(` *([:,=]) *`)
 	lookalikes = strings.NewReplacer("‘", "'", "’", "'", "“", `"`, "”", `"`, "‐", "-", "‑", "-", "–", "-", "—", "-", "−", "-",
 		"\u00ad", "", "\u200b", "")
 )
+
+// unspaced removes the spaces that some writers of JSON and of settings put beside signs.
+func unspaced(s string) string { return beside.ReplaceAllString(s, "$1") }
 
 func unescape(s string) string {
 	switch {
@@ -58,7 +62,8 @@ func looksLike(ctx context.Context, src interface {
 }, q Query) string {
 	expr := spaces.ReplaceAllString(lookalikes.Replace(norm.NFC.String(q.Pattern)), " ")
 	p, err := Compile(expr, q.IgnoreCase)
-	if err != nil {
+	tight, wrong := Compile(unspaced(expr), q.IgnoreCase)
+	if err != nil || wrong != nil {
 		return ""
 	}
 	lines := bufio.NewScanner(io.NewSectionReader(src, 0, src.Size()))
@@ -75,13 +80,17 @@ func looksLike(ctx context.Context, src interface {
 					part, why = plain, append(why, l.what)
 				}
 			}
-			if len(why) == 0 {
-				if expr == q.Pattern {
-					continue
-				}
+			at := p.re.FindStringIndex(part)
+			switch {
+			case at == nil:
+				part, why = unspaced(part), append(why, "other spaces beside : , or =")
+				at = tight.re.FindStringIndex(part)
+			case len(why) == 0 && expr == q.Pattern: // before the cursor
+				continue
+			case len(why) == 0:
 				why = append(why, "other characters than the pattern")
 			}
-			if at := p.re.FindStringIndex(part); at != nil {
+			if at != nil {
 				shown := strings.ToValidUTF8(part[max(at[0]-aroundMatch, 0):], "")
 				return fmt.Sprintf("line %d looks like a match (%q), but has %s", number, tools.Excerpt(shown, 3*aroundMatch), strings.Join(why, "; "))
 			}

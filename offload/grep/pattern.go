@@ -17,6 +17,7 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -54,6 +55,11 @@ type Pattern struct {
 	// resume finds the first match after the first rune of a text.
 	resume func() *regexp.Regexp
 }
+
+var basic = strings.NewReplacer(`\\`, `\\`, `\|`, "|", `\<`, `\b`, `\>`, `\b`)
+
+// Basic returns in RE2 a pattern that may have the \| and \< of grep.
+func Basic(pattern string) string { return basic.Replace(pattern) }
 
 // Compile compiles an RE2 pattern; fold ignores case. If the pattern is bad or too
 // large, the error is a *tools.Error that says what is wrong.

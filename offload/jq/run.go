@@ -39,6 +39,7 @@ func runWithin(ctx context.Context, req request, input io.Reader) (*Result, erro
 		request: req, ctx: bounded, keys: newKeyOrder(), left: req.Limit,
 		res: &Result{ArtifactID: req.ArtifactID, Query: req.Query, Results: []json.RawMessage{}},
 	}
+	r.keys.watch.query = req.Query
 	err := r.run(progressReader{bounded, input, &r.read})
 	r.res.Notes = append(r.res.Notes, r.keys.watch.notes...)
 	if err == nil && !r.res.Limited {

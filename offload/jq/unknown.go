@@ -15,7 +15,7 @@ import (
 )
 
 // says matches the results that have no data, such as null and [null, 0].
-var says = regexp.MustCompile(`^(?:null|false|0|""|"(?:[^"\\\\]|\\\\.)*":|[\[\]{},\s])*$`)
+var says = regexp.MustCompile(`^(?:null|true|false|0|""|"(?:[^"\\\\]|\\\\.)*":|[\[\]{},\s])*$`)
 
 // maxUnknown is how many keys of the document a note shows.
 const maxUnknown = 20

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/big"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +19,10 @@ import (
 
 // watch notes where a query compares, sorts or adds values of which a reader expects something else: in jq, "10" is
 // less than "9", each string is greater than each number, and null is less than both.
-type watch struct{ kinds, notes []string }
+type watch struct {
+	query        string
+	kinds, notes []string
+}
 
 // Functions of the rewritten query, and the definitions that call them in place of those of jq.
 const (
@@ -164,6 +168,9 @@ func (w *watch) compare(query, operator string, l, r any) (result bool) {
 		result = order >= 0
 	}
 	typ, other := gojq.TypeOf(l), gojq.TypeOf(r)
+	if order != 0 && (operator == "==" || operator == "!=") {
+		w.almost(query, l, r)
+	}
 	if typ == other && typ != "string" {
 		return result
 	}
@@ -175,13 +182,27 @@ func (w *watch) compare(query, operator string, l, r any) (result bool) {
 		w.note("types", "%s compares %s with %s: in jq a string never equals a number and is greater than each; write (.key|tonumber)", query, short(l), short(r))
 	case isA && isB && typ == other && orders && (a < b) != (order < 0):
 		w.note("characters", "%s compares the strings %s and %s by their characters; to compare numbers, write (.key|tonumber)", query, short(l), short(r))
-	case orders && typ == other && (isDate(l) && isDate(r) || describe.Misorders(l.(string), r.(string))):
+	case orders && typ == other && (isDate(l) || isDate(r) || describe.Misorders(l.(string), r.(string))):
 		w.note("characters", "%s compares %s and %s by their characters, not as dates or numbers", query, short(l), short(r))
 	case orders && result && typ != other && (typ != "boolean" || other != "boolean"):
 		w.note("order", "%s is true for %s and %s: jq sorts null (also of a missing key), then booleans, numbers and strings; "+
 			"leave others out with numbers or strings", query, short(l), short(r))
 	}
 	return result
+}
+
+// almost notes values that are not equal, and that a reader may take for the same: "true" and true, "" and null, "Open" and "open".
+func (w *watch) almost(query string, l, r any) {
+	a, isA := l.(string)
+	b, isB := r.(string)
+	switch {
+	case isA && isB:
+		if len(a) == len(b) && strings.EqualFold(a, b) && !(strings.Contains(w.query, short(a)) && strings.Contains(w.query, short(b))) {
+			w.note("case", "%s compares %s with %s, which are not equal; to ignore the case, write (.key|ascii_downcase)", query, short(l), short(r))
+		}
+	case isA && (a == fmt.Sprint(r) && gojq.TypeOf(r) == "boolean" || a == "" && r == nil), isB && (b == fmt.Sprint(l) && gojq.TypeOf(l) == "boolean" || b == "" && l == nil):
+		w.note("almost", "%s compares %s with %s, which are not equal", query, short(l), short(r))
+	}
 }
 
 // falsy are the strings that mean false.
@@ -311,7 +332,7 @@ func (w *watch) column(function string, values []any) {
 	sums := function == "add" || function == "+" || function == "*"
 	orders := !sums && function != "group_by" && function != "unique" && function != "unique_by"
 	slices.Sort(numbered)
-	misordered := false
+	misordered := len(numbered) > 1 && !slices.ContainsFunc(numbered, func(text string) bool { return !amount.MatchString(text) })
 	for i := 1; orders && i < len(numbered) && !misordered; i++ {
 		if misordered = describe.Misorders(numbered[i-1], numbered[i]); misordered {
 			other = numbered[i]
@@ -335,6 +356,9 @@ func (w *watch) column(function string, values []any) {
 		w.note("null", "%s has null (also of a missing key), which is less than all others; leave it out with select(. != null)", function)
 	}
 }
+
+// amount matches a number with its unit, such as 512Mi, 1.5 GB and 90ms.
+var amount = regexp.MustCompile(`^\d+(\.\d+)? ?\pL{1,3}$`)
 
 // maxSorted is how many strings are sorted as numbers.
 const maxSorted = 100_000

@@ -40,6 +40,9 @@ type Column struct {
 	Stored []string `json:"stored,omitempty"`
 	Time   string   `json:"time,omitempty"` // an example, as it is stored
 	Empty  int64    `json:"empty,omitempty"`
+	// Marked counts the cells such as Marker, NULL or N/A, which say that a value is missing.
+	Marked int64  `json:"marked,omitempty"`
+	Marker string `json:"marker,omitempty"`
 	// Misfits counts the cells that are not of the type. They are NULL, and the column Texts has
 	// their text. Of a column of text, Misfits counts the cells that look like numbers or dates.
 	Misfits  int64    `json:"misfits,omitempty"`

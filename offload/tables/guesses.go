@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // guesses says where SQLite answers what other databases refuse: a column beside an aggregate, a text in
@@ -239,15 +240,19 @@ func (d *database) aboutExtracts(ctx context.Context, query []token) (notes []st
 			if at(query, i-1).is(" . ") {
 				start -= 2
 			}
-			literal := func(n int) string { return "'" + strings.ReplaceAll(query[n].text, "'", "''") + "'" }
 			if at(query, start-1).is(" ( ") && at(query, start-2).is(" json_extract ") && at(query, i+2).isText && at(query, i+3).is(" ) ") {
-				start, end, value = start-2, i+3, fmt.Sprintf("json_extract(%s, %s)", value, literal(i+2))
+				start, end, value = start-2, i+3, fmt.Sprintf("json_extract(%s, %s)", value, literal(query[i+2].text))
 			}
 			for ; at(query, end+1).is(" -> ->> ") && at(query, end+2).isText; end += 2 {
-				value += query[end+1].text + literal(end+2)
+				value += query[end+1].text + literal(query[end+2].text)
 			}
 			if end == i || at(query, end-1).is(" -> ") {
 				continue
+			}
+			if text := at(query, end+2); at(query, end+1).is(equals) && text.isText {
+				if note := d.almost(ctx, n, value, []string{text.text}); note != "" {
+					notes = append(notes, note)
+				}
 			}
 			alias := at(query, end+1)
 			if alias.is(" as ") {
@@ -266,6 +271,32 @@ func (d *database) aboutExtracts(ctx context.Context, query []token) (notes []st
 	}
 	return notes
 }
+
+// almost says that cells are not equal to a text of a query, but would be without regard to case, spaces, "_" and "-", or returns "".
+func (d *database) almost(ctx context.Context, table int, value string, texts []string) string {
+	var all []string
+	for _, text := range texts {
+		all = append(all, literal(text))
+	}
+	bare := strings.NewReplacer("_", "", "-", "", " ", "")
+	for i, text := range texts {
+		alike := literal(bare.Replace(text))
+		if describe.IsBoolean(text) {
+			alike += ", " + literal(text[:1]) // of psql
+		}
+		var n int64
+		var found string
+		find := fmt.Sprintf("SELECT count(*), min(v) FROM (SELECT %s AS v FROM s%d.data) WHERE replace(replace(replace(v, '_', ''), '-', ''), ' ', '') "+
+			"COLLATE NOCASE IN (%s) AND v NOT IN (%s)", value, table+1, alike, strings.Join(all, ", "))
+		if d.conn.QueryRowContext(ctx, find).Scan(&n, &found) == nil && n > 0 {
+			return fmt.Sprintf("%s: %d cells such as '%s' are written in another way than '%s', and do not equal it", value, n, tools.Excerpt(found, 40), texts[i])
+		}
+	}
+	return ""
+}
+
+// literal returns a text for SQL.
+func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // numeric are the comparisons with a number.
 const numeric = " = == != <> < > <= >= "

@@ -195,6 +195,9 @@ func (l *layout) findJSON(src io.Reader, log bool) error {
 	places := d.Places()
 	switch {
 	case l.path != "":
+	case d.Arrays():
+		l.path = wholePath
+		l.notes = append(l.notes, fmt.Sprintf("the text has %d arrays, whose elements are the rows", d.Values))
 	case d.Values > 1, log && len(places) == 0:
 		l.path = rowsPath
 		return nil

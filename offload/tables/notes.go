@@ -39,7 +39,10 @@ func (d *database) notes(ctx context.Context, query string) (notes []string) {
 		}
 		for _, c := range s.Columns {
 			u := useOf(parts, c.Name, renames)
-			for _, note := range []string{c.note(s.Rows, query, parts, u), d.aboutNulls(ctx, i, c, u)} {
+			if c.Type != "TEXT" {
+				u.equal = nil
+			}
+			for _, note := range []string{c.note(s.Rows, query, parts, u), d.aboutNulls(ctx, i, c, u), d.almost(ctx, i, columnName(c.Name), u.equal)} {
 				if note != "" && !slices.Contains(about, note) {
 					about = append(about, note)
 				}
@@ -108,12 +111,12 @@ func (c Column) note(rows int64, query string, parts []token, u use) string {
 		notes = append(notes, fmt.Sprintf("%s has values such as %s, which %s() does not give; compare datetime(%s)", name, cmp.Or(c.Time, "2025-01-31"), u.clock, name))
 	case c.Type == "DATE" && u.named && len(notes) == 0 && unpadded.MatchString(query):
 		notes = append(notes, "months and days of dates have two digits: '2025-03', not '2025-3'")
-	case c.Time != "" && u.asDate && describe.ClockOf(c.Time).Zone != "" && !strings.HasSuffix(c.Time, "Z"):
+	case c.Time != "" && u.asDate && strings.Trim(describe.ClockOf(c.Time).Zone, "Z+-0:") != "":
 		notes = append(notes, fmt.Sprintf("%s has times with a zone, such as %s, which functions for dates convert to UTC", name, c.Time))
 	case u.asDate && c.Type != "DATE" && c.Type != "REAL" && !strings.Contains(query, "unixepoch") && !strings.Contains(query, "'auto'"):
 		notes = append(notes, fmt.Sprintf("%s is %s, and functions for dates need texts such as 2025-01-31", name, c.Type))
-	case c.Empty > 0 && u.asNull && c.Type == "TEXT":
-		notes = append(notes, fmt.Sprintf("%s: %d empty cells are '' and not NULL", name, c.Empty))
+	case c.Empty+c.Marked > 0 && u.asNull && c.Type == "TEXT":
+		notes = append(notes, fmt.Sprintf("%s: %d cells are texts such as '%s' and not NULL", name, c.Empty+c.Marked, c.Marker))
 	}
 	switch {
 	case lossy && (u.named || all):
@@ -134,10 +137,14 @@ func (c Column) note(rows int64, query string, parts []token, u use) string {
 
 // aboutNulls says what a query that negates a comparison leaves out, or returns "".
 func (d *database) aboutNulls(ctx context.Context, table int, c Column, u use) string {
+	var n int64
+	if times := fmt.Sprintf("SELECT max(%s) FROM s%d.data", quote(c.Name), table+1); u.asDate && !u.asNumber && c.Type == "INTEGER" &&
+		d.conn.QueryRowContext(ctx, times).Scan(&n) == nil && n > 253_402_300_799 { // the end of the year 9999
+		return fmt.Sprintf("%s has values such as %d, which are milliseconds or less and no seconds, and give NULL; write %[1]s / 1000", columnName(c.Name), n)
+	}
 	if !u.unequal && !u.notIn && !u.first && !u.added || u.asNull {
 		return ""
 	}
-	var n int64
 	name := columnName(c.Name)
 	count := fmt.Sprintf("SELECT count(*) FROM s%d.data WHERE %s IS NULL", table+1, quote(c.Name))
 	if err := d.conn.QueryRowContext(ctx, count).Scan(&n); err != nil || n == 0 {

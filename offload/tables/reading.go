@@ -19,6 +19,7 @@ type reading struct {
 	comma bool // a comma precedes decimals
 	order describe.Order
 	utc   bool // the times have several zones or lengths, which do not sort as text
+	odd   bool // functions for dates do not read the times
 }
 
 // fits reports whether a cell that looks like l has a value.
@@ -101,6 +102,11 @@ func (t looks) decide(c *Column) {
 	case c.typ == "REAL" && isVersion.MatchString(c.Name) && !has(func(g *group) bool { return g.bare }):
 		c.typ, c.Misfits, c.Examples = "TEXT", 0, nil
 	}
+	for _, g := range t.groups {
+		if g.what == isMissing {
+			c.Marked, c.Marker = g.n, g.examples[0]
+		}
+	}
 	if c.Type, c.Empty = c.typ, t.empty; c.typ == "TEXT" || c.typ == "JSON" {
 		c.Misordered = t.misordered
 		t.odd(c)
@@ -178,6 +184,7 @@ func (t looks) zones(c *Column) {
 			c.utc = true
 		}
 		zones[g.clock.Zone != ""] = true
+		c.odd = c.odd || g.clock.Odd
 	}
 	if len(zones) > 1 {
 		c.utc, c.Read = false, "some times have a zone and others have none, and they are compared as text"
@@ -265,7 +272,7 @@ func (r reading) value(c cell) any {
 	case plain && r.typ == "REAL" && c.kind != quoted && describe.IsReal(text):
 		f, _ := strconv.ParseFloat(text, 64)
 		return f
-	case r.typ == "DATE" && !r.utc && describe.IsISO(text):
+	case r.typ == "DATE" && !r.utc && !r.odd && describe.IsISO(text):
 		return text
 	}
 	l := lookOf(c)
@@ -279,6 +286,8 @@ func (r reading) value(c cell) any {
 		return int64(0)
 	case r.typ == "DATE" && r.utc && l.clock != (describe.Clock{}):
 		return describe.UTC(text)
+	case r.typ == "DATE" && r.odd && l.clock != (describe.Clock{}):
+		return describe.Regular(text)
 	case r.typ == "DATE":
 		return describe.ISODate(text, r.order)
 	case !l.plain:

@@ -109,6 +109,9 @@ func (g *grepCall) run(ctx context.Context, out *tools.Output) error {
 func (g *grepCall) summarize(out *tools.Output) {
 	if g.lines.found == 0 {
 		out.Note(fmt.Sprintf("No matches for pattern %q in %d files", g.args.Pattern, g.files))
+		if re2 := grep.Basic(g.args.Pattern); re2 != g.args.Pattern {
+			out.Note(fmt.Sprintf("[the syntax is RE2, where \\| is the character |; did you mean %q?]", re2))
+		}
 	} else {
 		out.Note(fmt.Sprintf("[%d matching lines in %d of %d files]", g.lines.found, g.matched, g.files))
 	}

@@ -44,6 +44,7 @@ func TestGrep(t *testing.T) {
 		{args{"pattern": "o", "path": "a.go", "max_results": 1, "context": 1}, "a.go:1: one\na.go-2- two\n[1 matching lines in 1 of 1 files]\n[stopped at max_results = 1; there may be more]"},
 		{args{"pattern": "[^;]$", "path": "dos", "context": 1}, "dos/d.c-1- foo;\ndos/d.c:2: bar\ndos/d.c-3- \ndos/d.c-4- baz;\ndos/d.c:5: end\n[2 matching lines in 1 of 2 files]"},
 		{args{"pattern": "^$", "path": "dos"}, "dos/d.c:3: \n[1 matching lines in 1 of 2 files]"},
+		{args{"pattern": `no\|thing`, "path": "link"}, `No matches for pattern "no\\|thing" in 1 files` + "\n" + `[the syntax is RE2, where \| is the character |; did you mean "no|thing"?]`},
 		{args{"pattern": "nothing", "path": "link"}, `No matches for pattern "nothing" in 1 files`},
 		{args{"pattern": "Größe", "path": ".latin"}, ".latin/f:1: Größe 7\n[1 matching lines in 1 of 1 files]"},
 		{args{"pattern": "GRÖSSE|grö", "ignore_case": true, "context": 1, "path": ".wide"}, ".wide/f:1: Größe 7\n.wide/f-2- Gruss 8\n[1 matching lines in 1 of 1 files]"},

@@ -1,0 +1,27 @@
+package offload
+
+// misleadingValues are inputs whose values a query writes in another way than the cells do.
+var misleadingValues = map[string]struct{ text, sql, want, note string }{
+	"a value in another case":         {"id,level\n1,ERROR\n2,WARN\n3,ERROR\n", "SELECT count(*) FROM t1 WHERE level = 'error'", "0", "level: 2 cells such as 'ERROR' are written in another way than 'error'"},
+	"a value in both cases":           {"id,level\n1,ERROR\n2,error\n3,Error\n", "SELECT count(*) FROM t1 WHERE level IN ('error', 'ERROR')", "2", "level: 1 cells such as 'Error'"},
+	"a value with a sign in it":       {"id,s\n1,in_progress\n2,done\n", "SELECT count(*) FROM t1 WHERE s <> 'in progress'", "2", "s: 1 cells such as 'in_progress'"},
+	"a value that no cell is near":    {"id,level\n1,ERROR\n2,WARN\n", "SELECT count(*) FROM t1 WHERE level = 'fatal' OR lower(level) = 'error' OR level LIKE 'warn'", "2", ""},
+	"values in both cases":            {"id,level\n1,ERROR\n2,error\n", "SELECT sum(level = 'error'), sum(level = 'ERROR') FROM t1", "1|1", ""},
+	"a value of JSON in another case": {`[{"m":{"s":"Running"}},{"m":{"s":"Failed"}}]`, "SELECT count(*) FROM t1 WHERE m->>'s' = 'running'", "0", "m->>'s': 1 cells such as 'Running'"},
+	"a boolean of psql":               {" id | ok \n----+----\n  1 | t\n  2 | f\n(2 rows)\n", "SELECT count(*) FROM t1 WHERE ok = 'true'", "0", "ok: 1 cells such as 't'"},
+	"true for yes":                    {"a,ok\nx,yes\ny,no\n", "SELECT count(*) FROM t1 WHERE ok = true", "0", "ok is TEXT (such as 'yes')"},
+	"true for a boolean":              {"a,ok\nx,true\ny,false\n", "SELECT count(*) FROM t1 WHERE ok = true", "1", ""},
+	"NULL of mysql":                   {"id\tmail\n1\ta@x.de\n2\tNULL\n3\tNULL\n", "SELECT count(mail) FROM t1", "3", "mail: 2 cells are texts such as 'NULL' and not NULL"},
+	"an empty string of JSON":         {`[{"a":"","n":1},{"a":"x","n":2}]`, "SELECT count(*) FROM t1 WHERE a IS NULL", "0", "a: 1 cells are texts such as ''"},
+	"NULL of mysql in a list":         {"id\tmail\n1\ta@x.de\n2\tNULL\n", "SELECT mail FROM t1 WHERE id = 2", "NULL", ""},
+	"arrays one behind the other":     {`[{"id":1},{"id":2}]` + "\n" + `[{"id":3}]`, "SELECT count(*) FROM t1", "3", "the text has 2 arrays, whose elements are the rows"},
+	"rows that are arrays":            {"[1,2]\n[3,4]\n", "SELECT count(*), sum(c2) FROM t1", "2|6", ""},
+	"months of git":                   {"h,d\na,2025-01-05 10:00:00 +0200\nb,2025-02-01 01:00:00 +0200\n", "SELECT strftime('%Y-%m-%d', d) FROM t1", "2025-01-05\n2025-01-31", "which functions for dates convert to UTC"},
+	"days of psql":                    {"h,d\na,2025-01-05 10:00:00+00\nb,2025-02-01 09:00:00+00\n", "SELECT max(date(d)) FROM t1", "2025-02-01", ""},
+	"times of Go":                     {"h,d\na,2025-01-05 10:00:00.5 +0000 UTC\nb,2025-02-01 09:00:00.25 +0000 UTC\n", "SELECT max(date(d)) FROM t1", "2025-02-01", ""},
+	"milliseconds behind a comma":     {"d;n\n2025-01-05 10:00:00,123;5\n2025-01-05 11:00:00,500;7\n", "SELECT max(strftime('%H', d)) FROM t1", "11", ""},
+	"milliseconds as seconds":         {"id,at\n1,1735689600000\n2,1738368000000\n", "SELECT max(datetime(at, 'unixepoch')) FROM t1", "NULL", "at has values such as 1738368000000, which are milliseconds"},
+	"milliseconds that are divided":   {"id,at\n1,1735689600000\n2,1738368000000\n", "SELECT max(datetime(at / 1000, 'unixepoch')) FROM t1", "2025-02-01 00:00:00", ""},
+	"seconds":                         {"id,at\n1,1735689600\n2,1738368000\n", "SELECT max(datetime(at, 'unixepoch')) FROM t1", "2025-02-01 00:00:00", ""},
+	"padded cells of helm":            {"NAME \tSPACE  \tREV\nweb  \tdefault\t1  \napi  \tprod   \t2  \n", "SELECT count(*), max(REV) FROM t1 WHERE NAME = 'web'", "1|1", ""},
+}
