@@ -428,7 +428,7 @@ func BenchmarkGrep100MB(b *testing.B) {
 	})
 	for _, row := range []struct{ name, expr string }{
 		{"literal", "things/0999999"}, {"ignore case", "(?i)THINGS/0999999"}, {"literal and class", `things/09999[89]9\b`},
-		{"alternation", "panic|fatal|0999999"}, {"no literal", `[x-z]{3}\d`}, {"every line", `status=[45]\d\d`},
+		{"alternation", "panic|fatal|0999999"}, {"no literal", `[x-z]{3}\d`}, {"every line", `status=[245]\d\d`}, {"every tenth line", `9 status=200`}, {"class in every tenth line", `\d9 status=[24]00`},
 	} {
 		b.Run(row.name, func(b *testing.B) {
 			b.SetBytes(content.Size())
