@@ -190,26 +190,32 @@ func (s *Server) list(ctx context.Context, session *mcp.ClientSession) ([]tools.
 	}
 	var list []tools.Tool
 	names, repeated := map[string]bool{}, 0 // a hostile server repeats its tools without end
-	for t, err := range session.Tools(ctx, nil) {
+	params := &mcp.ListToolsParams{}
+	for range maxTools { // pages, which may be empty
+		page, err := session.ListTools(ctx, params)
 		if err != nil {
 			return nil, err
 		}
-		if len(list)+repeated == maxTools {
-			s.cfg.Log.Warn().Str("server", s.cfg.Name).Int("limit", maxTools).Msg("the MCP server has too many tools; the others are left out")
-			break
-		}
-		tool := s.newTool(t)
-		if names[tool.def.Name] {
-			if repeated++; repeated > 1 {
+		for _, t := range page.Tools {
+			if len(list)+repeated == maxTools {
+				s.cfg.Log.Warn().Str("server", s.cfg.Name).Int("limit", maxTools).Msg("the MCP server has too many tools; the others are left out")
+				return list, nil
+			}
+			tool := s.newTool(t)
+			if names[tool.def.Name] {
+				if repeated++; repeated == 1 {
+					s.cfg.Log.Warn().Str("server", s.cfg.Name).Str("tool", tool.def.Name).Msg("the MCP server has two tools of this name; the second one is left out, and so is each other one that repeats a name")
+				}
 				continue
 			}
-			s.cfg.Log.Warn().Str("server", s.cfg.Name).Str("tool", tool.def.Name).Msg("the MCP server has two tools of this name; the second one is left out, and so is each other one that repeats a name")
-			continue
+			names[tool.def.Name] = true
+			list = append(list, tool)
 		}
-		names[tool.def.Name] = true
-		list = append(list, tool)
+		if params.Cursor = page.NextCursor; params.Cursor == "" {
+			return list, nil
+		}
 	}
-	return list, nil
+	return nil, fmt.Errorf("its list of tools does not end: it has more than %d pages", maxTools)
 }
 
 // answered returns the error with which a server answered a request.

@@ -50,6 +50,15 @@ func TestMain(m *testing.M) {
 					return res, err
 				}
 			})
+		case "empty": // its list of tools has no tools and no end
+			s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
+				return func(ctx context.Context, method string, r sdk.Request) (sdk.Result, error) {
+					if method == "tools/list" {
+						return &sdk.ListToolsResult{Tools: []*sdk.Tool{}, NextCursor: "more"}, nil
+					}
+					return next(ctx, method, r)
+				}
+			})
 		case "restless": // has another tool in each list, and is slow to notice who subscribes to changes
 			lists := 0
 			s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
@@ -311,6 +320,24 @@ func TestHangingServerIsReported(t *testing.T) {
 	defer func() { cancel(); <-ended }()
 	for range time.Tick(20 * time.Millisecond) { // the test's own deadline ends it
 		if list := register.List(); len(list) == 1 && list[0].Name == "quiet" && strings.Contains(list[0].Error, "has not answered within 1s of its start") {
+			return
+		}
+	}
+}
+
+// A list that has pages without end and without tools is a failure, which says so.
+func TestListWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	var register trouble.Register
+	cfg := program(t)
+	cfg.Env[0] = roleEnv + "=empty"
+	cfg.Changed = func([]tools.Tool) { t.Error("listed") }
+	ctx, cancel := context.WithCancel(register.With(t.Context()))
+	ended := make(chan error)
+	go func() { ended <- servers.New(cfg).Run(ctx) }()
+	defer func() { cancel(); <-ended }()
+	for range time.Tick(20 * time.Millisecond) { // the test's own deadline ends it
+		if list := register.List(); len(list) == 1 && strings.Contains(list[0].Error, "its list of tools does not end") {
 			return
 		}
 	}
