@@ -78,8 +78,15 @@ func (s Subjects) altered(have jetstream.StreamConfig) *AlteredError {
 	return e
 }
 
-// ErrNoLeader means that a cluster accepts nothing, because it has no leader.
-var ErrNoLeader = errors.New("the cluster has no leader: a server failed just now, or fewer than half of its servers answer")
+// ErrNoLeader means that a cluster, or a stream of it, accepts nothing, because it has no leader.
+var ErrNoLeader = errors.New("the cluster or a stream has no leader: a server failed just now, or too few of those that store it answer")
+
+// isOffline reports whether a cluster knows that all servers which store a stream or consumer are down.
+func isOffline(err error) bool {
+	const streamOffline, consumerOffline = 10118, 10119
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && (api.ErrorCode == streamOffline || api.ErrorCode == consumerOffline)
+}
 
 // leaderTimeout is how long askLeaders waits for the leaders of a cluster. Clients of a server that
 // knows no leader get no answer.
@@ -96,7 +103,7 @@ func askLeaders(ctx context.Context, b *Bus, ask func(context.Context) error) er
 	}
 	err := ask(ctx)
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	if ok && api.Code == 503 || clustered && errors.Is(err, context.DeadlineExceeded) {
+	if ok && api.Code == 503 || isOffline(err) || clustered && errors.Is(err, context.DeadlineExceeded) {
 		return ErrNoLeader
 	}
 	return err

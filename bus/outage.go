@@ -63,7 +63,7 @@ func IsOutage(err error) bool {
 			return true
 		}
 	}
-	return false
+	return isOffline(err)
 }
 
 // IsClosed reports whether err means that the connection is closed, so that no repetition succeeds.

@@ -162,6 +162,43 @@ func TestLostLeaderIsNamed(t *testing.T) {
 	bustest.WaitUntil(t, "the worker is ready again", ready)
 }
 
+// If the only server of a stream is down, the stream is named, and the cluster, which has a leader, is not.
+func TestLostStreamIsNamed(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3)
+	server := []string{"--server", c.url(), "--timeout", "20s"}
+	if got := worker(t, append([]string{"provision"}, server...)...); got.code != 0 {
+		t.Fatalf("provision: %+v", got)
+	}
+	b, err := bus.Connect(t.Context(), bus.Config{Server: c.url(), Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	calls, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := start(t, append([]string{"serve", "--health", "127.0.0.1:0", "--workspace", t.TempDir()}, server...)...)
+	ready := func() bool { return readiness(t, p) == "ok" }
+	bustest.WaitUntil(t, "the worker is ready", ready)
+	lost := int(calls.CachedInfo().Cluster.Leader[1] - '0')
+	c.stop(lost)
+	bustest.WaitUntil(t, "the stream is named", func() bool {
+		named := false
+		for _, p := range problemsOf(t, server) {
+			if p.Code != status.StreamWithoutLeader {
+				return false // perhaps the servers do not know it yet
+			}
+			named = named || p.Name == b.StreamName(bus.Calls) && strings.Contains(p.Text, "its only server") && strings.Contains(p.Advice, "Start the servers")
+		}
+		return named
+	})
+	bustest.WaitUntil(t, "the worker is not ready", func() bool { return strings.Contains(readiness(t, p), "Start the servers") })
+	c.start(lost)
+	bustest.WaitUntil(t, "the worker is ready again", ready)
+}
+
 // leadAll makes a server the leader of all streams.
 func leadAll(t *testing.T, url, name string) {
 	t.Helper()

@@ -52,7 +52,8 @@ func (s *Status) failures(streamsNamed bool) (problems []Problem) {
 		for _, f := range w.failures {
 			shared := !strings.Contains(failing[f.Kind], "WORKER")
 			known := slices.ContainsFunc(problems, func(p Problem) bool { return shared && p.Code == string(f.Kind) && p.Name == f.Name })
-			if !known && !(streamsNamed && (f.Kind == trouble.Streams || f.Kind == trouble.Consumer)) {
+			follows := f.Kind == trouble.Streams || f.Kind == trouble.Consumer || f.Kind == trouble.Store && strings.HasPrefix(w.store, "object:")
+			if !known && !(streamsNamed && follows) {
 				problems = append(problems, OfFailure(w.Name, f))
 			}
 		}

@@ -261,10 +261,10 @@ func (s *Status) problems() []Problem {
 		}
 	}
 	if s.noQuorum {
-		add(ClusterWithoutLeader, "", "The cluster has no leader: a server failed just now, or fewer than half of the servers answer. The streams accept nothing.")
+		add(ClusterWithoutLeader, "", "The cluster or a stream of it has no leader: a server failed just now, or too few of those that store it answer. It accepts nothing.")
 	}
 	for _, name := range s.headless {
-		add(StreamWithoutLeader, name, "The stream %s has no leader, because fewer than half of its servers answer. It accepts nothing.", name)
+		add(StreamWithoutLeader, name, "The stream %s has no leader: its only server, or half of its servers, do not answer. It accepts nothing.", name)
 	}
 	streamsNamed := len(problems) > 0
 	for _, name := range s.offline {

@@ -34,7 +34,7 @@ func skewOf(before, at, after time.Time) time.Duration {
 
 // readStreams reads the streams, and which of them and of their servers are missing.
 func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
-	_, err := bus.CheckStreams(ctx, b)
+	exist, err := bus.CheckStreams(ctx, b)
 	if missing, ok := errors.AsType[*bus.MissingError](err); ok {
 		s.missing, err = missing.Names, nil
 	}
@@ -70,7 +70,7 @@ func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
 		}
 		if info.Cluster != nil {
 			v.Leader = info.Cluster.Leader
-			alone = alone || bus.HasLostQuorum(info.Cluster)
+			alone = alone || v.Leader != "" && bus.HasLostQuorum(info.Cluster)
 			if v.Leader == "" {
 				s.headless = append(s.headless, name)
 			}
@@ -89,15 +89,17 @@ func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
 		return cmp.Or(bucket(a, ours)-bucket(b, ours), strings.Compare(a.Name, b.Name)) < 0
 	})
 	s.Streams = found
-	s.noQuorum = s.Server.Cluster != "" && errors.Is(list.Err(), context.DeadlineExceeded)
+	// The list of a cluster does not end while a stream of it has no leader.
+	silent := s.Server.Cluster != "" && errors.Is(list.Err(), context.DeadlineExceeded)
+	s.noQuorum = silent && len(found) == 0
 	if alone && list.Err() == nil { // perhaps only since it was elected
 		_, err := bus.ReadFills(ctx, b, nil)
 		s.noQuorum = errors.Is(err, bus.ErrNoLeader)
 	}
-	if list.Err() == nil { // the leaders of the others did not answer
-		s.headless = append(s.headless, b.Missing(ctx, func(name string) bool {
-			return slices.Contains(s.missing, name) || slices.ContainsFunc(found, func(v Stream) bool { return v.Name == name })
-		})...)
+	for _, config := range b.All(b.Config()) { // the leaders of the others did not answer
+		if (silent || list.Err() == nil) && !s.noQuorum && exist[config.Name] && !slices.ContainsFunc(found, func(v Stream) bool { return v.Name == config.Name }) {
+			s.headless = append(s.headless, config.Name)
+		}
 	}
 	slices.Sort(s.offline)
 	return list.Err()

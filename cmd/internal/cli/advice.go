@@ -76,7 +76,7 @@ func (c *Connection) Advice(err error) string {
 		return "Start the server, or name another one with --server; without it, the commands use that of \"stevedore up\"."
 	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
 		return MissingAdvice + " " + c.Command("provision")
-	case errors.Is(err, jetstream.ErrNoStreamResponse):
+	case errors.Is(err, jetstream.ErrNoStreamResponse), errors.Is(err, nats.ErrNoResponders):
 		return "The stream does not exist or has no leader: " + c.Command("status")
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return "Use a credential that has this permission: \"stevedore provision --server-config\" writes those of each role, see docs/security.md."

@@ -71,7 +71,7 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	case string(trouble.Replaced):
 		return "Put the directory of before back, for example mount its volume; or restart the worker to go on with the new one.", nil
 	case string(trouble.Streams), string(trouble.Consumer):
-		return "Read the error and the log of the server; the worker tries again.", nil
+		return "Start the servers that are down, if one is; otherwise read the error and the log of the server. The worker tries again.", nil
 	case string(trouble.Permission):
 		return cli.PermissionAdvice(p.Name), nil
 	case string(trouble.Schedules), string(trouble.Heartbeat):
