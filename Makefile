@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check lint race thorough cross size test screenshots bench bench-peers fuzz kill book flood mutants small-streams soak simulate life eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api try
+.PHONY: build install check lint race thorough cross size test screenshots bench bench-peers fuzz hostile kill book flood mutants small-streams soak simulate life eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api try
 
 # Without -trimpath, so that both use what "go run" and the tests have compiled.
 build:
@@ -38,7 +38,7 @@ race:
 	GORACE=atexit_sleep_ms=0 go test -race -short -p 4 -timeout 60m -vet=off -ldflags=-s -shuffle=on $$(grep -rlE '^\s*go [a-zA-Z.]+\(|^\s*go func|\.Go\(|sync\.(Mutex|RWMutex|Map)|atomic\.' --include='*.go' --exclude='*_test.go' bus cmd/internal offload state tools | sed -E 's|^|./|; s|/[^/]*$$||; /testdata/d' | sort -u | grep -vxE '$(CALM)')
 
 # What CI leaves out to be fast, before a release.
-thorough: cross conformance
+thorough: cross conformance hostile
 	go fix -diff ./...
 	$(MAKE) race CALM=-
 
@@ -82,10 +82,14 @@ bench:
 bench-peers:
 	go test -C integration/peers -count=1 -timeout 60m -v . $(PEERS)
 
-# Every fuzz target for 30 s, and all hostile inputs of each parser, with their time and memory.
+# What a run of all tests takes a sample of: all hostile inputs of each parser, with their time and memory,
+# queries of documents of 30 MB, and all attacks on what is outside of the sandbox. Ten minutes.
+hostile:
+	STEVEDORE_HOSTILE=1 go test -run 'TestNoInputTakesLong|TestJQHoldsAllRows|TestCorpus' -count=1 -timeout 60m -v ./cmd/internal/commands ./offload ./tools/sandbox
+
+# Every fuzz target for 30 s.
 FUZZTIME ?= 30s
-fuzz:
-	STEVEDORE_HOSTILE=1 go test -run TestNoInputTakesLong -count=1 -v ./cmd/internal/commands/
+fuzz: hostile
 	@set -e; for dir in $$(go list -f '{{.Dir}}' ./...); do \
 	  for target in $$(grep -hEo '^func Fuzz[A-Za-z0-9_]+' $$dir/*_test.go 2>/dev/null | cut -c6-); do \
 	    echo "== $$target"; (cd $$dir && go test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) .); \

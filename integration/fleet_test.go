@@ -159,7 +159,7 @@ func TestKillFleet(t *testing.T) {
 	for i, name := range names {
 		loads[i] = &load{plain: f.connect(name), u: up{workspace: filepath.Join(f.spaces, name)}, note: noteOf(name)}
 	}
-	const calls = 20
+	const calls = 6
 	for _, l := range loads {
 		l.publish(calls)
 	}

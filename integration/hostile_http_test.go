@@ -324,7 +324,11 @@ func attackMCP(t *testing.T, alice, bob endpoint, big, reader string) {
 		"too large":                 `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + strings.Repeat("x", 65<<20) + `"}}`,
 	}
 	for name, body := range bodies {
-		for _, header := range []string{his, strings.ReplaceAll(his, "2025-06-18", "2026-07-28")} {
+		headers := []string{his, strings.ReplaceAll(his, "2025-06-18", "2026-07-28")}
+		if len(body) > 10<<20 {
+			headers = headers[:1] // the size is limited before the version counts
+		}
+		for _, header := range headers {
 			status, answer := bob.ask(t, "POST /mcp", header, body)
 			head, _, _ := strings.Cut(answer, "\n")
 			if status == 0 || status >= 500 || strings.Contains(head, "X-Injected") || strings.Contains(answer, "root:x:") || strings.Contains(answer, "\x1b") {

@@ -202,7 +202,7 @@ func runProgram(t *testing.T, program string, args ...string) outcome {
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = cleanEnvironment()
+	cmd.Env = append(cleanEnvironment(), "GOGC=800") // a tenth of the start of a command is garbage collection
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

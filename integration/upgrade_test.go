@@ -244,7 +244,7 @@ func TestRollingUpgrade(t *testing.T) {
 	go func() {
 		n := 0
 		defer func() { sent <- n }()
-		for pause := time.NewTicker(100 * time.Millisecond); ; n++ {
+		for pause := time.NewTicker(300 * time.Millisecond); ; n++ {
 			select {
 			case <-enough:
 				return

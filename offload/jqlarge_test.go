@@ -3,6 +3,7 @@ package offload
 import (
 	"bytes"
 	"fmt"
+	"os"
 	"testing"
 	"time"
 )
@@ -18,10 +19,15 @@ func rowsOf(size int, text string) []byte {
 	return data
 }
 
-// TestJQOfThirtyMegabytes: a query that needs all rows gets them, in the memory of the process.
-func TestJQOfThirtyMegabytes(t *testing.T) {
+// TestJQHoldsAllRows: a query that needs all rows gets them, in the memory of the process. A document has
+// at most 30 MB then, as in "make hostile"; here it has just more than is held as a whole.
+func TestJQHoldsAllRows(t *testing.T) {
+	size := 9_000_000
+	if os.Getenv("STEVEDORE_HOSTILE") != "" {
+		size = 30_000_000
+	}
 	store := newFakeStore(StoreConfig{})
-	putArtifact(t, store, "s", "rows", rowsOf(30_000_000, "of a row"))
+	putArtifact(t, store, "s", "rows", rowsOf(size, "of a row"))
 	r := NewReader(store, ReaderConfig{Pool: newPool(), JQTime: 10 * time.Minute})
 	for query, want := range map[string]string{
 		"group_by(.city) | map(.[0].city)": `["c0","c1","c2"]`, // holds as much as unique_by

@@ -33,7 +33,7 @@ func TestSmallStreams(t *testing.T) {
 	if testing.Short() {
 		t.Skip("thousands of calls take long under the race detector")
 	}
-	count, size, lease := 2400, int64(256<<10), 500*time.Millisecond
+	count, size, lease := 1200, int64(128<<10), 500*time.Millisecond
 	if text := os.Getenv("STEVEDORE_SMALL_STREAMS"); text != "" {
 		var err error
 		if count, err = strconv.Atoi(text); err != nil {

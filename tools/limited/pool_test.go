@@ -53,10 +53,7 @@ func small(t *testing.T, p *limited.Pool, session string) {
 
 // Small works end while another session, or this one, or a whole tenant, has works without end.
 func TestSmallWorkAmongEndlessOnes(t *testing.T) {
-	rounds := 10
-	if testing.Short() {
-		rounds = 2
-	}
+	const rounds = 3
 	p := limited.NewPool()
 	for i := range 8 { // more than there are slow slots
 		flood(t, p, fmt.Sprint("flood", i), 3)

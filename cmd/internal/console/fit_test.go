@@ -2,6 +2,7 @@ package console_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -19,7 +20,8 @@ const outside = `[...document.querySelectorAll("main input,main button,main sele
 func TestControlsFit(t *testing.T) {
 	needBrowser(t)
 	t.Parallel()
-	for _, models := range []string{`[]`, `["small"]`, `["anthropic:claude-of-a-long-name-and-more-20261101","openai:small","script:/home/anna/scripts/a.jsonl"]`} {
+	several := `["anthropic:claude-of-a-long-name-and-more-20261101","openai:small","script:/home/anna/scripts/a.jsonl"]`
+	for _, models := range []string{`[]`, `["small"]`, several} {
 		in := startWith(t, console.Config{}, models)
 		in.say("harbour", `{"kind":"user","run":"r","at":"2026-11-22T04:00:00Z","message":{"role":"user","content":[{"type":"text","text":"`+
 			`A first message of a length that fills the title of the conversation on any screen"}]}}`)
@@ -31,6 +33,9 @@ func TestControlsFit(t *testing.T) {
 				"now": "worker answers", "calls": "", "artifacts": "", "conversations": "", "conversations/harbour": "fills the title", "conversations/new": "",
 				"approvals": "berth plan", "usage": "", "schedules": "",
 			} {
+				if models != several && !strings.HasPrefix(hash, "conversations/") {
+					continue // the page does not show the models
+				}
 				b.open(hash, text)
 				b.until("document.querySelector('main').innerText.length > 20 && !document.querySelector('main').innerText.includes('Loading')")
 				if hash == "conversations/harbour" || hash == "conversations/new" {
