@@ -97,8 +97,12 @@ func soak(t *testing.T, servers int, duration time.Duration) {
 		stop()
 		running.Wait()
 	}()
+	pause := 60 * time.Millisecond
+	if os.Getenv("STEVEDORE_SOAK") == "" {
+		pause *= 3
+	}
 	for i := range 6 {
-		client := soakClient{name: fmt.Sprint("client ", i), url: r.cluster.url(), nkey: r.key("red-operator"), pause: 60 * time.Millisecond}
+		client := soakClient{name: fmt.Sprint("client ", i), url: r.cluster.url(), nkey: r.key("red-operator"), pause: pause}
 		if i%2 == 0 {
 			client.url = r.links["clients"].urls
 		}
