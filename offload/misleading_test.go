@@ -310,6 +310,7 @@ func TestColumnsOfOneNameAndSeveralTypes(t *testing.T) {
 		"SELECT k FROM a UNION SELECT k FROM b":               "",
 		"SELECT n FROM a UNION SELECT n FROM b":               "",
 		"SELECT count(*) FROM a WHERE n IN (SELECT n FROM b)": "",
+		"SELECT * FROM a UNION ALL SELECT * FROM b":           "",
 	} {
 		res, err := r.SQL(t.Context(), "s", SQLQuery{SQL: sql})
 		if err != nil || strings.Join(res.Notes, "|") != want {

@@ -1,8 +1,16 @@
 package offload
 
+import (
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
 // misleadingValues are inputs whose values a query writes in another way than the cells do.
 var misleadingValues = map[string]struct{ text, sql, want, note string }{
-	"a value in another case":         {"id,level\n1,ERROR\n2,WARN\n3,ERROR\n", "SELECT count(*) FROM t1 WHERE level = 'error'", "0", "level: 2 cells such as 'ERROR' are written in another way than 'error'"},
+	"a value in another case":         {"id,level\n1,ERROR\n2,WARN\n3,ERROR\n", "SELECT count(*) FROM t1 WHERE level = 'error'", "0", "level: 2 cells such as 'ERROR' do not equal 'error', because they are written in another way"},
 	"a value in both cases":           {"id,level\n1,ERROR\n2,error\n3,Error\n", "SELECT count(*) FROM t1 WHERE level IN ('error', 'ERROR')", "2", "level: 1 cells such as 'Error'"},
 	"a value with a sign in it":       {"id,s\n1,in_progress\n2,done\n", "SELECT count(*) FROM t1 WHERE s <> 'in progress'", "2", "s: 1 cells such as 'in_progress'"},
 	"a value that no cell is near":    {"id,level\n1,ERROR\n2,WARN\n", "SELECT count(*) FROM t1 WHERE level = 'fatal' OR lower(level) = 'error' OR level LIKE 'warn'", "2", ""},
@@ -24,4 +32,41 @@ var misleadingValues = map[string]struct{ text, sql, want, note string }{
 	"milliseconds that are divided":   {"id,at\n1,1735689600000\n2,1738368000000\n", "SELECT max(datetime(at / 1000, 'unixepoch')) FROM t1", "2025-02-01 00:00:00", ""},
 	"seconds":                         {"id,at\n1,1735689600\n2,1738368000\n", "SELECT max(datetime(at, 'unixepoch')) FROM t1", "2025-02-01 00:00:00", ""},
 	"padded cells of helm":            {"NAME \tSPACE  \tREV\nweb  \tdefault\t1  \napi  \tprod   \t2  \n", "SELECT count(*), max(REV) FROM t1 WHERE NAME = 'web'", "1|1", ""},
+	"lines around cells":              {"┌────┬──────┐\n│ id │ name │\n├────┼──────┤\n│ 1  │ a    │\n│ 2  │ b    │\n└────┴──────┘\n", "SELECT sum(id), max(name) FROM t1", "3|b", ""},
+	"types below the names of DuckDB": {"┌───────┬─────────┐\n│  id   │  name   │\n│ int32 │ varchar │\n├───────┼─────────┤\n│     1 │ a       │\n└───────┴─────────┘\n", "SELECT id, name FROM t1", "1|a", ""},
+	"a box in a cell of psql":         {" id | t \n----+---\n  1 | a│b─\n", "SELECT t FROM t1", "a│b─", ""},
+	"a title of AWS":                  {"-------------\n|    List   |\n+----+------+\n| Id | Type |\n+----+------+\n|  1 |  a   |\n+----+------+\n", "SELECT Id, Type FROM t1", "1|a", ""},
+	"sums of strace":                  {"% time     calls    errors syscall\n------ --------- --------- ----------------\n 45.00       100           read\n 30.00       103         5 openat\n------ --------- --------- ----------------\n100.00       203         5 total\n", "SELECT sum(calls), count(*) FROM t1", "406|3", "total', so that a row may be the sum of others"},
+	"texts of Excel":                  {"sku,n\n=\"00123\",5\n=\"00456\",6\n", "SELECT n FROM t1 WHERE sku = '00123'", "5", ""},
+}
+
+// TestColumnsInAnotherOrder: UNION takes columns by their places, which the note says if the tables have them in two orders.
+func TestColumnsInAnotherOrder(t *testing.T) {
+	store := newFakeStore(StoreConfig{})
+	r := NewReader(store, ReaderConfig{SQL: sqlite.Engine{}})
+	t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
+	putArtifact(t, store, "s", "a", []byte("id,n\n1,5\n2,6\n"))
+	putArtifact(t, store, "s", "b", []byte("n,id\n7,3\n8,4\n"))
+	for sql, want := range map[string]string{
+		"SELECT * FROM a UNION ALL SELECT * FROM b":         "the tables have the same columns in another order, and SELECT * takes them by their places; write their names",
+		"SELECT id, n FROM a UNION ALL SELECT id, n FROM b": "",
+	} {
+		if res, err := r.SQL(t.Context(), "s", SQLQuery{SQL: sql}); err != nil || strings.Join(res.Notes, "|") != want {
+			t.Errorf("%s: %v, %v; want the note %q", sql, res, err, want)
+		}
+	}
+}
+
+// TestSpacesBetweenCells: numbers that wc and uniq align on the right are in the first column.
+func TestSpacesBetweenCells(t *testing.T) {
+	store := newFakeStore(StoreConfig{})
+	r := NewReader(store, ReaderConfig{SQL: sqlite.Engine{}})
+	t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
+	putArtifact(t, store, "s", "a", []byte("   12 a.go\n12345 b.go\n    7 c.go\n"))
+	_, err := r.SQL(t.Context(), "s", SQLQuery{SQL: "SELECT sum(c1), max(c2) FROM a"})
+	wantCode(t, err, tools.CodeInvalidArguments, `delimiter=" " divides lines at spaces`)
+	res, err := r.SQL(t.Context(), "s", SQLQuery{SQL: "SELECT sum(c1), max(c2) FROM a", Delimiter: " "})
+	if err != nil || !strings.Contains(res.Text(), "12364|c.go") {
+		t.Errorf("%v, %v", res, err)
+	}
 }

@@ -103,7 +103,7 @@ func TestSQL(t *testing.T) {
 	for _, row := range []struct{ artifacts, sql, want string }{
 		{"users orders", "SELECT nam FROM t1", "no such column: nam (did you mean name?). The tables are:\nt1 (users): 3 rows; id INTEGER, name TEXT, zip TEXT, score REAL\nt2 (orders.data.items): 3 rows; user_id INTEGER, total REAL, paid BOOLEAN, lines JSON, late TEXT; other tables, such as \"orders:.meta.tags\": .meta.tags (1 rows, 1 columns), .data.items[].lines (1 rows, 1 columns)"},
 		{"", "SELECT * FROM nowhere", "no such table: nowhere. The query has no tables"},
-		{"prose", "SELECT 1", `the artifact "prose": it is not a table that SQL can read (no columns were found in the text; if each line is a value, delimiter="," reads them as one column); use grep_knowledge or get_knowledge_by_lines`},
+		{"prose", "SELECT 1", `the artifact "prose": it is not a table that SQL can read (no columns were found in the text; delimiter=" " divides lines at spaces, and "," reads each line as one value); use grep_knowledge or get_knowledge_by_lines`},
 		{"broad", "SELECT 1", "it has more than 1000 columns"},
 		{"orders:.data.none", "SELECT 1", "there are no rows at .data.none; the document has .data.items (3 rows, 5 columns), .meta.tags (1 rows, 1 columns), .data.items[].lines (1 rows, 1 columns), which artifacts: [\"orders:.data.items\"] selects"},
 		{"users", "SELEC 1", `near "SELEC": syntax error. The tables are`},

@@ -39,8 +39,8 @@ func (f *Form) aligned(head []byte) (filledCells int) {
 		}
 		break
 	}
-	if f.Skip++; len(lines) > 1 && dashes.MatchString(string(lines[1])) {
-		lines = slices.Delete(lines, 1, 2)
+	if f.Skip++; len(lines) > 1 {
+		lines = append(lines[:1], slices.DeleteFunc(lines[1:], func(line []rune) bool { return dashes.MatchString(string(line)) })...)
 	}
 	if len(lines) < 2 {
 		return 0
@@ -99,7 +99,7 @@ func (f *Form) aligned(head []byte) (filledCells int) {
 	return filledCells
 }
 
-// dashes matches the line under the names of some tables, such as those of pip.
+// dashes matches the line under the names of some tables, such as those of pip, and above their sums.
 var dashes = regexp.MustCompile(`^[-=]{2,}(?: +[-=]{2,})*\s*$`)
 
 // byWords reports whether each cell but the last is a word that is below its name, as ps prints them: a
@@ -251,7 +251,7 @@ func (r *Rows) alignedRow() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.total++; r.total == 1 && dashes.MatchString(text) {
+	if r.total++; dashes.MatchString(text) {
 		return r.alignedRow()
 	}
 	cells, fits := r.alignedCells(grid(text, r.Wide))

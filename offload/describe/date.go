@@ -121,8 +121,8 @@ func FormOf(text string) string {
 func Regular(text string) string {
 	zone := ClockOf(text).Zone
 	text = strings.Replace(strings.TrimSuffix(text, zone), ",", ".", 1)
-	if signs := strings.TrimSuffix(zone, " UTC") + "00"; len(signs) > 4 && signs[0] != 'U' && signs[3] != ':' { // +02, +0200, +0000 UTC
-		zone = signs[:3] + ":" + signs[3:5]
+	if short := strings.TrimSuffix(zone, " UTC"); (len(short) == 3 || len(short) == 5) && short[0] != 'U' { // +02, +0200, +0000 UTC
+		zone = short[:3] + ":" + (short[3:] + "00")[:2]
 	}
 	return text + strings.Replace(zone, "UTC", "Z", 1)
 }

@@ -35,6 +35,7 @@ type Form struct {
 	CR      bool `json:"cr,omitempty"`     // lines end in CR alone
 	Hash    bool `json:"hash,omitempty"`   // lines that begin with "#" are no rows
 	Skip    int  `json:"skip,omitempty"`   // lines above the table
+	Boxed   bool `json:"boxed,omitempty"`  // the lines around cells are drawn
 	// Names are those that a line such as "#Fields: date time" has. Otherwise the first row has them
 	// if Header is true.
 	Names  []string `json:"names,omitempty"`
@@ -75,7 +76,7 @@ func Table(head []byte, complete bool, known Hints) Form {
 		head, complete = f.WholeLines(head), false
 	}
 	if at, ruled := findRule(head); ruled && known == (Hints{}) {
-		f.Kind, f.Skip, f.Header, f.Certain = Ruled, at, true, true
+		f.Kind, f.Skip, f.Header, f.Certain, f.Boxed = Ruled, at, true, true, bytes.ContainsAny(head[:min(len(head), 1<<10)], "├┼╪╡┡")
 		return f
 	}
 	if f.fields(head) || f.cells(head, complete, known) {

@@ -73,7 +73,7 @@ func (r *Rows) open() (err error) {
 		return r.ruled()
 	case Aligned:
 		if r.columns, r.next = r.Names, r.alignedRow; r.Width < 2 {
-			return NoTable(`no columns were found in the text; if each line is a value, delimiter="," reads them as one column`)
+			return NoTable(`no columns were found in the text; delimiter=" " divides lines at spaces, and "," reads each line as one value`)
 		}
 		return nil
 	}
@@ -165,6 +165,9 @@ func (r *Rows) line() (string, error) {
 		err = nil
 	}
 	line := strings.TrimSuffix(string(part), string(r.end()))
+	if r.Boxed {
+		line = boxes.Replace(line)
+	}
 	return strings.TrimRight(line, "\r"), err
 }
 
@@ -195,6 +198,9 @@ func (r *Rows) record() ([]string, error) {
 		return nil, err
 	}
 	r.cells, r.start = r.cells[:0], r.lines-1
+	if r.Comma == ' ' { // numbers that are aligned on the right
+		line = strings.TrimLeft(line, " ")
+	}
 	quotes := r.Quoted && strings.IndexByte(line, '"') >= 0
 	for rest, more := line, true; more; {
 		if quotes && strings.HasPrefix(r.trim(rest), `"`) {
@@ -212,6 +218,9 @@ func (r *Rows) record() ([]string, error) {
 		cell, rest, more = r.cell(rest)
 		if r.Spaced {
 			cell = strings.TrimSpace(cell)
+		}
+		if text, ok := strings.CutPrefix(cell, `="`); ok && strings.HasSuffix(text, `"`) { // ="007", as Excel keeps texts
+			cell = text[:len(text)-1]
 		}
 		r.cells = append(r.cells, cell)
 	}

@@ -20,19 +20,26 @@ var rule = regexp.MustCompile(`^\s*[|+:]?[-:+| ]*-{2,}[-:+| ]*$`)
 // frame matches the lines around and between the rows of a table of mysql.
 var frame = regexp.MustCompile(`^\s*\+[-+=]+\+\s*$`)
 
+// boxes replaces the lines that some programs draw around cells.
+var boxes = strings.NewReplacer("│", "|", "┃", "|", "║", "|", "─", "-", "━", "-", "═", "-", "┌", "+", "┬", "+", "┐", "+", "├", "+", "┼", "+", "┤", "+",
+	"└", "+", "┴", "+", "┘", "+", "╞", "+", "╪", "+", "╡", "+", "┏", "+", "┳", "+", "┓", "+", "┡", "+", "╇", "+", "┩", "+", "╭", "+", "╮", "+", "╰", "+", "╯", "+")
+
 // findRule returns the number of lines before the names of a table with "|" between the cells.
 func findRule(head []byte) (at int, ok bool) {
-	names, last := "", -1
+	names, last, top := "", -1, -maxLead // top is the last line of a frame
 	for i := 0; i <= maxLead && len(head) > 0; i++ {
 		var line []byte
 		line, head, _ = bytes.Cut(head, []byte("\n"))
-		text := strings.TrimSuffix(string(line), "\r")
+		text := boxes.Replace(strings.TrimSuffix(string(line), "\r"))
 		framed := frame.MatchString(text)
-		if (rule.MatchString(text) || framed && strings.Contains(text, "=")) && last >= 0 && (strings.Contains(names, "|") || strings.Contains(text, "+") &&
-			len(split(names)) == len(strings.Split(text, "+"))) {
+		titled := strings.Count(text, "+") > len(split(names))+1 && framed // of AWS
+		if !titled && (rule.MatchString(text) || framed && strings.Contains(text, "=")) && last >= 0 && (strings.Contains(names, "|") ||
+			strings.Contains(text, "+") && len(split(names)) == len(strings.Split(text, "+"))) {
 			return last, true
 		}
-		if !framed {
+		if framed {
+			top = i
+		} else if i != top+2 { // where DuckDB has the types
 			names, last = text, i
 		}
 	}
@@ -45,9 +52,11 @@ func (r *Rows) ruled() error {
 	if err != nil {
 		return err
 	}
-	under, err := r.line()
-	if err != nil {
-		return err
+	under := ""
+	for !frame.MatchString(under) && !rule.MatchString(under) {
+		if under, err = r.line(); err != nil {
+			return err
+		}
 	}
 	for i, c := range under {
 		if c == '+' && under[0] != '|' { // else of Org

@@ -36,9 +36,6 @@ var (
 		"\u00ad", "", "\u200b", "")
 )
 
-// unspaced removes the spaces that some writers of JSON and of settings put beside signs.
-func unspaced(s string) string { return beside.ReplaceAllString(s, "$1") }
-
 func unescape(s string) string {
 	switch {
 	case s[1] == 'u':
@@ -62,7 +59,7 @@ func looksLike(ctx context.Context, src interface {
 }, q Query) string {
 	expr := spaces.ReplaceAllString(lookalikes.Replace(norm.NFC.String(q.Pattern)), " ")
 	p, err := Compile(expr, q.IgnoreCase)
-	tight, wrong := Compile(unspaced(expr), q.IgnoreCase)
+	tight, wrong := Compile(beside.ReplaceAllString(expr, "$1"), q.IgnoreCase)
 	if err != nil || wrong != nil {
 		return ""
 	}
@@ -83,7 +80,7 @@ func looksLike(ctx context.Context, src interface {
 			at := p.re.FindStringIndex(part)
 			switch {
 			case at == nil:
-				part, why = unspaced(part), append(why, "other spaces beside : , or =")
+				part, why = beside.ReplaceAllString(part, "$1"), append(why, "other spaces beside : , or =")
 				at = tight.re.FindStringIndex(part)
 			case len(why) == 0 && expr == q.Pattern: // before the cursor
 				continue

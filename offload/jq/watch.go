@@ -200,7 +200,7 @@ func (w *watch) almost(query string, l, r any) {
 		if len(a) == len(b) && strings.EqualFold(a, b) && !(strings.Contains(w.query, short(a)) && strings.Contains(w.query, short(b))) {
 			w.note("case", "%s compares %s with %s, which are not equal; to ignore the case, write (.key|ascii_downcase)", query, short(l), short(r))
 		}
-	case isA && (a == fmt.Sprint(r) && gojq.TypeOf(r) == "boolean" || a == "" && r == nil), isB && (b == fmt.Sprint(l) && gojq.TypeOf(l) == "boolean" || b == "" && l == nil):
+	case isA != isB && ((l == nil || r == nil) && a+b == "" || (l == true || r == true) && a+b == "true" || (l == false || r == false) && a+b == "false"):
 		w.note("almost", "%s compares %s with %s, which are not equal", query, short(l), short(r))
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
-	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // guesses says where SQLite answers what other databases refuse: a column beside an aggregate, a text in
@@ -23,6 +22,8 @@ func (d *database) guesses(query []token, renames [][2]string) (notes []string) 
 				}
 				notes = append(notes, bare+" is neither aggregated nor in GROUP BY: its value is that of any one of the rows")
 			}
+		case t.is(" * ") && at(query, i-1).is(" select ") && at(query, i-2).is(" all union except intersect ") && len(d.schemas) > 1 && d.reordered():
+			notes = append(notes, "the tables have the same columns in another order, and SELECT * takes them by their places; write their names")
 		case t.is(" by "):
 			elements, _ := elementsAt(query, i+1)
 			for _, element := range elements {
@@ -40,6 +41,12 @@ func (d *database) guesses(query []token, renames [][2]string) (notes []string) 
 	}
 	slices.Sort(notes)
 	return slices.Compact(notes)
+}
+
+// reordered reports whether the first and the last table have the same columns in another order.
+func (d *database) reordered() bool {
+	a, b := d.schemas[0].lower(), d.schemas[len(d.schemas)-1].lower()
+	return !slices.Equal(a, b) && slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
 const (
@@ -249,10 +256,8 @@ func (d *database) aboutExtracts(ctx context.Context, query []token) (notes []st
 			if end == i || at(query, end-1).is(" -> ") {
 				continue
 			}
-			if text := at(query, end+2); at(query, end+1).is(equals) && text.isText {
-				if note := d.almost(ctx, n, value, []string{text.text}); note != "" {
-					notes = append(notes, note)
-				}
+			if text := at(query, end+2); at(query, end+1).is(comparisons) && text.isText {
+				notes = append(notes, d.almost(ctx, n, value, []string{text.text})...)
 			}
 			alias := at(query, end+1)
 			if alias.is(" as ") {
@@ -272,27 +277,26 @@ func (d *database) aboutExtracts(ctx context.Context, query []token) (notes []st
 	return notes
 }
 
-// almost says that cells are not equal to a text of a query, but would be without regard to case, spaces, "_" and "-", or returns "".
-func (d *database) almost(ctx context.Context, table int, value string, texts []string) string {
+// almost says that cells are not equal to a text of a query, but would be without regard to case, spaces, "_" and "-".
+func (d *database) almost(ctx context.Context, table int, value string, texts []string) (notes []string) {
 	var all []string
 	for _, text := range texts {
 		all = append(all, literal(text))
 	}
 	bare := strings.NewReplacer("_", "", "-", "", " ", "")
-	for i, text := range texts {
+	for _, text := range texts {
 		alike := literal(bare.Replace(text))
 		if describe.IsBoolean(text) {
 			alike += ", " + literal(text[:1]) // of psql
 		}
-		var n int64
-		var found string
-		find := fmt.Sprintf("SELECT count(*), min(v) FROM (SELECT %s AS v FROM s%d.data) WHERE replace(replace(replace(v, '_', ''), '-', ''), ' ', '') "+
-			"COLLATE NOCASE IN (%s) AND v NOT IN (%s)", value, table+1, alike, strings.Join(all, ", "))
+		n, found := 0, ""
+		find := fmt.Sprintf("SELECT count(*), min(substr(v, 1, 40)) FROM (SELECT %s AS v FROM s%d.data) "+
+			"WHERE replace(replace(replace(v, '_', ''), '-', ''), ' ', '') COLLATE NOCASE IN (%s) AND v NOT IN (%s)", value, table+1, alike, strings.Join(all, ", "))
 		if d.conn.QueryRowContext(ctx, find).Scan(&n, &found) == nil && n > 0 {
-			return fmt.Sprintf("%s: %d cells such as '%s' are written in another way than '%s', and do not equal it", value, n, tools.Excerpt(found, 40), texts[i])
+			notes = append(notes, fmt.Sprintf("%s: %d cells such as '%s' do not equal '%s', because they are written in another way", value, n, found, text))
 		}
 	}
-	return ""
+	return notes
 }
 
 // literal returns a text for SQL.

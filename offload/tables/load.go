@@ -29,6 +29,14 @@ type Schema struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
+// lower returns the names of the columns in lower case.
+func (s Schema) lower() (names []string) {
+	for _, c := range s.Columns {
+		names = append(names, strings.ToLower(c.Name))
+	}
+	return names
+}
+
 // passes returns how often a content is read: for the path of rows of JSON, for the columns, and for
 // the rows, or once if it becomes JSON.
 func (t Table) passes() int {

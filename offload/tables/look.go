@@ -144,14 +144,14 @@ func (t *looks) see(c cell) {
 	}
 	if l.what == isOther || l.what == isAmount {
 		t.order(c.text)
+		if len(c.text) < 20 && isTotal.MatchString(c.text) {
+			t.total = strings.Clone(c.text)
+		}
 	}
 	if l.what == isOther {
 		t.nul = t.nul || strings.IndexByte(c.text, 0) >= 0
 		if n := len(c.text); t.spaced == "" && n > 0 && (c.text[0] == ' ' || c.text[n-1] == ' ' || unseen(c.text)) {
 			t.spaced = strings.Clone(c.text)
-		}
-		if len(c.text) < 20 && isTotal.MatchString(c.text) {
-			t.total = strings.Clone(c.text)
 		}
 	}
 	t.last.add(c)

@@ -39,10 +39,11 @@ func (d *database) notes(ctx context.Context, query string) (notes []string) {
 		}
 		for _, c := range s.Columns {
 			u := useOf(parts, c.Name, renames)
-			if c.Type != "TEXT" {
-				u.equal = nil
+			found := []string{c.note(s.Rows, query, parts, u), d.aboutNulls(ctx, i, c, u)}
+			if c.Type == "TEXT" {
+				found = append(found, d.almost(ctx, i, columnName(c.Name), u.compared)...)
 			}
-			for _, note := range []string{c.note(s.Rows, query, parts, u), d.aboutNulls(ctx, i, c, u), d.almost(ctx, i, columnName(c.Name), u.equal)} {
+			for _, note := range found {
 				if note != "" && !slices.Contains(about, note) {
 					about = append(about, note)
 				}
@@ -243,10 +244,7 @@ func (d *database) selected(query []token) (names []string) {
 			return names
 		case len(t.within) > depth || t.is(" distinct "):
 		case start && t.is(" * ") && len(d.schemas) > 0:
-			for _, c := range d.schemas[0].Columns {
-				names = append(names, strings.ToLower(c.Name))
-			}
-			start = false
+			names, start = append(names, d.schemas[0].lower()...), false
 		case start:
 			if at(item, 1).is(" . ") {
 				item = item[2:]

@@ -102,11 +102,6 @@ func (t looks) decide(c *Column) {
 	case c.typ == "REAL" && isVersion.MatchString(c.Name) && !has(func(g *group) bool { return g.bare }):
 		c.typ, c.Misfits, c.Examples = "TEXT", 0, nil
 	}
-	for _, g := range t.groups {
-		if g.what == isMissing {
-			c.Marked, c.Marker = g.n, g.examples[0]
-		}
-	}
 	if c.Type, c.Empty = c.typ, t.empty; c.typ == "TEXT" || c.typ == "JSON" {
 		c.Misordered = t.misordered
 		t.odd(c)
@@ -140,7 +135,7 @@ func (t looks) decide(c *Column) {
 }
 
 // isTotal matches what names a row with the sums or the means of others.
-var isTotal = regexp.MustCompile(`^(?i:(?:grand |sub)?totals?|total g\x{e9}n\x{e9}ral|(?:zwischen)?summe|gesamt(?:summe|ergebnis)?|somme|suma|totale|totaal|average|mean|` +
+var isTotal = regexp.MustCompile(`^(?:\d+ )?(?i:(?:grand |sub)?totals?|total g\x{e9}n\x{e9}ral|(?:zwischen)?summe|gesamt(?:summe|ergebnis)?|somme|suma|totale|totaal|average|mean|` +
 	`mittelwert|moyenne|\x{438}\x{442}\x{43e}\x{433}\x{43e}|\x{5408}[\x{8a08}\x{8ba1}]|\x{603b}\x{8ba1}):?$`)
 
 // maxExact is how many digits of an integer a number of the type REAL has.
@@ -237,6 +232,7 @@ func (t looks) odd(c *Column) {
 	for _, g := range t.groups {
 		switch {
 		case g.what == isMissing:
+			c.Marked, c.Marker = g.n, g.examples[0]
 			continue
 		case g.what == isNumber && g.plain:
 			plain = append(plain, g.examples...)

@@ -109,7 +109,6 @@ const (
 		"replace rtrim string_agg substr substring trim unicode unistr_quote upper "
 	signs       = " + - * / % "
 	comparisons = " = == != <> < > <= >= is in between "
-	equals      = " = == != <> is in "
 	textResults = " char concat concat_ws date datetime format group_concat hex lower ltrim printf quote replace rtrim strftime string_agg substr " +
 		"substring time trim unistr_quote upper "
 	beforeTruth = " where and or not on when having "
@@ -128,7 +127,6 @@ type use struct {
 	first, added, filtered  bool     // in the order of a LIMIT, to another column in a sum, and by a comparison
 	clock                   string   // the function whose result it is compared with
 	compared                []string // texts
-	equal                   []string // those of them that must equal it, or not
 	days                    []string // those of them that must equal a time, or be one that is later
 }
 
@@ -249,9 +247,6 @@ func useOf(query []token, column string, renames [][2]string) (u use) {
 		for n := next + 1; operator.is(comparisons) && (at(n).isText || at(n).isNumber() || at(n).is(" ( , not and ")); n++ {
 			if at(n).isText {
 				u.compared = append(u.compared, at(n).text)
-				if operator.is(equals) {
-					u.equal = append(u.equal, at(n).text)
-				}
 				if operator.is(" = == is in <= > between ") && (!operator.is(" between ") || at(n-1).is(" and ")) {
 					u.days = append(u.days, at(n).text)
 				}
