@@ -83,10 +83,10 @@ func (l ToolList) Text() string {
 }
 
 const (
-	// offerTimeout is how long the first worker may take to answer an offer query.
+	// offerTimeout is how long the first worker with a tool may take to answer an offer query: those without it
+	// do not answer.
 	offerTimeout = time.Second
-	// nextOfferTimeout is how long each further worker may take. The number of
-	// workers is unknown.
+	// nextOfferTimeout is how long each further worker may take.
 	nextOfferTimeout = 300 * time.Millisecond
 )
 
@@ -98,7 +98,10 @@ func ListTools(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (ToolList, e
 		return list, err
 	}
 	var offers []tools.Offer
-	timeout := offerTimeout
+	timeout := task.FirstAnswer
+	if q.Tool != "" {
+		timeout = offerTimeout
+	}
 	err = task.CollectReplies(ctx, b.Conn(), b.RPC("offer"), query, timeout, func(body []byte) time.Duration {
 		var o tools.Offer
 		if json.Unmarshal(body, &o) == nil {
@@ -141,10 +144,14 @@ func unique(names []string) []string {
 }
 
 // HasWorker reports whether a worker consumes a queue and, if tool is not empty,
-// has that tool. It takes a second at most if no worker answers.
+// has that tool.
 func HasWorker(ctx context.Context, b *bus.Bus, queue, tool string) (bool, error) {
-	if ok, err := task.IsOffered(ctx, b, tools.OfferQuery{Queue: queue, Tool: tool}, offerTimeout); ok || err != nil || tool != "" {
+	if ok, err := task.IsOffered(ctx, b, tools.OfferQuery{Queue: queue, Tool: tool}, offerTimeout); ok || err != nil {
 		return ok, err
+	}
+	if tool != "" { // a slow worker has perhaps not answered yet
+		list, err := ListTools(ctx, b, tools.OfferQuery{Queue: queue})
+		return slices.Contains(list.Names(), tool), err
 	}
 	// A program without this library may pull the calls of the queue.
 	info, ok, err := b.ConsumerInfo(ctx, b.WorkerConsumer(queue))

@@ -334,12 +334,8 @@ func server(b *bus.Bus) Server {
 	return s
 }
 
-const (
-	// firstAnswer is how long the first worker may take to answer, nextAnswer each
-	// further one. The number of workers is unknown.
-	firstAnswer = time.Second
-	nextAnswer  = 200 * time.Millisecond
-)
+// nextAnswer is how long each further worker may take to answer.
+const nextAnswer = 200 * time.Millisecond
 
 // workers asks all workers for their statistics.
 func workers(ctx context.Context, b *bus.Bus) ([]Worker, error) {
@@ -348,7 +344,7 @@ func workers(ctx context.Context, b *bus.Bus) ([]Worker, error) {
 		return nil, err
 	}
 	found := []Worker{}
-	err = task.CollectReplies(ctx, b.Conn(), subject, nil, firstAnswer, func(body []byte) time.Duration {
+	err = task.CollectReplies(ctx, b.Conn(), subject, nil, task.FirstAnswer, func(body []byte) time.Duration {
 		var stats micro.Stats
 		if json.Unmarshal(body, &stats) == nil {
 			found = append(found, workerOf(stats))

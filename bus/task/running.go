@@ -81,10 +81,11 @@ func ListRunning(ctx context.Context, b *bus.Bus, session string, complete func(
 }
 
 const (
-	// firstAnswer is how long AllRunning waits for a worker, nextAnswer for each
-	// further one. The number of workers is unknown.
-	firstAnswer = time.Second
-	nextAnswer  = 150 * time.Millisecond
+	// FirstAnswer is how long the first of all workers may take to answer a request to all of them. A process of a
+	// busy machine may stand still for a second. If none listens, the server says so at once.
+	FirstAnswer = 3 * time.Second
+	// nextAnswer is how long AllRunning waits for each further worker.
+	nextAnswer = 150 * time.Millisecond
 )
 
 // AllRunning asks all workers for the calls of all sessions that they run. It is for
@@ -92,7 +93,7 @@ const (
 // most, the newest ones.
 func AllRunning(ctx context.Context, b *bus.Bus) ([]RunningCall, error) {
 	found := []RunningCall{}
-	err := CollectReplies(ctx, b.Conn(), b.RPC("running", AllSessions), nil, firstAnswer, func(body []byte) time.Duration {
+	err := CollectReplies(ctx, b.Conn(), b.RPC("running", AllSessions), nil, FirstAnswer, func(body []byte) time.Duration {
 		var calls []RunningCall
 		if json.Unmarshal(body, &calls) == nil { // otherwise it is not from a worker
 			found = append(found, calls...)
@@ -161,7 +162,8 @@ func newest(calls []RunningCall) []RunningCall {
 
 // CollectReplies sends a request that any number of workers may answer, and calls
 // reply for each answer. The number of answers is unknown: it returns when no answer
-// arrives within timeout, which each reply sets for the next one.
+// arrives within timeout, which each reply sets for the next one. If the first answer took
+// long, because the machine or the network is slow, the next ones may take three times as long.
 func CollectReplies(ctx context.Context, nc *nats.Conn, subject string, body []byte, timeout time.Duration,
 	reply func(body []byte) (timeout time.Duration)) error {
 	inbox := nc.NewInbox()
@@ -173,6 +175,7 @@ func CollectReplies(ctx context.Context, nc *nats.Conn, subject string, body []b
 	if err := nc.PublishRequest(subject, inbox, body); err != nil {
 		return fmt.Errorf("request %q: %w", subject, err)
 	}
+	asked, slow := time.Now(), time.Duration(-1)
 	for {
 		waitCtx, cancel := context.WithTimeout(ctx, timeout)
 		msg, err := sub.NextMsgWithContext(waitCtx)
@@ -185,7 +188,12 @@ func CollectReplies(ctx context.Context, nc *nats.Conn, subject string, body []b
 		case err != nil:
 			return fmt.Errorf("request %q: %w", subject, err)
 		}
-		timeout = reply(msg.Data)
+		if slow < 0 {
+			slow = min(3*time.Since(asked), FirstAnswer)
+		}
+		if timeout = reply(msg.Data); timeout > 0 {
+			timeout = max(timeout, slow)
+		}
 	}
 }
 

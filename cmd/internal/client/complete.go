@@ -15,8 +15,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// completeTimeout limits a completion: a person waits at the prompt.
-const completeTimeout = 1500 * time.Millisecond
+// completeTimeout limits a completion: a person waits at the prompt. A busy machine may need seconds.
+const completeTimeout = 5 * time.Second
 
 // Names returns the names that complete an argument.
 type Names func(ctx context.Context, o *Options, b *bus.Bus) ([]string, error)

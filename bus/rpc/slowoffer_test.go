@@ -1,0 +1,45 @@
+package rpc_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/rs/zerolog"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// On a busy machine workers may answer after a second, and far apart. They are not said to be missing.
+func TestSlowWorkersAreFound(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		for name, delay := range map[string]time.Duration{"first": 1500 * time.Millisecond, "second": 2500 * time.Millisecond} {
+			stop, err := task.AnswerAll(b, zerolog.Nop(), b.RPC("offer"), func(*nats.Msg) any {
+				time.Sleep(delay)
+				return tools.Offer{Worker: name, Queues: []string{bus.DefaultQueue}, Tools: []tools.OfferedTool{{Name: name}}}
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stop()
+		}
+		if err := b.Conn().Flush(); err != nil {
+			t.Fatal(err)
+		}
+		defer time.Sleep(time.Minute) // the last answers end
+		if list, err := rpc.ListTools(t.Context(), b, tools.OfferQuery{}); err != nil || len(list.Tools) != 2 {
+			t.Errorf("the tools are %v, %v", list.Names(), err)
+		}
+		if ok, err := rpc.HasWorker(t.Context(), b, bus.DefaultQueue, "second"); !ok || err != nil {
+			t.Errorf("a worker with the second tool: %v, %v", ok, err)
+		}
+		if ok, err := rpc.HasWorker(t.Context(), b, bus.DefaultQueue, "third"); ok || err != nil {
+			t.Errorf("a worker with the third tool: %v, %v", ok, err)
+		}
+	})
+}
