@@ -40,7 +40,8 @@ func TestReferenceOfAChangedResult(t *testing.T) {
 	}
 	for why, got := range map[string]string{
 		"another session": refer("t", `{"n":1}`, text), "other arguments": refer("s", `{"n":2}`, text), "one line": refer("s", `{"n":3}`, strings.Repeat("x", 1000)) + refer("s", `{"n":3}`, strings.Repeat("y", 1000)),
-		"too long": refer("s", `{"n":4}`, strings.Repeat(text, 150)) + refer("s", `{"n":4}`, strings.Repeat(changed, 150)),
+		"other lines": refer("s", `{"n":7}`, text) + refer("s", `{"n":7}`, strings.ReplaceAll(text, "pod", "job")),
+		"too long":    refer("s", `{"n":4}`, strings.Repeat(text, 150)) + refer("s", `{"n":4}`, strings.Repeat(changed, 150)),
 	} {
 		if strings.Contains(got, compared) {
 			t.Errorf("%s: %s", why, got)

@@ -10,7 +10,7 @@ import (
 
 // misleadingValues are inputs whose values a query writes in another way than the cells do.
 var misleadingValues = map[string]struct{ text, sql, want, note string }{
-	"a value in another case":         {"id,level\n1,ERROR\n2,WARN\n3,ERROR\n", "SELECT count(*) FROM t1 WHERE level = 'error'", "0", "level: 2 cells such as 'ERROR' do not equal 'error', because they are written in another way"},
+	"a value in another case":         {"id,level\n1,ERROR\n2,WARN\n3,ERROR\n", "SELECT count(*) FROM t1 WHERE level = 'error'", "0", "level: 2 cells such as 'ERROR' are written in another way than 'error', and do not equal it"},
 	"a value in both cases":           {"id,level\n1,ERROR\n2,error\n3,Error\n", "SELECT count(*) FROM t1 WHERE level IN ('error', 'ERROR')", "2", "level: 1 cells such as 'Error'"},
 	"a value with a sign in it":       {"id,s\n1,in_progress\n2,done\n", "SELECT count(*) FROM t1 WHERE s <> 'in progress'", "2", "s: 1 cells such as 'in_progress'"},
 	"a value that no cell is near":    {"id,level\n1,ERROR\n2,WARN\n", "SELECT count(*) FROM t1 WHERE level = 'fatal' OR lower(level) = 'error' OR level LIKE 'warn'", "2", ""},

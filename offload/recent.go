@@ -94,6 +94,8 @@ const (
 	maxCompared = 4 << 20
 	// changedLines is how many new lines, and how many that are gone, a reference shows.
 	changedLines = 3
+	// minReplaced is how many lines a text has of which nearly all may be others: then it is not compared.
+	minReplaced = 50
 )
 
 // changes says how a result differs from that of the last call of the session with the same tool
@@ -162,8 +164,11 @@ func compareLines(old, now string) string {
 			show(&gone, less, "-", line)
 		}
 	}
-	if more+less == 0 {
+	switch {
+	case more+less == 0:
 		return "it has the same lines in another order."
+	case less > minReplaced && less*10 > strings.Count(old, "\n")*9: // the preview says more
+		return ""
 	}
 	return fmt.Sprintf("it has %d new lines, and %d are gone; the first of them:%s%s", more, less, added.String(), gone.String())
 }

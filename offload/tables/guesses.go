@@ -277,26 +277,23 @@ func (d *database) aboutExtracts(ctx context.Context, query []token) (notes []st
 	return notes
 }
 
-// almost says that cells are not equal to a text of a query, but would be without regard to case, spaces, "_" and "-".
-func (d *database) almost(ctx context.Context, table int, value string, texts []string) (notes []string) {
-	var all []string
+// almost says that cells equal no text of a query, but would without regard to case, spaces, "_" and "-".
+func (d *database) almost(ctx context.Context, table int, value string, texts []string) []string {
+	var all, alike []string
+	bare, longest := strings.NewReplacer("_", "", "-", "", " ", ""), 0
 	for _, text := range texts {
-		all = append(all, literal(text))
-	}
-	bare := strings.NewReplacer("_", "", "-", "", " ", "")
-	for _, text := range texts {
-		alike := literal(bare.Replace(text))
+		all, alike, longest = append(all, literal(text)), append(alike, literal(bare.Replace(text))), max(longest, len(text))
 		if describe.IsBoolean(text) {
-			alike += ", " + literal(text[:1]) // of psql
-		}
-		n, found := 0, ""
-		find := fmt.Sprintf("SELECT count(*), min(substr(v, 1, 40)) FROM (SELECT %s AS v FROM s%d.data) "+
-			"WHERE replace(replace(replace(v, '_', ''), '-', ''), ' ', '') COLLATE NOCASE IN (%s) AND v NOT IN (%s)", value, table+1, alike, strings.Join(all, ", "))
-		if d.conn.QueryRowContext(ctx, find).Scan(&n, &found) == nil && n > 0 {
-			notes = append(notes, fmt.Sprintf("%s: %d cells such as '%s' do not equal '%s', because they are written in another way", value, n, found, text))
+			alike = append(alike, literal(text[:1])) // of psql
 		}
 	}
-	return notes
+	n, found := 0, ""
+	find := fmt.Sprintf("SELECT count(*), min(v) FROM (SELECT %s AS v FROM s%d.data) WHERE length(v) <= %d AND v NOT IN (%s) AND replace(replace("+
+		"replace(v, '_', ''), '-', ''), ' ', '') COLLATE NOCASE IN (%s)", value, table+1, longest+4, strings.Join(all, ", "), strings.Join(alike, ", "))
+	if len(texts) > 0 && d.conn.QueryRowContext(ctx, find).Scan(&n, &found) == nil && n > 0 {
+		return []string{fmt.Sprintf("%s: %d cells such as '%s' are written in another way than %s, and do not equal it", value, n, found, all[0])}
+	}
+	return nil
 }
 
 // literal returns a text for SQL.
