@@ -13,18 +13,17 @@ install: build
 	mkdir -p $(BINDIR)
 	cp bin/stevedore* $(BINDIR)/
 
-# gofmt, the size of the program, vet and staticcheck. The race detector is not part of it: its build and
+# gofmt, the size of the program, and what vet and staticcheck check. The race detector is not part of it: its build and
 # its tests are a fifth of the processor time of CI. After a change to what goroutines share, run "make race".
 check:
 	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "gofmt: run gofmt -w on the files above"; exit 1; }
 	$(MAKE) --no-print-directory lint
 
-# At Go's default, staticcheck spends a third of its time on garbage collection.
+# At Go's default, the checks spend a third of their time on garbage collection.
 lint: export GOGC ?= 400
 lint: export GOMEMLIMIT ?= 4GiB
 lint: size
-	go vet ./...
-	go tool staticcheck ./...
+	go run ./integration/testdata/lint ./...
 
 # The packages whose code, not only its tests, starts goroutines or takes locks; -short and CALM
 # leave out what is one goroutine and slow under the detector. The detector does not see into

@@ -33,11 +33,7 @@ func publishCalls(t *testing.T, b *bus.Bus, session string, from, to int) {
 // except that the consumer delivers those that were taken, too.
 func TestTurns(t *testing.T) {
 	t.Parallel()
-	flood := int64(2000)
-	if testing.Short() {
-		flood = 500
-	}
-	testTurns(t, bustest.New(t), 4, flood)
+	testTurns(t, bustest.New(t), 4, 600)
 }
 
 // With one slot, the messages of each session are handled in order.
@@ -65,7 +61,7 @@ func TestTurnsInACluster(t *testing.T) {
 	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
 		t.Fatal(err)
 	}
-	testTurns(t, b, 4, 1000)
+	testTurns(t, b, 4, 400)
 }
 
 // testTurns handles a flood of messages and some of calm sessions, and returns the ids of each
