@@ -35,7 +35,7 @@ var ErrNoCredential = errors.New("the server requires a credential, and none was
 var ErrNotNATS = errors.New("a program that does not greet as a NATS server listens")
 
 // ErrOldServer means that the server lacks what this version needs.
-var ErrOldServer = errors.New("the server is too old; schedules need nats-server 2.14")
+var ErrOldServer = errors.New("the server is too old; Stevedore needs nats-server 2.14 or newer")
 
 // Bus is a connection to NATS. It is safe for concurrent use.
 type Bus struct {
@@ -111,6 +111,8 @@ func dial(b *Bus) (*nats.Conn, error) {
 		return nil, fmt.Errorf("%w: %s rejects the credential: %w", ErrUnreachable, at, err)
 	case err != nil && isTLS(err):
 		return nil, fmt.Errorf("%w: no encrypted connection to %s: %w", ErrUnreachable, at, err)
+	case err != nil && strings.Contains(err.Error(), "malformed HTTP"): // the library passes on what another port sends
+		return nil, fmt.Errorf("%w: %w at %s, or does not speak WebSocket", ErrUnreachable, ErrNotNATS, at)
 	case err != nil && isForeign(err):
 		return nil, fmt.Errorf("%w: %w at %s: %w", ErrUnreachable, ErrNotNATS, at, err)
 	case err != nil:

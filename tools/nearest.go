@@ -9,7 +9,7 @@ import (
 // DidYouMean returns the hint at the known name that is most likely meant by name, such as
 // ` (did you mean "read_file"?)`, or "".
 func DidYouMean(name string, known []string) string {
-	if meant := Nearest(name, known); meant != "" {
+	if meant := Nearest(name, known); meant != "" && meant != name {
 		return fmt.Sprintf(" (did you mean %q?)", meant)
 	}
 	return ""

@@ -18,6 +18,9 @@ func TestNearest(t *testing.T) {
 			t.Errorf("%.20q: %q, want %q", name, got, want)
 		}
 	}
+	if got := tools.DidYouMean("read_file", known); got != "" {
+		t.Error(got)
+	}
 	if got := tools.DidYouMean("read_fil", known); got != ` (did you mean "read_file"?)` {
 		t.Error(got)
 	}

@@ -90,7 +90,12 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 // gives them back.
 func TestAlteredConsumerIsNamed(t *testing.T) {
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
-	c := b.WorkerConsumer(bus.DefaultQueue)
+	for _, c := range []bus.Consumer{b.WorkerConsumer(bus.DefaultQueue), b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer(), b.ChannelConsumer("c")} {
+		testAlteredConsumer(t, b, c)
+	}
+}
+
+func testAlteredConsumer(t *testing.T, b *bus.Bus, c bus.Consumer) {
 	consumer, err := b.Consumer(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -109,5 +114,21 @@ func TestAlteredConsumerIsNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+	if _, err := b.Consumer(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.JetStream().PauseConsumer(t.Context(), b.StreamName(c.Stream), c.Name, time.Now().Add(time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	name := b.StreamName(c.Stream) + " " + c.Name
+	if s := status.Read(t.Context(), b); !problem(s, "The consumer "+name+" is paused") {
+		t.Errorf("%s: %q", name, s.Problems)
+	}
+	if _, err := b.JetStream().ResumeConsumer(t.Context(), b.StreamName(c.Stream), c.Name); err != nil {
+		t.Fatal(err)
+	}
+	if s := status.Read(t.Context(), b); problem(s, "is paused") {
+		t.Errorf("%s: %q", name, s.Problems)
 	}
 }

@@ -114,11 +114,25 @@ func Consumers(ctx context.Context, b *bus.Bus, like bus.Consumer) (map[string]*
 	return found, nil
 }
 
-func channels(ctx context.Context, b *bus.Bus) ([]Channel, error) {
+// checkConsumer notes a consumer that exists and was paused, or delivers other subjects.
+type checkConsumer func(bus.Consumer, *jetstream.ConsumerInfo)
+
+// readConsumers looks at the consumers that are not of queues or channels. What it cannot read, others cannot read either.
+func readConsumers(ctx context.Context, b *bus.Bus, check checkConsumer) error {
+	for _, c := range []bus.Consumer{b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer()} {
+		if info, ok, err := b.ConsumerInfo(ctx, c); ok && err == nil {
+			check(c, info)
+		}
+	}
+	return nil
+}
+
+func channels(ctx context.Context, b *bus.Bus, check checkConsumer) ([]Channel, error) {
 	consumers, err := Consumers(ctx, b, b.ChannelConsumer(""))
 	found := []Channel{}
 	for _, name := range slices.Sorted(maps.Keys(consumers)) {
 		info := consumers[name]
+		check(b.ChannelConsumer(name), info)
 		found = append(found, Channel{Name: name, Waiting: info.NumPending, Sending: info.NumAckPending, Served: info.NumWaiting > 0,
 			lately: info.Delivered.Last != nil && time.Since(*info.Delivered.Last) < takesWithin})
 	}

@@ -28,8 +28,6 @@ type Queue struct {
 	Pulling int `json:"pulling"`
 	// Paused is set if somebody paused the consumer: no worker gets calls.
 	Paused bool `json:"paused,omitempty"`
-
-	altered bool // the consumer delivers other subjects
 }
 
 // Backlog is how many of the first calls that wait belong to a session.
@@ -39,11 +37,11 @@ type Backlog struct {
 }
 
 // readQueues reads the queues with a consumer, and those whose calls wait without one.
-func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue) error {
+func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue, check checkConsumer) error {
 	found, err := Queues(ctx, b)
 	for name, info := range found {
-		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting, Paused: info.Paused,
-			altered: info.Name != "" && !b.WorkerConsumer(name).HasFilter(info.Config)}
+		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting, Paused: info.Paused}
+		check(b.WorkerConsumer(name), info)
 		if info.NumPending > 0 {
 			queues[name].First = firstWaiting(ctx, b, name)
 		}

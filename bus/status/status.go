@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -42,6 +43,8 @@ type Status struct {
 	skew     time.Duration  // how far the clock of a server is certainly ahead of this host's
 	outages  map[string]int // runs that wait for a model, by the error of its provider
 	asking   int            // calls that wait for an approval
+	paused   []string       // streams with their consumers
+	altered  []string       // streams with their consumers that deliver other subjects
 	missing  []string       // streams
 	headless []string       // streams of a cluster without a leader
 	offline  []string       // servers of the cluster that hold replicas
@@ -86,7 +89,8 @@ const (
 type Problem struct {
 	Code string `json:"code"`
 	// Name is that of the stream (without its prefix), server, worker, queue, channel, model or tool, if
-	// it is about one. A missing or altered stream has its full name, because it may be that of a bucket.
+	// it is about one. A missing or altered stream has its full name, because it may be that of a bucket; a consumer
+	// has that of its stream before its own.
 	Name string `json:"name,omitempty"`
 	Text string `json:"text"`
 	// Since is when it began, if a worker reports it.
@@ -184,11 +188,21 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 		mu     sync.Mutex
 		failed = map[string]error{} // by what could not be read
 	)
+	check := func(c bus.Consumer, info *jetstream.ConsumerInfo) {
+		mu.Lock()
+		defer mu.Unlock()
+		if name := b.StreamName(c.Stream) + " " + info.Name; info.Paused {
+			s.paused = append(s.paused, name)
+		} else if info.Name != "" && !c.HasFilter(info.Config) {
+			s.altered = append(s.altered, name)
+		}
+	}
 	for what, read := range map[string]func() error{
 		"streams":      func() error { return s.readStreams(ctx, b) },
-		"queues":       func() error { return readQueues(ctx, b, queues) },
+		"queues":       func() error { return readQueues(ctx, b, queues, check) },
+		"consumers":    func() error { return readConsumers(ctx, b, check) },
 		"workers":      func() (err error) { s.Workers, err = workers(ctx, b); return err },
-		"channels":     func() (err error) { s.Channels, err = channels(ctx, b); return err },
+		"channels":     func() (err error) { s.Channels, err = channels(ctx, b, check); return err },
 		"parked calls": func() error { return s.readParked(ctx, b) },
 	} {
 		group.Go(func() {
@@ -274,14 +288,14 @@ func (s *Status) problems() []Problem {
 		add(ClockSkew, "", "The server's clock differs by %s from this host's.", s.skew.Round(time.Second))
 	}
 	problems = append(problems, s.failures(streamsNamed)...)
+	for _, name := range slices.Sorted(slices.Values(s.paused)) {
+		add(ConsumerPaused, name, "The consumer %s is paused: workers get none of its messages.", name)
+	}
+	for _, name := range slices.Sorted(slices.Values(s.altered)) {
+		add(ConsumerAltered, name, "The consumer %s does not have its subjects: workers do not get all of its messages.", name)
+	}
 	unserved := false
 	for _, q := range s.Queues {
-		if q.Paused {
-			add(ConsumerPaused, q.Name, "The consumer of the queue %q is paused: workers get none of its calls.", q.Name)
-		}
-		if q.altered {
-			add(ConsumerAltered, q.Name, "The consumer of the queue %q does not have its subjects: workers do not get all of its calls.", q.Name)
-		}
 		if calls := q.Waiting + uint64(q.Taken); calls > 0 && q.Workers == 0 && q.Pulling == 0 {
 			unserved = true
 			add(QueueWithoutWorker, q.Name, "No worker serves the queue %q. Calls that wait for one: %d.", q.Name, calls)
@@ -323,15 +337,6 @@ func (s *Status) problems() []Problem {
 		add(DeadLetters, "", "Dead letters: %d.", s.DeadLetters)
 	}
 	return problems
-}
-
-func server(b *bus.Bus) Server {
-	nc := b.Conn()
-	s := Server{URL: nc.ConnectedUrlRedacted(), Version: nc.ConnectedServerVersion(), Name: nc.ConnectedServerName(), Cluster: nc.ConnectedClusterName()}
-	if rtt, err := nc.RTT(); err == nil {
-		s.RTTms = float64(rtt.Microseconds()) / 1000
-	}
-	return s
 }
 
 // nextAnswer is how long each further worker may take to answer.

@@ -50,7 +50,7 @@ func TestProblems(t *testing.T) {
 		if _, err := b.JetStream().PauseConsumer(t.Context(), b.StreamName(bus.Calls), b.WorkerConsumer("gpu").Name, until); err != nil {
 			t.Fatal(err)
 		}
-		if s := read(); problem(s, `queue "gpu" is paused`) != paused {
+		if s := read(); problem(s, "worker-gpu is paused") != paused {
 			t.Errorf("paused is %v: %q", paused, s.Problems)
 		}
 	}

@@ -32,6 +32,15 @@ func skewOf(before, at, after time.Time) time.Duration {
 	return 0
 }
 
+func server(b *bus.Bus) Server {
+	nc := b.Conn()
+	s := Server{URL: nc.ConnectedUrlRedacted(), Version: nc.ConnectedServerVersion(), Name: nc.ConnectedServerName(), Cluster: nc.ConnectedClusterName()}
+	if rtt, err := nc.RTT(); err == nil {
+		s.RTTms = float64(rtt.Microseconds()) / 1000
+	}
+	return s
+}
+
 // readStreams reads the streams, and which of them and of their servers are missing.
 func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
 	exist, err := bus.CheckStreams(ctx, b)

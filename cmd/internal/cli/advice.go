@@ -56,6 +56,10 @@ func (c *Connection) Advice(err error) string {
 		return "Copy the backup again from where it was made, or restore another one."
 	case errors.Is(err, syscall.EMFILE):
 		return OpenFilesAdvice
+	case strings.Contains(err.Error(), "Maximum Payload Violation"): // the library has no type for it
+		return "The max_payload of the server was lowered: start this again, so that it keeps to the new limit, or raise max_payload again."
+	case errors.Is(err, bus.ErrOldServer):
+		return "Upgrade the NATS server, one server of a cluster after the other, or name another one with --server."
 	case errors.Is(err, bus.ErrNoLeader):
 		return LeaderAdvice
 	case errors.Is(err, bus.ErrNoInbox):
@@ -70,7 +74,7 @@ func (c *Connection) Advice(err error) string {
 	case errors.Is(err, bus.ErrNotNATS) && !c.External():
 		return "The process of the data directory does not answer: if it is suspended, continue it (kill -CONT PID); if it hangs, end it and start it again."
 	case errors.Is(err, bus.ErrNotNATS):
-		return "Give --server the client port of a NATS server, by default nats://HOST:4222: not that of its monitoring or of another program. If it is the " +
+		return "Give --server the client port of a NATS server, by default nats://HOST:4222, or ws://HOST:PORT for that of its block websocket: not that of its monitoring or of another program. If it is the " +
 			"right one, the server hangs, or wants TLS first (handshake_first): use a --context with tls_first."
 	case errors.Is(err, nats.ErrNoServers):
 		return "Start the server, or name another one with --server; without it, the commands use that of \"stevedore up\"."
@@ -106,8 +110,8 @@ func (c *Connection) tlsAdvice(err error) string {
 		return "Renew the server's certificate, or correct this host's clock."
 	}
 	switch text := err.Error(); {
-	case errors.Is(err, nats.ErrSecureConnWanted):
-		return "The server has no TLS: begin its URL with nats:// and leave --tlsca and --tlscert out, or give the server a certificate."
+	case errors.Is(err, nats.ErrSecureConnWanted), strings.Contains(text, "first record does not look like a TLS handshake"):
+		return "The server has no TLS there: begin its URL with nats:// (ws:// for WebSocket) and leave --tlsca and --tlscert out, or give the server a certificate."
 	case strings.Contains(text, "remote after TLS handshake"), strings.Contains(text, "remote error: tls: ") && strings.Contains(text, "certificate"):
 		return "The server wants a certificate of the client that its authority signed and that has not expired: give it with --tlscert and --tlskey" +
 			given(c.TLSCert) + "." // both texts are of libraries

@@ -3,7 +3,9 @@ package cli_test
 import (
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -33,5 +35,36 @@ func TestAdviceOnAServerThatDoesNotGreet(t *testing.T) {
 		if advice := c.Advice(bus.ErrNotNATS); !strings.Contains(advice, want) {
 			t.Errorf("%q: %q", server, advice)
 		}
+	}
+}
+
+// A server whose max_payload was lowered ends the connection of a client that does not know it yet.
+func TestAdviceOnALoweredMaxPayload(t *testing.T) {
+	opts := &server.Options{DontListen: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir()}
+	srv, err := server.NewServer(opts.Clone())
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	t.Cleanup(srv.Shutdown)
+	b, err := bus.Connect(t.Context(), bus.Config{InProcess: srv, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	opts.MaxPayload = 100
+	if err := srv.ReloadOptions(opts); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Conn().Publish("x", make([]byte, 200)); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-b.Closed():
+	case <-time.After(20 * time.Second):
+		t.Fatal("the connection is open")
+	}
+	if advice := new(cli.Connection).Advice(b.ClosedErr()); !strings.Contains(advice, "max_payload of the server was lowered") {
+		t.Errorf("%v: %q", b.ClosedErr(), advice)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nkeys"
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
@@ -221,6 +222,11 @@ func (c *Connection) Check() error {
 		data, err := os.ReadFile(file.name)
 		if err == nil && file.flag == "tlsca" && !x509.NewCertPool().AppendCertsFromPEM(data) {
 			err = fmt.Errorf("%s contains no certificate", file.name)
+		}
+		if err == nil && (file.flag == "creds" || file.flag == "nkey") {
+			if _, seed := nkeys.ParseDecoratedNKey(data); seed != nil {
+				err = fmt.Errorf("%s contains no credential: %w", file.name, seed)
+			}
 		}
 		if err == nil && file.flag == "tlskey" {
 			_, err = tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)

@@ -13,6 +13,9 @@ import (
 // shell. What the environment or the settings file says is not in it. Passwords and tokens that are only on
 // the command line are bus.Redacted in it, because texts are logged and shown to others.
 func (c *Connection) Command(args ...string) string {
+	if len(args) > 0 && (args[0] == "provision" || args[0] == "backup") {
+		c = c.operator()
+	}
 	server, config := c.Server, ""
 	if !c.External() {
 		server = ""
@@ -49,6 +52,19 @@ func (c *Connection) Command(args ...string) string {
 		words = append(words, ShellWord(arg))
 	}
 	return strings.Join(words, " ")
+}
+
+// operator returns the connection of a login that may create and read everything, if the key of c is one that
+// "provision --server-config" has written for another role.
+func (c *Connection) operator() *Connection {
+	for _, role := range []string{"worker", "console", "readonly"} {
+		if tenant, ok := strings.CutSuffix(c.NKey, "-"+role+".nk"); ok {
+			other := *c
+			other.NKey, other.InboxPrefix = tenant+"-operator.nk", ""
+			return &other
+		}
+	}
+	return c
 }
 
 // connectionOf returns the connection that the flags of a command name.

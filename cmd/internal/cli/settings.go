@@ -41,6 +41,9 @@ func AddConfigFlag(cmd *cobra.Command) {
 		Config string `flag:"config" unit:"FILE" topic:"settings" help:"settings FILE (YAML); its keys are the names of the settings"`
 	}{})
 	cmd.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := checkHelp(cmd); err != nil {
+			return err
+		}
 		known := namesOf(cmd.Root())
 		warn := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: %s\n", cmd.Root().Name(), text) }
 		known.checkEnvironment(cmd.Flags(), warn)
@@ -271,4 +274,14 @@ func visitFlags(cmd *cobra.Command, f func(*pflag.Flag)) {
 	for _, child := range cmd.Commands() {
 		visitFlags(child, f)
 	}
+}
+
+// checkHelp refuses a --help that a flag before it took for its value.
+func checkHelp(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if value := strings.Trim(f.Value.String(), "[]"); value == "--help" || value == "-h" {
+			err = Exit(ExitUsage, "--%s needs a value; see %s --help", f.Name, cmd.CommandPath())
+		}
+	})
+	return err
 }

@@ -111,10 +111,9 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	case status.ApprovalWaiting:
 		return "Answer them:", []string{"approvals", "ls"}
 	case status.ConsumerPaused:
-		subjects, _ := bus.NewSubjects(c.Prefix) // valid, or there was no status
-		return "Resume it: nats consumer resume " + subjects.StreamName(bus.Calls) + " " + subjects.WorkerConsumer(p.Name).Name, nil
+		return "Resume it: nats consumer resume " + p.Name, nil
 	case status.ConsumerAltered:
-		return "Restart a worker of the queue: it gives the consumer its subjects back, and no call is lost.", nil
+		return "Restart a worker that uses it: that gives the consumer its subjects back, and no message is lost.", nil
 	case status.OneLeader:
 		return "Let another server lead a part of them: nats stream cluster step-down STREAM", nil
 	case status.RunsWaiting:

@@ -135,9 +135,6 @@ func (d *doctor) examine(ctx context.Context, stderr io.Writer) {
 	b, err := d.Connection.Connect(ctx, "stevedore doctor", log)
 	if err != nil {
 		fix := cmp.Or(d.Connection.Advice(err), "correct --server, --context, --data, the credential or the files of --tlsca, --tlscert and --tlskey")
-		if errors.Is(err, bus.ErrOldServer) {
-			fix = "upgrade the NATS server, one server of a cluster after the other, or name another one with --server"
-		}
 		d.fail("bus", fix, "%v", err)
 		return
 	}

@@ -1,7 +1,10 @@
 package commands
 
 import (
+	"bufio"
 	"crypto/rand"
+	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,6 +12,10 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 )
 
 // The command that a text recommends has the reader's login, unless the environment or the settings file says
@@ -71,5 +78,78 @@ func TestRemediesHaveTheLogin(t *testing.T) {
 				t.Errorf("%s: exit code %d, %s", m[1], code, text)
 			}
 		})
+	}
+}
+
+// What a login may not do is recommended with the login of an operator, if its key lies beside.
+func TestRemediesOfOtherRoles(t *testing.T) {
+	for _, role := range []string{"worker", "console", "readonly", "operator"} {
+		c := cli.Connection{Config: bus.Config{Server: "nats://h:1", NKey: "d/red-" + role + ".nk", InboxPrefix: "_INBOX_" + role, Prefix: bus.DefaultPrefix}}
+		want := "stevedore provision --update --server nats://h:1 --nkey d/red-operator.nk"
+		if role == "operator" {
+			want += " --inbox-prefix _INBOX_operator" // its own
+		}
+		if got := c.Command("provision", "--update"); got != want {
+			t.Errorf("%s: %s, want %s", role, got, want)
+		}
+		if got := c.Command("status"); !strings.Contains(got, role+".nk --inbox-prefix _INBOX_"+role) {
+			t.Errorf("%s: %s", role, got)
+		}
+	}
+}
+
+// A URL, a credential and a version of the server that do not fit are named, with what to give instead.
+func TestUnfitServers(t *testing.T) {
+	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, Websocket: server.WebsocketOpts{Host: "127.0.0.1", Port: -1, NoTLS: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	t.Cleanup(srv.Shutdown)
+	if !srv.ReadyForConnections(bustest.Timeout) {
+		t.Fatal("the server does not start")
+	}
+	plain := srv.Addr().String()
+	old, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { old.Close() })
+	go func() {
+		for {
+			c, err := old.Accept()
+			if err != nil {
+				return
+			}
+			fmt.Fprint(c, `INFO {"server_id":"x","version":"2.10.22","proto":1,"headers":true,"max_payload":1048576}`+"\r\n")
+			for lines := bufio.NewScanner(c); lines.Scan(); {
+				if lines.Text() == "PING" {
+					fmt.Fprint(c, "PONG\r\n")
+				}
+			}
+		}
+	}()
+	garbage := filepath.Join(t.TempDir(), "garbage.creds")
+	if err := os.WriteFile(garbage, []byte("garbage\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for args, want := range map[string]string{
+		"status --server ws://" + plain:                                     "does not speak WebSocket\nGive --server the client port of a NATS server, by default nats://HOST:4222, or ws://HOST:PORT",
+		"status --timeout 1s --server " + srv.WebsocketURL()[len("ws://"):]: "or ws://HOST:PORT for that of its block websocket",
+		"status --server wss://" + plain:                                    "begin its URL with nats:// (ws:// for WebSocket)",
+		"status --server nats://" + old.Addr().String():                     "version 2.10.22: the server is too old; Stevedore needs nats-server 2.14 or newer\nUpgrade the NATS server",
+		"status --server nats://" + plain + " --creds " + garbage:           "--creds: " + garbage + " contains no credential",
+		"status --server nats://" + plain + " --nkey " + garbage:            "--nkey: " + garbage + " contains no credential",
+		"provision --server-config --help":                                  "--server-config needs a value; see stevedore provision --help",
+		"provision --server-config x --tenant a,b,--help --client -h":       "--client needs a value; see stevedore provision --help",
+	} {
+		t.Chdir(t.TempDir())
+		var out strings.Builder
+		if code := run(t.Context(), strings.Fields(args), strings.NewReader(""), &out, &out); code == 0 || !strings.Contains(out.String(), want) {
+			t.Errorf("stevedore %s: exit code %d, %s; want %q", args, code, out.String(), want)
+		}
+		if made, _ := os.ReadDir("."); len(made) > 0 {
+			t.Errorf("stevedore %s made %s", args, made[0])
+		}
 	}
 }
