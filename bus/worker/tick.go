@@ -25,10 +25,18 @@ const (
 	defaultCallTimeout = 24 * time.Hour
 	// maxTimeoutSeconds is a year. It keeps durations from overflowing.
 	maxTimeoutSeconds = 365 * 24 * 3600
+	// publishTime is how long a worker publishes the call of a run before it looks whether the run still is the
+	// schedule's last one. A call that no stream has counts as lost if the record of its run is older than lostAfter:
+	// a worker that still publishes it has renewed the record.
+	publishTime, lostAfter = 2 * time.Second, 5 * time.Second
 	// lastRunTTL is how long the run record of a schedule's only tick is kept:
 	// longer than the tick, which the server may deliver again.
 	lastRunTTL = 31 * 24 * time.Hour
 )
+
+// errNotLostYet is the verdict on a tick while the call of the run before is not stored, and may be in a moment. If
+// that lasts, another worker waits until it can store the call.
+var errNotLostYet = bus.RetryAfter(lostAfter, nil)
 
 // ticker makes calls of the ticks of schedules.
 type ticker struct {
@@ -69,7 +77,7 @@ func (t *ticker) handle(ctx context.Context, d *bus.Delivery) error {
 		record.Header = nats.Header{jetstream.MsgTTLHeader: {lastRunTTL.String()}}
 	}
 	run, start, err := t.beginRun(ctx, record, body, cron.RunRecord{Call: call.ID, Session: call.Session, Due: due, Tick: d.Sequence})
-	if err != nil {
+	if err != nil && !(errors.Is(err, errNotLostYet) && d.Attempt > 1) {
 		return err
 	}
 	if !start {
@@ -87,13 +95,38 @@ func (t *ticker) handle(ctx context.Context, d *bus.Delivery) error {
 	}
 	ctx, span := traceTick(ctx, d, kind, name, due, call)
 	tracing.Add(ctx, m.Header)
-	_, err = t.bus.Publish(ctx, m)
-	endTick(span, err)
-	if err != nil && !errors.Is(err, bus.ErrSubjectExists) { // an earlier delivery of the tick may have published it
-		return err
+	for start && err == nil {
+		publishing, cancel := context.WithTimeout(ctx, publishTime)
+		_, err = t.bus.Publish(publishing, m)
+		waits := err != nil && publishing.Err() != nil && ctx.Err() == nil
+		cancel()
+		if !waits {
+			break
+		}
+		if err = nil; !body.Overlap {
+			start, err = t.renew(ctx, record, body, run)
+		}
 	}
-	log.Info().Time("due", due).Str("call", tools.Token(call.ID)).Msg("tick became a call")
+	endTick(span, err)
+	switch {
+	case err != nil && !errors.Is(err, bus.ErrSubjectExists): // an earlier delivery of the tick may have published it
+		return err
+	case !start:
+		log.Warn().Time("due", due).Str("call", tools.Token(call.ID)).Msg("a later tick has taken the place of this one, whose call could not be stored")
+	default:
+		log.Info().Time("due", due).Str("call", tools.Token(call.ID)).Msg("tick became a call")
+	}
 	return nil
+}
+
+// renew stores the record of a run again, whose call is not stored yet. It returns false if a later run has begun.
+func (t *ticker) renew(ctx context.Context, record bus.Message, tick tools.Tick, run cron.RunRecord) (start bool, err error) {
+	for {
+		_, start, err = t.beginRun(ctx, record, tick, run)
+		if !errors.Is(err, bus.ErrConflict) || tools.Sleep(ctx, publishTime/10) != nil {
+			return start, err
+		}
+	}
 }
 
 // beginRun stores the record of the next run with the subject and header of record,
@@ -103,7 +136,8 @@ func (t *ticker) handle(ctx context.Context, d *bus.Delivery) error {
 // A record and its call are in two streams, so a record proves no call: the worker that stored
 // it may have died before it published the call, and a later tick has replaced the one that
 // would have published it. Then beginRun returns the earlier run, which starts in the place of
-// the next one. That is harmless if the other worker goes on, because both publish the same call.
+// the next one. That is harmless if the other worker goes on, because both publish the same call. A run is
+// given up only if nobody publishes its call any more: it must not begin after the next one.
 func (t *ticker) beginRun(ctx context.Context, record bus.Message, tick tools.Tick, next cron.RunRecord) (_ cron.RunRecord, start bool, err error) {
 	stored, err := t.bus.Last(ctx, bus.Ticks, record.Subject)
 	if err != nil {
@@ -116,23 +150,27 @@ func (t *ticker) beginRun(ctx context.Context, record bus.Message, tick tools.Ti
 		}
 	}
 	switch {
-	case prior.Call == next.Call && prior.Session == next.Session:
-		return prior, true, nil // this tick is a redelivery
+	case prior.Call == next.Call && prior.Session == next.Session: // a redelivery, or its call could not be stored yet
+		next = prior
 	case prior.Tick > next.Tick:
 		return prior, false, nil
-	case prior.Call != "" && !tick.Overlap:
+	default:
+		next.Deadline = runDeadline(tick)
+		if prior.Call == "" || tick.Overlap {
+			break
+		}
 		ended, lost, err := t.runEnded(ctx, prior)
-		if err != nil || !ended && !lost {
+		switch {
+		case err != nil || !ended && !lost:
 			return prior, false, err
+		case lost && time.Since(stored.At) < lostAfter:
+			return prior, false, errNotLostYet
 		}
 		if lost && !prior.Restarted { // once: a call may also be lost because somebody removed it
 			t.log.Warn().Str("call", tools.Token(prior.Call)).Msg("the call of an earlier tick is not stored; it starts now in the place of the next one")
 			prior.Restarted, prior.Tick = true, next.Tick
 			next = prior
 		}
-	}
-	if !next.Restarted {
-		next.Deadline = runDeadline(tick)
 	}
 	if record.Body, err = bus.Encode(next); err != nil {
 		return cron.RunRecord{}, false, err

@@ -234,3 +234,49 @@ func TestTickWhoseCallIsRefused(t *testing.T) {
 		t.Errorf("result of %s, want of %s", got.ID, first.Call)
 	}
 }
+
+// While the calls stream is full, the call of a tick waits for space and later ticks are skipped: none of them
+// begins before it, or beside it. Two workers take the ticks.
+func TestTicksWhileCallsAreFull(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		limit := func(bytes int64) {
+			stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg := stream.CachedInfo().Config
+			cfg.MaxBytes = bytes
+			if _, err := b.JetStream().UpdateStream(t.Context(), cfg); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tick := func() string {
+			submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
+			call, _ := callOf(t, b, "job")
+			time.Sleep(30 * time.Second)
+			return call
+		}
+		limit(1)
+		results := bustest.Subscribe(t, b, "stevedore.result.>")
+		for range 2 {
+			defer start(t, b, worker.Config{Ticks: true, Slots: 4}, echo(t, "echo", tools.Idempotent, &runs, nil))()
+		}
+		first := tick()
+		for range 4 {
+			tick()
+		}
+		limit(-1)
+		time.Sleep(time.Minute)
+		last := tick()
+		for _, want := range []string{first, last} {
+			if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != want {
+				t.Errorf("result of %s, want of %s", got.ID, want)
+			}
+		}
+		if n := runs.Load(); n != 2 {
+			t.Errorf("%d runs", n)
+		}
+	})
+}
