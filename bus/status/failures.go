@@ -24,7 +24,7 @@ var failing = map[trouble.Kind]string{
 	trouble.Schedules:    "The worker WORKER cannot check the schedules",
 	trouble.Heartbeat:    "The worker WORKER cannot update the schedule of the heartbeat",
 	trouble.Model:        "The model NAME fails",
-	trouble.ModelRefused: "The provider of the model NAME refuses requests",
+	trouble.ModelRefused: "The provider of the model NAME refuses requests, or answers with something else",
 	trouble.Channel:      "The channel NAME fails",
 	trouble.Receiver:     "The worker WORKER cannot receive the messages of the channel NAME",
 	trouble.MCPServer:    "The MCP server NAME of the worker WORKER fails",

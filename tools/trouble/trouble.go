@@ -29,7 +29,7 @@ const (
 	Schedules    Kind = "schedules_failing"   // what keeps their due times right
 	Heartbeat    Kind = "heartbeat_failing"   // what writes its schedule
 	Model        Kind = "model_unavailable"   // by spec
-	ModelRefused Kind = "model_refused"       // by spec: the key, the credit or the name
+	ModelRefused Kind = "model_refused"       // by spec: the key, the credit, the name or the address
 	Channel      Kind = "channel_failing"     // by name
 	Receiver     Kind = "receiver_failing"    // what receives the messages of a channel; by name
 	MCPServer    Kind = "mcp_server_failing"  // by name

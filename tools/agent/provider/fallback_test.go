@@ -155,7 +155,8 @@ func TestModelHasOneProblem(t *testing.T) {
 	for _, step := range []struct {
 		status int
 		want   trouble.Kind
-	}{{http.StatusPaymentRequired, trouble.ModelRefused}, {http.StatusUnauthorized, trouble.ModelRefused}, {http.StatusServiceUnavailable, trouble.Model}, {http.StatusNotFound, trouble.ModelRefused}} {
+	}{{http.StatusPaymentRequired, trouble.ModelRefused}, {http.StatusUnauthorized, trouble.ModelRefused}, {http.StatusServiceUnavailable, trouble.Model}, {http.StatusNotFound, trouble.ModelRefused},
+		{http.StatusOK, trouble.ModelRefused}} { // the answer is not that of a model
 		status = step.status
 		if _, err := p.Complete(register.With(t.Context()), agent.Request{}); err == nil {
 			t.Errorf("%d is no error", step.status)

@@ -45,7 +45,7 @@ func (m measured) Complete(ctx context.Context, req agent.Request) (agent.Respon
 	switch {
 	case err == nil:
 		report(nil, nil)
-	case ok && slices.Contains([]string{agent.CodeBadKey, agent.CodeNoCredit, agent.CodeUnknownModel}, failure.Code):
+	case ok && slices.Contains([]string{agent.CodeBadKey, agent.CodeNoCredit, agent.CodeUnknownModel, agent.CodeBadAnswer}, failure.Code):
 		report(nil, err) // runs do not wait for it
 	case ok && isOutage(failure):
 		report(err, nil)
