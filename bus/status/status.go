@@ -174,7 +174,7 @@ type Channel struct {
 // nearlyFull is the fill of a stream that needs attention.
 const nearlyFull = 0.8
 
-// Read reads the state. It takes about a second if no worker answers, and less than the
+// Read reads the state. It takes up to task.FirstAnswer if workers do not answer, and less than the
 // timeout of the bus if the servers do not answer either. What cannot be read is missing and
 // named in Errors.
 func Read(ctx context.Context, b *bus.Bus) Status {
