@@ -194,6 +194,8 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 	"a remainder of reals":                   {"a,n\nx,7.5\ny,8.0\n", "SELECT n % 2 FROM t1 WHERE a = 'x'", "1.0", "use mod(n, n)"},
 	"mod of reals":                           {"a,n\nx,7.5\ny,8.0\n", "SELECT mod(n, 2) FROM t1 WHERE a = 'x'", "1.5", ""},
 	"a list of YAML in lines":                {"# x\n- {name: a, n: 1}\n- {name: b, n: 2}\n", "SELECT name, n FROM t1", "a|1\nb|2", ""},
+	"severities":                             {"id,severity\n1,low\n2,critical\n3,medium\n", "SELECT max(severity) FROM t1", "medium", "is less than"},
+	"months that are counted":                {"month,n\nJan,1\nApr,2\n", "SELECT count(month) FROM t1", "2", ""},
 	"quarters":                               {"q,n\nQ4 2024,1\nQ1 2025,2\n", "SELECT max(q) FROM t1", "Q4 2024", "'Q1 2025' is less than 'Q4 2024'"},
 	"versions with a letter":                 {"a,r\nx,v1.9.2\ny,v1.10.0\n", "SELECT max(r) FROM t1", "v1.9.2", "r is TEXT (such as 'v1.9.2')"},
 	"a log of W3C with another order":        {"#Fields: date time status\n2025-01-01 10:00 200\n#Fields: status date time\n404 2025-01-01 10:01\n", "SELECT sum(status), max(time) FROM t1", "604|10:01", "1 rows follow a line with the names in another order"},

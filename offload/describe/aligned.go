@@ -39,7 +39,10 @@ func (f *Form) aligned(head []byte) (filledCells int) {
 		}
 		break
 	}
+	ruled := false // each name has a rule under it, as pip prints them
 	if f.Skip++; len(lines) > 1 {
+		under := string(lines[1])
+		ruled = dashes.MatchString(under) && len(strings.Fields(under)) > 1
 		lines = append(lines[:1], slices.DeleteFunc(lines[1:], func(line []rune) bool { return dashes.MatchString(string(line)) })...)
 	}
 	if len(lines) < 2 {
@@ -82,7 +85,7 @@ func (f *Form) aligned(head []byte) (filledCells int) {
 		f.Width = 0
 		return 0
 	}
-	if f.Certain = f.Width > 1 && f.sure(string(names), rows); !f.Certain {
+	if f.Certain = f.Width > 1 && (ruled || f.sure(string(names), rows)); !f.Certain {
 		f.Assumed = []string{"the columns were taken to begin where the words of the first line do"}
 	}
 	if f.Width < 2 {

@@ -38,6 +38,7 @@ func TestTable(t *testing.T) {
 	}{
 		"CSV":                    {"id,name\n1,a\n2,b\n", "id|name", "2|b", 2, true, ""},
 		"semicolons":             {"a;b\n1,5;2,5\n3,5;4,5\n", "a|b", "3,5|4,5", 2, true, ""},
+		"rules under the names":  {"Package  Version\n-------- -------\nrequests 2.32.3\nurllib3  2.2.2\n", "Package|Version", "urllib3|2.2.2", 2, true, ""},
 		"pipes":                  {"id|name|at\n1|a|2025-01-01\n2|b|2025-01-02\n", "id|name|at", "2|b|2025-01-02", 2, true, ""},
 		"pipes in a column":      {"id,name,note\n" + strings.Repeat("1,b,a|b\n", 30), "id|name|note", "1|b|a|b", 30, true, ""},
 		"decimal commas":         {"a;b\n" + strings.Repeat("1,5;2,5\n", 30), "a|b", "1,5|2,5", 30, true, ""},

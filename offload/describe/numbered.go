@@ -9,9 +9,32 @@ import (
 // are sentences and hashes.
 const maxNumbered = 40
 
+// series are names that have an order of their own, each with its place before it: characters from 1 to <.
+var series = []string{
+	"1january 2february 3march 4april 5may 6june 7july 8august 9september :october ;november <december",
+	"1monday 2tuesday 3wednesday 4thursday 5friday 6saturday 7sunday",
+	"1low 2medium 3moderate 4high 5critical",
+}
+
+// placeOf returns the series that has a name, or at least its first three letters, and the place of the name there.
+func placeOf(name string) (list, place int) {
+	if len(name) < 3 || len(name) > 9 {
+		return -1, 0
+	}
+	for i, s := range series {
+		if at := strings.Index(s, strings.ToLower(name)); at > 0 && s[at-1] >= '1' && s[at-1] <= '<' {
+			return i, int(s[at-1])
+		}
+	}
+	return -1, 0
+}
+
 // AppendForm appends what a text is without its numbers: web-0 for web-10. It appends nothing if the
-// text has no number or is long.
+// text has no number, is no name of a series such as low, medium and high, or is long.
 func AppendForm(form []byte, text string) []byte {
+	if list, _ := placeOf(text); list >= 0 {
+		return append(form, 'a'+byte(list), ' ')
+	}
 	if len(text) > maxNumbered || !strings.ContainsAny(text, "0123456789") {
 		return form
 	}
@@ -27,13 +50,17 @@ func AppendForm(form []byte, text string) []byte {
 }
 
 // Misorders reports whether two texts of the same form sort by their characters in another order than by
-// their numbers: web-9 and web-10, 1.9.2 and 1.10.0, Q4 2024 and Q1 2025. If a is less by its
+// their numbers: web-9 and web-10, 1.9.2 and 1.10.0, Q4 2024 and Q1 2025, also low and high. If a is less by its
 // characters, it is greater by its numbers.
 func Misorders(a, b string) bool {
 	if len(a) > maxNumbered || len(b) > maxNumbered {
 		return false
 	}
 	characters, numbers, runs := cmp.Compare(a, b), 0, 0
+	if list, place := placeOf(a); list >= 0 {
+		same, other := placeOf(b)
+		return list == same && characters*cmp.Compare(place, other) < 0
+	}
 	for a != "" && b != "" {
 		n, m := digits(a), digits(b)
 		if n == 0 && m == 0 {

@@ -11,6 +11,8 @@ func TestMisorders(t *testing.T) {
 		{"1.9.2", "1.10.0", true}, {"go1.9", "go1.10", true}, {"10.0.0.9", "10.0.0.10", true}, {"9:10", "12:05", true},
 		{"Q4 2024", "Q1 2025", true}, {"Q1 2024", "Q4 2024", false}, {"W9 2024", "W10 2024", true}, {"2024-Q4", "2025-Q1", false},
 		{"web-9", "db-10", false}, {"web-9", "web-10a", false}, {"web-9", "web-9", false}, {"007", "7", false}, {"", "9", false},
+		{"Apr", "Jan", true}, {"january", "December", true}, {"Mar", "May", false}, {"Mon", "Fri", true}, {"high", "low", true}, {"critical", "medium", true},
+		{"low", "Mon", false}, {"lo", "hi", false}, {"March", "Mar", false}, {"lower", "high", false},
 		{"2025-09-30", "2025-10-01", false}, {"Saturday 9", "Saturday 10", true},
 	} {
 		if got := Misorders(test.a, test.b); got != test.want {

@@ -302,6 +302,7 @@ func (w *watch) list(function string, values []any) {
 func (w *watch) column(function string, values []any) {
 	var number, null, numeric, other any // one of each
 	var texts, numbered []string
+	var form [40]byte
 	for _, v := range values {
 		switch text, isText := v.(string); {
 		case v == nil:
@@ -312,7 +313,7 @@ func (w *watch) column(function string, values []any) {
 			}
 		default:
 			if _, ok := numberOf(v); !ok {
-				if other = v; len(numbered) < maxSorted && strings.ContainsAny(text, "0123456789") {
+				if other = v; len(numbered) < maxSorted && len(describe.AppendForm(form[:0], text)) > 0 {
 					numbered = append(numbered, text)
 				}
 				continue

@@ -69,6 +69,7 @@ func TestWatch(t *testing.T) {
 		{`[{"ms":4},{},{"ms":8}]`, `(map(.ms) | add), length`, "12\n3", ""},
 		{`["web-9","x","web-10"]`, `max`, `"x"`, `such as "web-9" by their characters`},
 		{`["web-9","web-10"]`, `.[0] > .[1]`, `true`, `"web-9" and "web-10" by their characters`},
+		{`[{"s":"low"},{"s":"critical"},{"s":"high"}]`, `max_by(.s).s`, `"low"`, `by their characters`},
 		{`["web-09","web-10","db-9"]`, `max`, `"web-10"`, ""},
 		{`["v1.9.2","v1.10.0"]`, `.[0] > .[1]`, "true", `compares "v1.9.2" and "v1.10.0" by their characters`},
 		{`["1.2.3","1.2.4","a/b/2024"]`, `max, (.[0] < .[1]), .[0] == .[1]`, "\"a/b/2024\"\ntrue\nfalse", ""},
