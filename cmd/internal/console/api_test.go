@@ -387,8 +387,12 @@ func TestWaitingCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	list := get[struct{ Waiting []task.WaitingCall }](in, "/api/waiting").Waiting
-	if len(list) != 2 || list[0].ID != "c1" || list[1].Session != "s2" || list[1].Queue != "gpu" || list[0].QueuedAt.IsZero() {
+	var list []task.WaitingCall
+	bustest.WaitUntil(t, "the server to count what waits", func() bool { // it tells the consumer after the publisher
+		list = get[struct{ Waiting []task.WaitingCall }](in, "/api/waiting").Waiting
+		return len(list) == 2
+	})
+	if list[0].ID != "c1" || list[1].Session != "s2" || list[1].Queue != "gpu" || list[0].QueuedAt.IsZero() {
 		t.Errorf("waiting %+v", list)
 	}
 	if status, body := in.request("POST", "/api/calls/s1/c1/cancel", ""); status != http.StatusOK || !strings.Contains(body, "cancelled") {
