@@ -2,6 +2,9 @@ module github.com/stevedore-bus/stevedore
 
 go 1.26.1
 
+// npm fills these directories while CI checks the packages.
+ignore node_modules
+
 require (
 	github.com/JohannesKaufmann/html-to-markdown/v2 v2.5.2
 	github.com/VictoriaMetrics/metrics v1.35.1
