@@ -83,15 +83,30 @@ func (l ToolList) Text() string {
 }
 
 const (
-	// offerTimeout is how long the first worker with a tool may take to answer an offer query: those without it
-	// do not answer.
+	// offerTimeout is how long the first worker with a tool may take to answer an offer query.
 	offerTimeout = time.Second
 	// nextOfferTimeout is how long each further worker may take.
 	nextOfferTimeout = 300 * time.Millisecond
 )
 
-// ListTools asks all workers for the tools that match q.
+// ListTools asks all workers for the tools that match q. Workers without a tool do not answer a query for it, so if none
+// answers within a second, ListTools asks all of the queue, of which a slow one may have it.
 func ListTools(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (ToolList, error) {
+	list, err := listTools(ctx, b, q)
+	if q.Tool == "" || len(list.Tools) > 0 || err != nil {
+		return list, err
+	}
+	return slowTools(ctx, b, q)
+}
+
+// slowTools asks all workers of a queue for a tool that none of them offered within offerTimeout.
+func slowTools(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (ToolList, error) {
+	list, err := listTools(ctx, b, tools.OfferQuery{Queue: q.Queue})
+	list.Tools = slices.DeleteFunc(list.Tools, func(t ToolInfo) bool { return t.Name != q.Tool })
+	return list, err
+}
+
+func listTools(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (ToolList, error) {
 	list := ToolList{Tools: []ToolInfo{}}
 	query, err := bus.Encode(q)
 	if err != nil {
@@ -146,12 +161,13 @@ func unique(names []string) []string {
 // HasWorker reports whether a worker consumes a queue and, if tool is not empty,
 // has that tool.
 func HasWorker(ctx context.Context, b *bus.Bus, queue, tool string) (bool, error) {
-	if ok, err := task.IsOffered(ctx, b, tools.OfferQuery{Queue: queue, Tool: tool}, offerTimeout); ok || err != nil {
+	q := tools.OfferQuery{Queue: queue, Tool: tool}
+	if ok, err := task.IsOffered(ctx, b, q, offerTimeout); ok || err != nil {
 		return ok, err
 	}
-	if tool != "" { // a slow worker has perhaps not answered yet
-		list, err := ListTools(ctx, b, tools.OfferQuery{Queue: queue})
-		return slices.Contains(list.Names(), tool), err
+	if tool != "" {
+		list, err := slowTools(ctx, b, q)
+		return len(list.Tools) > 0, err
 	}
 	// A program without this library may pull the calls of the queue.
 	info, ok, err := b.ConsumerInfo(ctx, b.WorkerConsumer(queue))

@@ -95,18 +95,7 @@ func (t *ticker) handle(ctx context.Context, d *bus.Delivery) error {
 	}
 	ctx, span := traceTick(ctx, d, kind, name, due, call)
 	tracing.Add(ctx, m.Header)
-	for start && err == nil {
-		publishing, cancel := context.WithTimeout(ctx, publishTime)
-		_, err = t.bus.Publish(publishing, m)
-		waits := err != nil && publishing.Err() != nil && ctx.Err() == nil
-		cancel()
-		if !waits {
-			break
-		}
-		if err = nil; !body.Overlap {
-			start, err = t.renew(ctx, record, body, run)
-		}
-	}
+	start, err = t.publish(ctx, m, record, body, run)
 	endTick(span, err)
 	switch {
 	case err != nil && !errors.Is(err, bus.ErrSubjectExists): // an earlier delivery of the tick may have published it
@@ -117,6 +106,24 @@ func (t *ticker) handle(ctx context.Context, d *bus.Delivery) error {
 		log.Info().Time("due", due).Str("call", tools.Token(call.ID)).Msg("tick became a call")
 	}
 	return nil
+}
+
+// publish stores the call of a run. While that fails, it keeps the record of the run young. start is false if a later
+// run has taken its place.
+func (t *ticker) publish(ctx context.Context, call, record bus.Message, tick tools.Tick, run cron.RunRecord) (start bool, err error) {
+	for start = true; start && err == nil; {
+		publishing, cancel := context.WithTimeout(ctx, publishTime)
+		_, err = t.bus.Publish(publishing, call)
+		waits := err != nil && publishing.Err() != nil && ctx.Err() == nil
+		cancel()
+		if !waits {
+			break
+		}
+		if err = nil; !tick.Overlap {
+			start, err = t.renew(ctx, record, tick, run)
+		}
+	}
+	return start, err
 }
 
 // renew stores the record of a run again, whose call is not stored yet. It returns false if a later run has begun.

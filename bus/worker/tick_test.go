@@ -209,31 +209,36 @@ func TestTickAfterRemovedCall(t *testing.T) {
 func TestTickWhoseCallIsRefused(t *testing.T) {
 	b := bustest.New(t)
 	var runs atomic.Int64
-	setCalls := func(change func(*jetstream.StreamConfig)) {
-		t.Helper()
-		stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg := stream.CachedInfo().Config
-		change(&cfg)
-		if _, err := b.JetStream().UpdateStream(t.Context(), cfg); err != nil {
-			t.Fatal(err)
-		}
-	}
-	setCalls(func(cfg *jetstream.StreamConfig) { cfg.MaxMsgSize = 1 })
+	setCalls(t, b, func(cfg *jetstream.StreamConfig) { cfg.MaxMsgSize = 1 })
 	records := bustest.Subscribe(t, b, "stevedore.run.>")
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
 	start(t, b, worker.Config{Ticks: true, Slots: 1}, echo(t, "echo", tools.Idempotent, &runs, nil))
 	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
 	first, _ := bustest.Next[cron.RunRecord](t, records)
 	bustest.WaitUntil(t, "a dead letter", func() bool { return bustest.Messages(t, b, bus.Dead) > 0 })
-	setCalls(func(cfg *jetstream.StreamConfig) { cfg.MaxMsgSize = -1 })
+	setCalls(t, b, func(cfg *jetstream.StreamConfig) { cfg.MaxMsgSize = -1 })
 	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
 	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != first.Call {
 		t.Errorf("result of %s, want of %s", got.ID, first.Call)
 	}
 }
+
+// setCalls changes the calls stream.
+func setCalls(t *testing.T, b *bus.Bus, change func(*jetstream.StreamConfig)) {
+	t.Helper()
+	stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	change(&cfg)
+	if _, err := b.JetStream().UpdateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func full(cfg *jetstream.StreamConfig)  { cfg.MaxBytes = 1 }
+func roomy(cfg *jetstream.StreamConfig) { cfg.MaxBytes = -1 }
 
 // While the calls stream is full, the call of a tick waits for space and later ticks are skipped: none of them
 // begins before it, or beside it. Two workers take the ticks.
@@ -241,24 +246,13 @@ func TestTicksWhileCallsAreFull(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
 		var runs atomic.Int64
-		limit := func(bytes int64) {
-			stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Calls))
-			if err != nil {
-				t.Fatal(err)
-			}
-			cfg := stream.CachedInfo().Config
-			cfg.MaxBytes = bytes
-			if _, err := b.JetStream().UpdateStream(t.Context(), cfg); err != nil {
-				t.Fatal(err)
-			}
-		}
 		tick := func() string {
 			submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
 			call, _ := callOf(t, b, "job")
 			time.Sleep(30 * time.Second)
 			return call
 		}
-		limit(1)
+		setCalls(t, b, full)
 		results := bustest.Subscribe(t, b, "stevedore.result.>")
 		for range 2 {
 			defer start(t, b, worker.Config{Ticks: true, Slots: 4}, echo(t, "echo", tools.Idempotent, &runs, nil))()
@@ -267,7 +261,7 @@ func TestTicksWhileCallsAreFull(t *testing.T) {
 		for range 4 {
 			tick()
 		}
-		limit(-1)
+		setCalls(t, b, roomy)
 		time.Sleep(time.Minute)
 		last := tick()
 		for _, want := range []string{first, last} {
@@ -277,6 +271,26 @@ func TestTicksWhileCallsAreFull(t *testing.T) {
 		}
 		if n := runs.Load(); n != 2 {
 			t.Errorf("%d runs", n)
+		}
+	})
+}
+
+// A worker waits for space with the call of a tick, and meanwhile another run has begun, because this worker was cut off
+// or suspended. Its call is dropped: it would run after, or beside, the later one.
+func TestTickWhoseRunWasReplaced(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		setCalls(t, b, full)
+		defer start(t, b, worker.Config{Ticks: true, Slots: 4}, echo(t, "echo", tools.Idempotent, &runs, nil))()
+		submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
+		time.Sleep(10 * time.Second)
+		submit(t, b, "stevedore.run.cron.job", `{"call":"cron-job-later","session":"cron-job","slot":"2000-01-01T00:00:09Z","deadline":"2099-01-01T00:00:00Z","tick":99}`)
+		time.Sleep(10 * time.Second)
+		setCalls(t, b, roomy)
+		time.Sleep(time.Minute)
+		if n := runs.Load(); n != 0 {
+			t.Errorf("%d runs of a tick whose place another run has taken", n)
 		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -75,11 +74,7 @@ func CheckTool(ctx context.Context, b *bus.Bus, c *cli.Connection, queue string,
 	case !consumed:
 		return fmt.Sprintf("no worker is consuming queue %q now; its calls stay queued until you start one: \"%s\"", queue, StartCommand(c, queue)), nil
 	}
-	known, _ := rpc.ListTools(ctx, b, tools.OfferQuery{Queue: queue})
-	late := slices.DeleteFunc(slices.Clone(known.Tools), func(t rpc.ToolInfo) bool { return t.Name != call.Tool })
-	if len(late) > 0 { // a slow worker had not answered yet
-		return "", checkArgs(c, late, call)
-	}
+	known, _ := rpc.ListTools(ctx, b, tools.OfferQuery{Queue: queue}) // only for the hint
 	none := fmt.Sprintf("no worker of queue %q offers the tool %q", queue, call.Tool)
 	if hint := tools.DidYouMean(call.Tool, known.Names()); hint != "" {
 		return "", tools.Errorf(tools.CodeInvalidArguments, "%s%s; see %s", none, hint, c.Command("tools", "ls"))
