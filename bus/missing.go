@@ -83,7 +83,7 @@ var ErrNoLeader = errors.New("the cluster or a stream has no leader: a server fa
 
 // isOffline reports whether a cluster knows that all servers which store a stream or consumer are down.
 func isOffline(err error) bool {
-	const streamOffline, consumerOffline = 10118, 10119
+	const streamOffline, consumerOffline = 10118, 10119 // server/errors.json of nats-server; nats.go has no names for them
 	api, ok := errors.AsType[*jetstream.APIError](err)
 	return ok && (api.ErrorCode == streamOffline || api.ErrorCode == consumerOffline)
 }

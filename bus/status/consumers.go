@@ -118,13 +118,12 @@ func Consumers(ctx context.Context, b *bus.Bus, like bus.Consumer) (map[string]*
 type checkConsumer func(bus.Consumer, *jetstream.ConsumerInfo)
 
 // readConsumers looks at the consumers that are not of queues or channels. What it cannot read, others cannot read either.
-func readConsumers(ctx context.Context, b *bus.Bus, check checkConsumer) error {
+func readConsumers(ctx context.Context, b *bus.Bus, check checkConsumer) {
 	for _, c := range []bus.Consumer{b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer()} {
 		if info, ok, err := b.ConsumerInfo(ctx, c); ok && err == nil {
 			check(c, info)
 		}
 	}
-	return nil
 }
 
 func channels(ctx context.Context, b *bus.Bus, check checkConsumer) ([]Channel, error) {

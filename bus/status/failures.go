@@ -52,7 +52,7 @@ func (s *Status) failures(streamsNamed bool) (problems []Problem) {
 		for _, f := range w.failures {
 			shared := !strings.Contains(failing[f.Kind], "WORKER")
 			known := slices.ContainsFunc(problems, func(p Problem) bool { return shared && p.Code == string(f.Kind) && p.Name == f.Name })
-			follows := f.Kind == trouble.Streams || f.Kind == trouble.Consumer || f.Kind == trouble.Store && strings.HasPrefix(w.store, "object:")
+			follows := f.Kind.NeedsStreams() || f.Kind == trouble.Store && strings.HasPrefix(w.store, "object:")
 			if !known && !(streamsNamed && follows) {
 				problems = append(problems, OfFailure(w.Name, f))
 			}

@@ -200,7 +200,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 	for what, read := range map[string]func() error{
 		"streams":      func() error { return s.readStreams(ctx, b) },
 		"queues":       func() error { return readQueues(ctx, b, queues, check) },
-		"consumers":    func() error { return readConsumers(ctx, b, check) },
+		"consumers":    func() error { readConsumers(ctx, b, check); return nil },
 		"workers":      func() (err error) { s.Workers, err = workers(ctx, b); return err },
 		"channels":     func() (err error) { s.Channels, err = channels(ctx, b, check); return err },
 		"parked calls": func() error { return s.readParked(ctx, b) },

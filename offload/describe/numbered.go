@@ -2,6 +2,7 @@ package describe
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 )
 
@@ -9,21 +10,22 @@ import (
 // are sentences and hashes.
 const maxNumbered = 40
 
-// series are names that have an order of their own, each with its place before it: characters from 1 to <.
-var series = []string{
-	"1january 2february 3march 4april 5may 6june 7july 8august 9september :october ;november <december",
-	"1monday 2tuesday 3wednesday 4thursday 5friday 6saturday 7sunday",
-	"1low 2medium 3moderate 4high 5critical",
+// series are names that have an order of their own.
+var series = [][]string{
+	strings.Fields("january february march april may june july august september october november december"),
+	strings.Fields("monday tuesday wednesday thursday friday saturday sunday"),
+	strings.Fields("low medium moderate high critical"),
 }
 
 // placeOf returns the series that has a name, or at least its first three letters, and the place of the name there.
 func placeOf(name string) (list, place int) {
-	if len(name) < 3 || len(name) > 9 {
+	if len(name) < 3 || len(name) > len("september") {
 		return -1, 0
 	}
-	for i, s := range series {
-		if at := strings.Index(s, strings.ToLower(name)); at > 0 && s[at-1] >= '1' && s[at-1] <= '<' {
-			return i, int(s[at-1])
+	name = strings.ToLower(name)
+	for list, names := range series {
+		if place := slices.IndexFunc(names, func(n string) bool { return strings.HasPrefix(n, name) }); place >= 0 {
+			return list, place
 		}
 	}
 	return -1, 0

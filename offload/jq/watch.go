@@ -49,17 +49,19 @@ const (
 		def _trunc: trunc; def trunc: if _isinteger then . else _trunc end;`
 )
 
+// calls returns the calls of a function without arguments.
+func calls(query *gojq.Query, name string) (list []*gojq.Func) {
+	each(reflect.ValueOf(query), func(node any) bool {
+		if f, ok := node.(*gojq.Func); ok && f.Name == name && len(f.Args) == 0 {
+			list = append(list, f)
+		}
+		return true
+	})
+	return list
+}
+
 // inView replaces each operator that compares or adds. As in jq, the outer loop is that over the values of the right side.
 func inView(query *gojq.Query) {
-	rename := func(query *gojq.Query, from, to string) (found bool) {
-		each(reflect.ValueOf(query), func(node any) bool {
-			if f, ok := node.(*gojq.Func); ok && f.Name == from && len(f.Args) == 0 {
-				f.Name, found = to, true
-			}
-			return true
-		})
-		return found
-	}
 	each(reflect.ValueOf(query), func(node any) bool {
 		if branch, ok := node.(*gojq.If); ok {
 			branch.Cond = condition(branch.Cond)
@@ -80,8 +82,10 @@ func inView(query *gojq.Query) {
 			f.Name = "_plus"
 		case q.Op == gojq.OpMul:
 			f.Name = "_times"
-		case q.Op == gojq.OpDiv && rename(q.Right, "length", "length"):
-			rename(q.Left, "add", "_mean")
+		case q.Op == gojq.OpDiv && len(calls(q.Right, "length")) > 0:
+			for _, add := range calls(q.Left, "add") {
+				add.Name = "_mean"
+			}
 			return true
 		case q.Op >= gojq.OpEq && q.Op <= gojq.OpLe:
 			f.Name = compareFunc

@@ -95,16 +95,12 @@ bad() { git -C "$1" config core.fsmonitor "$EVIL"; }
 `
 
 // After each attack, a person uses git in every directory of the workspace, and no program runs; no
-// file of editors and agents has come, and none of the person's has changed. One attack of three in a
-// run of all tests; "make hostile" takes all.
+// file of editors and agents has come, and none of the person's has changed.
 func TestCorpusOfRepositoriesSettingsRenamesAndLinks(t *testing.T) {
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip(err)
 	}
 	for i, attack := range corpus {
-		if i%3 != 0 && os.Getenv("STEVEDORE_HOSTILE") == "" {
-			continue
-		}
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			f := open(t, sandbox.Config{})

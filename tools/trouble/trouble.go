@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -42,6 +41,11 @@ func (k Kind) Stops() bool {
 	return k == Store || k == Replaced || k == Directory || k == Disk || k == Streams || k == Consumer || k == Permission
 }
 
+// NeedsStreams reports whether what fails works with the streams of the bus, so that their failure explains it.
+func (k Kind) NeedsStreams() bool {
+	return k == Streams || k == Consumer || k == Schedules || k == Heartbeat
+}
+
 // Failure is something that fails now.
 type Failure struct {
 	Kind Kind `json:"kind"`
@@ -52,14 +56,6 @@ type Failure struct {
 
 	Err  error     `json:"-"` // Error, with its type
 	last time.Time // when it was reported last
-}
-
-// beside matches the subjects of housekeeping and of the agent protocol, without which calls go on.
-var beside = regexp.MustCompile(` (\$JS\.API\.STREAM|agents)\.`)
-
-// Stops reports whether the process cannot do its work.
-func (f Failure) Stops() bool {
-	return f.Kind.Stops() && !(f.Kind == Permission && beside.MatchString(f.Name))
 }
 
 // keptFor is how long a failure is kept that nobody reports again: whoever reported it no longer

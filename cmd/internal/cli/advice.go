@@ -74,8 +74,8 @@ func (c *Connection) Advice(err error) string {
 	case errors.Is(err, bus.ErrNotNATS) && !c.External():
 		return "The process of the data directory does not answer: if it is suspended, continue it (kill -CONT PID); if it hangs, end it and start it again."
 	case errors.Is(err, bus.ErrNotNATS):
-		return "Give --server the client port of a NATS server, by default nats://HOST:4222, or ws://HOST:PORT for that of its block websocket: not that of its monitoring or of another program. If it is the " +
-			"right one, the server hangs, or wants TLS first (handshake_first): use a --context with tls_first."
+		return "Give --server the client port of a NATS server, by default nats://HOST:4222, or ws://HOST:PORT for that of its block websocket: " +
+			"not that of its monitoring or of another program. If it is the right one, the server hangs, or wants TLS first (handshake_first): use a --context with tls_first."
 	case errors.Is(err, nats.ErrNoServers):
 		return "Start the server, or name another one with --server; without it, the commands use that of \"stevedore up\"."
 	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
@@ -169,7 +169,8 @@ func AlteredAdvice(sealed bool) (advice string, command []string) {
 
 // PermissionAdvice says what to do about something that a server does not let a user do.
 func PermissionAdvice(what string) string {
-	advice := "The operator of the NATS server must let this user " + strconv.Quote(what) + ", and reload its configuration; \"stevedore provision --server-config DIR\" writes the permissions of each role."
+	advice := "The operator of the NATS server must let this user " + strconv.Quote(what) +
+		", and reload its configuration; \"stevedore provision --server-config DIR\" writes the permissions of each role."
 	if strings.HasPrefix(what, "subscribe") {
 		advice += " Then restart the worker."
 	}

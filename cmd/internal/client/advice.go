@@ -79,8 +79,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	case string(trouble.Model):
 		return "Runs wait and go on when the provider answers. With --model a,b the model b answers meanwhile.", nil
 	case string(trouble.ModelRefused):
-		return "Runs fail until the key, the credit of its account, the name of the model or the address of the provider is right. A key is in the variable or the file of " +
-			"--api-key-file; restart the worker after a change. Then send what failed again.", nil
+		return "Runs fail until the key, the credit of its account, the name of the model or the address of the provider is right. " +
+			"A key is in the variable or the file of --api-key-file; restart the worker after a change. Then send what failed again.", nil
 	case string(trouble.Receiver):
 		return "Correct the settings of the channel; the worker tries again.", nil
 	case string(trouble.MCPServer):

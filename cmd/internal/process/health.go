@@ -88,15 +88,15 @@ func (h *health) ready() error {
 	case !h.bus.Conn().IsConnected():
 		return errors.New("the process is not connected to the bus")
 	}
-	var stops []error
+	var reasons []error
 	for _, f := range failures(h.trouble) {
-		if !f.Stops() {
+		if !stops(f) {
 			continue
 		}
 		problems := []status.Problem{status.OfFailure(h.worker.Stats().Worker, f)}
 		client.Advise(problems, h.connection)
 		problems[0].Advice = cmp.Or(h.connection.Advice(f.Err), problems[0].Advice)
-		stops = append(stops, errors.New(problems[0].String()))
+		reasons = append(reasons, errors.New(problems[0].String()))
 	}
-	return errors.Join(stops...)
+	return errors.Join(reasons...)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"time"
 
@@ -81,13 +82,20 @@ func watchPermissions(ctx context.Context, b *bus.Bus) error {
 // failures returns what fails, without what a refused permission explains.
 func failures(r *trouble.Register) []trouble.Failure {
 	list := r.List()
-	if !slices.ContainsFunc(list, func(f trouble.Failure) bool { return f.Kind == trouble.Permission && f.Stops() }) {
+	if !slices.ContainsFunc(list, func(f trouble.Failure) bool { return f.Kind == trouble.Permission && stops(f) }) {
 		return list
 	}
 	return slices.DeleteFunc(list, func(f trouble.Failure) bool {
-		return f.Kind == trouble.Consumer || f.Kind == trouble.Streams || f.Kind == trouble.Schedules ||
-			f.Kind == trouble.Store && (bus.IsOutage(f.Err) || errors.Is(f.Err, jetstream.ErrAsyncPublishTimeout))
+		return f.Kind.NeedsStreams() || f.Kind == trouble.Store && (bus.IsOutage(f.Err) || errors.Is(f.Err, jetstream.ErrAsyncPublishTimeout))
 	})
+}
+
+// optional matches what calls go on without: permissions of housekeeping and of the agent protocol.
+var optional = regexp.MustCompile(` (\$JS\.API\.STREAM|agents)\.`)
+
+// stops reports whether a process with a failure cannot do its work.
+func stops(f trouble.Failure) bool {
+	return f.Kind.Stops() && !(f.Kind == trouble.Permission && optional.MatchString(f.Name))
 }
 
 // watchWorkspace reports a directory of the tools that was removed or replaced: they keep the one of before open.

@@ -204,7 +204,8 @@ func (s *Server) list(ctx context.Context, session *mcp.ClientSession) ([]tools.
 			tool := s.newTool(t)
 			if names[tool.def.Name] {
 				if repeated++; repeated == 1 {
-					s.cfg.Log.Warn().Str("server", s.cfg.Name).Str("tool", tool.def.Name).Msg("the MCP server has two tools of this name; the second one is left out, and so is each other one that repeats a name")
+					s.cfg.Log.Warn().Str("server", s.cfg.Name).Str("tool", tool.def.Name).
+						Msg("the MCP server has two tools of this name; the second one is left out, and so is each other one that repeats a name")
 				}
 				continue
 			}
