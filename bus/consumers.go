@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 const (
@@ -40,6 +42,15 @@ func WithChangeTimeout(ctx context.Context, f func(context.Context) error) error
 			return fmt.Errorf("the server did not answer within %s; are most servers of the cluster up? %w", changeTimeout, err)
 		}
 	}
+}
+
+// UntilAnswered calls f, which starts something at the server. If the server cannot do that
+// now, because its cluster has no leader or its disk is full, it calls f again until ctx ends.
+func UntilAnswered(ctx context.Context, b *Bus, failure string, f func() error) error {
+	final := func(err error) bool {
+		return isRejected(err) || IsClosed(err) || errors.Is(err, jetstream.ErrBucketNotFound)
+	}
+	return retry.Do(ctx, retry.Pauses(100*time.Millisecond, 5*time.Second, 0), final, retry.Warn(b.log, failure), f)
 }
 
 // ConsumerInfo returns the state of a consumer, or ok false if it does not exist.

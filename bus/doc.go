@@ -1,6 +1,6 @@
-// Package bus publishes messages durably to NATS JetStream and consumes them with
-// leases. It knows subjects and bytes; the packages that import it know what the bytes
-// mean.
+// Package bus publishes messages durably to NATS JetStream, reads them, and names the subjects,
+// streams and consumers. Package consume takes them with leases. Bus knows subjects and bytes;
+// the packages that import it know what the bytes mean.
 //
 //	connect, config   Connect, Bus, Config
 //	outage            ends a wait when the connection is down
@@ -9,7 +9,5 @@
 //	topology          the streams, buckets and consumers; package admin creates them
 //	ondemand          creates the streams that few tenants use, at their first use
 //	publish           Publish, the only place that repeats a message; internal/publisher sends
-//	consume           Consume: pull, lease, handler, verdict, requeue; package dead stores what is given up
-//	turns             lets sessions take turns if calls wait for long
-//	read              Read and Last: stored messages, without a consumer
+//	read, stored      Read and Last: stored messages, without a consumer; their headers and ids
 package bus

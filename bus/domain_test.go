@@ -15,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
 func startDomain(t *testing.T, domain string, opts server.Options) *server.Server {
@@ -89,7 +90,7 @@ func TestDomain(t *testing.T) {
 			ctx, stop := context.WithTimeout(t.Context(), bustest.Timeout)
 			defer stop()
 			taken := ""
-			err = b.Consume(ctx, b.WorkerConsumer("q"), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+			err = consume.Run(ctx, b, b.WorkerConsumer("q"), consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
 				taken = d.Subject
 				stop()
 				return nil

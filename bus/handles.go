@@ -75,7 +75,7 @@ func (b *Bus) Bucket(ctx context.Context, bucket string) (jetstream.KeyValue, er
 // WatchKeys watches the keys of one of the KV buckets that match a pattern. Until the server
 // starts the watch or rejects it, WatchKeys tries again.
 func WatchKeys(ctx context.Context, b *Bus, bucket, keys string, opts ...jetstream.WatchOpt) (watcher jetstream.KeyWatcher, err error) {
-	err = untilAnswered(ctx, b, "cannot watch "+b.BucketName(bucket), func() error {
+	err = UntilAnswered(ctx, b, "cannot watch "+b.BucketName(bucket), func() error {
 		kv, err := b.Bucket(ctx, bucket)
 		if err == nil {
 			watcher, err = kv.Watch(ctx, keys, opts...)

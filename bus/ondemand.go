@@ -60,8 +60,8 @@ func (b *Bus) UsedStream(ctx context.Context, stream string) (jetstream.Stream, 
 	return s, err
 }
 
-// awaitUse returns when a stream exists.
-func (b *Bus) awaitUse(ctx context.Context, stream string) error {
+// AwaitUse returns when a stream exists.
+func (b *Bus) AwaitUse(ctx context.Context, stream string) error {
 	for {
 		hint := b.space.hint()
 		s, err := b.UsedStream(ctx, stream)

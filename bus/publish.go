@@ -92,6 +92,10 @@ func (b *Bus) Publish(ctx context.Context, m Message) (Ack, error) {
 
 func (m Message) timeout() time.Duration { return cmp.Or(m.Timeout, defaultTimeout) }
 
+// Send queues a message that no stream stores, such as an acknowledgement. Those that are ready
+// together leave in one write.
+func (b *Bus) Send(subject string, body []byte) error { return b.out.Put(subject, body) }
+
 // publication is one Publish in progress.
 type publication struct {
 	b *Bus
@@ -174,12 +178,7 @@ func (p publication) once(ctx context.Context) (Ack, error) {
 	if errors.Is(err, ErrSubjectExists) {
 		err = p.checkRejection(ctx)
 	}
-	switch {
-	case err == nil:
-		p.b.space.stored(p.Subject)
-	case errors.Is(err, ErrFull):
-		p.b.space.refuse(Refusal{p.Subject, err, time.Now()})
-	}
+	p.b.space.Note(p.Subject, rejection)
 	return ack, err
 }
 

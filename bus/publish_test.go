@@ -317,3 +317,33 @@ func TestPublishAfterClose(t *testing.T) {
 	}
 	b.Close() // once more does no harm
 }
+
+// The server repeats each stored result once, and none that it rejected, also for the
+// messages of a batch.
+func TestStoredResultsAreRepeated(t *testing.T) {
+	t.Parallel()
+	b := syncing(t, bus.Config{})
+	sub := bustest.Subscribe(t, b, "stevedore.stored.>")
+	messages := newResults(b, "s", 200)
+	for _, o := range publishTogether(t.Context(), b, append(messages, messages[:100]...)) {
+		if o.err != nil && !errors.Is(o.err, bus.ErrSubjectExists) {
+			t.Fatal(o.err)
+		}
+	}
+	seen := map[string]int{}
+	for range messages {
+		msg, err := sub.NextMsg(bustest.Timeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen[msg.Header.Get(jetstream.SubjectHeader)]++
+	}
+	for _, m := range messages {
+		if seen[m.Subject] != 1 {
+			t.Errorf("%s was repeated %d times", m.Subject, seen[m.Subject])
+		}
+	}
+	for _, msg := range bustest.Rest(t, b, sub) {
+		t.Errorf("one more: %s", msg.Subject)
+	}
+}

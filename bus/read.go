@@ -9,28 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
-
-// Stored is a message in its stream.
-type Stored struct {
-	Subject  string
-	Sequence uint64
-	At       time.Time // when it was stored
-	Header   nats.Header
-	Body     []byte
-}
-
-func storedOf(m jsapi.Message) Stored { return Stored{m.Subject, m.Sequence, m.Time, m.Header, m.Data} }
-
-// ID is the same as Delivery.ID.
-func (m Stored) ID() string { return idOf(m.Header, m.Sequence, m.At) }
-
-// Order is the same as Delivery.Order.
-func (m Stored) Order() uint64 { return orderOf(m.Header, m.Sequence) }
 
 // Query selects messages of a stream.
 type Query struct {

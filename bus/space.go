@@ -72,15 +72,21 @@ func (s *Space) Refusing() (r Refusal, ok bool) {
 	return s.LastRefusal()
 }
 
-// stored notes that the stream of a subject stored or removed something.
-func (s *Space) stored(subject string) {
+// Note notes the outcome of a request that stores or removes something in the stream of a subject.
+func (s *Space) Note(subject string, err error) {
 	last := s.last.Load()
-	if last == nil || last == s.mended.Load() {
-		return
-	}
-	stream, ok := s.b.streamOf(last.Subject)
-	if now, _ := s.b.streamOf(subject); last.Subject == subject || ok && now == stream {
-		s.mended.Store(last)
+	switch refused := classify(err); {
+	case errors.Is(refused, ErrFull):
+		s.last.Store(&Refusal{subject, refused, time.Now()})
+		select {
+		case s.refused <- struct{}{}:
+		default:
+		}
+	case err == nil && last != s.mended.Load():
+		stream, ok := s.b.streamOf(last.Subject)
+		if now, _ := s.b.streamOf(subject); last.Subject == subject || ok && now == stream {
+			s.mended.Store(last)
+		}
 	}
 }
 
@@ -108,11 +114,6 @@ func (s *Space) hint() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.freed
-}
-
-func (s *Space) refuse(r Refusal) {
-	s.last.Store(&r)
-	signal(s.refused)
 }
 
 // untilSpace repeats a publish that was refused for a lack of space, until there is

@@ -15,7 +15,7 @@ const DefaultPrefix = "stevedore"
 const DefaultQueue = "default"
 
 // ZoneQueue returns the queue for the calls of a zone. The server delivers them to workers of
-// other zones only while none of this zone asks for calls (ConsumeConfig.Spare).
+// other zones only while none of this zone asks for calls (consume.Config.Spare).
 func ZoneQueue(zone string) string { return zoneQueues + zone }
 
 const zoneQueues = DefaultQueue + "--"

@@ -90,7 +90,7 @@ func (s Subjects) Streams(cfg Config) []jetstream.StreamConfig {
 	// Each subject names one call and holds one message, the first one. So while a call
 	// is stored, the server rejects it if it is submitted again, and one read shows
 	// whether it is stored. No work queue: it would delete a message, and sync, at each
-	// acknowledgement. Workers trim the stream instead (trim.go). It rejects a message with a
+	// acknowledgement. Workers trim the stream instead (bus/consume/trim.go). It rejects a message with a
 	// Nats-TTL, because an accepted call would vanish without a result.
 	calls := base(Calls, "calls and raw results that wait for a worker or run", "call.*.*.*.*", "raw.*.*.*.*")
 	calls.MaxMsgsPerSubject, calls.DiscardNewPerSubject = 1, true
@@ -221,17 +221,17 @@ type Consumer struct {
 	MaxPending int
 	Lease      time.Duration
 	// Trim, if not empty, matches the messages that only this consumer consumes, in a
-	// stream that keeps acknowledged messages. Consume removes them. It may be no subset of
+	// stream that keeps acknowledged messages. consume.Run removes them. It may be no subset of
 	// a filter, or the other way round: for such a purge, the server forgets which messages
 	// of the consumer were requeued until their leases end.
 	Trim string
-	// Ranked lets the server prefer processes that consume without ConsumeConfig.Spare. A
+	// Ranked lets the server prefer processes that consume without consume.Config.Spare. A
 	// process of an earlier version, or another program, must name the group to consume.
 	Ranked bool
 }
 
-// rankedGroup is the priority group of ranked consumers.
-const rankedGroup = "zone"
+// RankedGroup is the priority group of ranked consumers. A request for messages names it.
+const RankedGroup = "zone"
 
 const (
 	// channelPending is the MaxPending of a channel. Notifications that wait for their
@@ -288,7 +288,7 @@ func (cfg Config) consumerConfig(c Consumer) jetstream.ConsumerConfig {
 		MaxAckPending: cmp.Or(c.MaxPending, -1),
 	}
 	if c.Ranked {
-		config.PriorityPolicy, config.PriorityGroups = jetstream.PriorityPolicyPrioritized, []string{rankedGroup}
+		config.PriorityPolicy, config.PriorityGroups = jetstream.PriorityPolicyPrioritized, []string{RankedGroup}
 	}
 	return config
 }

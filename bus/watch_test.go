@@ -1,11 +1,13 @@
 package bus_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -93,5 +95,37 @@ func TestWatchLimitsLingering(t *testing.T) {
 	}
 	if n := b.Conn().NumSubscriptions() - before; n > bus.MaxLingering {
 		t.Errorf("%d subscriptions are left, want at most %d", n, bus.MaxLingering)
+	}
+}
+
+// A watch starts as soon as the server answers. A missing bucket is an error at once.
+func TestWatchStartsWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := bustest.Listen(t)
+	direct := bustest.Connect(t, s, bus.Config{})
+	p := bustest.NewProxy(t, s)
+	b := p.Connect(t)
+	if _, err := bus.WatchKeys(t.Context(), b, "missing", ">"); !errors.Is(err, jetstream.ErrBucketNotFound) {
+		t.Errorf("a missing bucket: %v", err)
+	}
+	asked := bustest.Subscribe(t, direct, "$JS.API.STREAM.INFO.KV_"+b.BucketName(bus.TasksBucket))
+	p.DropReplies()
+	watched := make(chan error, 1)
+	go func() {
+		watcher, err := bus.WatchKeys(t.Context(), b, bus.TasksBucket, "a.*")
+		if err == nil {
+			<-watcher.Updates() // all keys are known
+			err = watcher.Stop()
+		}
+		watched <- err
+	}()
+	for range 2 { // the second one follows an error
+		if _, err := asked.NextMsg(bustest.Timeout); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.Heal()
+	if err := <-watched; err != nil {
+		t.Error(err)
 	}
 }

@@ -34,16 +34,16 @@ var mutants = []mutant{
 	{"each missing stream is empty", "bus/ondemand.go", `calls.Metadata[onDemandKey] != "" && `, "", "bus/admin", "TestDeletedStreamIsAnError"},
 	{"a publish waits for a stream that nobody creates", "bus/ondemand.go", "!ok || !slices.Contains(onDemand, stream)", "!ok || slices.Contains(onDemand, stream)", "bus/admin", "TestFirstUseCreatesStreams"},
 	{"a stream of a tenant has the default size", "bus/ondemand.go", "		cfg.MaxBytes = info.Config.MaxBytes", "		_ = info", "bus/admin", "TestFirstUseCreatesStreams"},
-	{"a consumer of ticks creates its stream", "bus/consume.go", "		if cfg.AwaitUse {", "		if cfg.AwaitUse && ctx == nil {", "bus/admin", "TestConsumerAwaitsItsStream"},
+	{"a consumer of ticks creates its stream", "bus/consume/consume.go", "		if cfg.AwaitUse {", "		if cfg.AwaitUse && ctx == nil {", "bus/admin", "TestConsumerAwaitsItsStream"},
 
 	// Turns.
 	{"a call that ran ahead runs again", "bus/task/locate.go", "if !d.Ahead && wasAhead {", "if d.Ahead && wasAhead {", "bus/worker", "TestCallThatRunsAhead"},
 	{"sessions take no turns", "bus/worker/worker.go", "calls.ShouldRetry, calls.TakeAhead = w.shouldRetry, w.takeAhead", "calls.ShouldRetry = w.shouldRetry", "bus/worker", "TestSessionsTakeTurns"},
-	{"other zones are not spare", "bus/internal/pull/pull.go", "		if p.spare {", "		if p.spare && p.group == \"never\" {", "bus", "TestZones"},
-	{"a priority is ignored", "bus/turns.go", "	switch header.Get(PriorityHeader) {", "	switch header.Get(FreshHeader) {", "bus", "TestPriorities"},
-	{"a session has no limit", "bus/consume.go", "wait := k.turns.admit(msg.Subject); wait != nil", "wait := k.turns.admit(msg.Subject); wait != nil && k.slots == nil", "bus", "TestSessionSlots"},
-	{"held calls delay other sessions", "bus/turns.go", "		signal(t.backlog)\n		select {\n		case <-ctx.Done():\n		case <-changed:", "		select {\n		case <-ctx.Done():\n		case <-changed:", "bus", "TestSessionSlots"},
-	{"a turn takes a slot that is in use", "tools/fair/slots.go", "s.free > s.asked && s.first[0] == place", "s.first[0] == place", "bus", "TestTurns"},
+	{"other zones are not spare", "bus/internal/pull/pull.go", "		if p.spare {", "		if p.spare && p.group == \"never\" {", "bus/consume", "TestZones"},
+	{"a priority is ignored", "bus/consume/turns.go", "	switch header.Get(bus.PriorityHeader) {", "	switch header.Get(bus.FreshHeader) {", "bus/consume", "TestPriorities"},
+	{"a session has no limit", "bus/consume/consume.go", "wait := k.turns.admit(msg.Subject); wait != nil", "wait := k.turns.admit(msg.Subject); wait != nil && k.slots == nil", "bus/consume", "TestSessionSlots"},
+	{"held calls delay other sessions", "bus/consume/turns.go", "		signal(t.backlog)\n		select {\n		case <-ctx.Done():\n		case <-changed:", "		select {\n		case <-ctx.Done():\n		case <-changed:", "bus/consume", "TestSessionSlots"},
+	{"a turn takes a slot that is in use", "tools/fair/slots.go", "s.free > s.asked && s.first[0] == place", "s.first[0] == place", "bus/consume", "TestTurns"},
 
 	// Topology.
 	{"a second result is stored", "bus/topology.go", "results.MaxMsgsPerSubject, results.DiscardNewPerSubject = 1, true", "results.MaxMsgsPerSubject, results.DiscardNewPerSubject = 1, false", "bus", "TestFirstPublishWins"},
@@ -59,17 +59,17 @@ var mutants = []mutant{
 		"bus/admin", "TestUnknownFormatIsRefused"},
 
 	// Consuming and trimming.
-	{"leases are not extended", "bus/lease.go", "				l.extend(msg)", "				_ = msg", "bus", "TestLeaseIsKept"},
-	{"a stop requeues nothing", "bus/handle.go", `		log.Info().AnErr("reason", verdict).Msg("interrupted by the stop; requeued")
-		err = k.requeue(d)`, `		log.Info().AnErr("reason", verdict).Msg("interrupted by the stop; requeued")`, "bus", "TestStopRequeuesInterruptedMessages"},
-	{"a purge removes one more", "bus/trim.go", "jetstream.WithPurgeSequence(floor+1)", "jetstream.WithPurgeSequence(floor+2)", "bus", "TestTrimBehindALongCall|TestTrimKeepsRequeuedMessages"},
-	{"a purge removes other queues", "bus/trim.go", "jetstream.WithPurgeSubject(t.consumer.Trim), ", "", "bus", "TestTrimBesideAnUnservedQueue"},
-	{"nothing is removed behind a long call", "bus/trim.go", "		behind, t.old = t.old, nil", "		t.old = nil", "bus", "TestTrimBehindALongCall"},
-	{"a poison message is handled again", "bus/handle.go", "	case d.Final && d.Attempt > k.cfg.MaxAttempts:", "	case d.Final && d.Attempt > 1000*k.cfg.MaxAttempts:", "bus", "TestPoisonIsNotHandled"},
-	{"a call is acknowledged before it runs", "bus/handle.go", "		err = k.attempt(d)\n", "		_ = d.ack()\n		err = k.attempt(d)\n",
-		"bus", "TestVerdicts"},
-	{"a panic ends the worker", "bus/handle.go", "		if p := recover(); p != nil {", "		if p := any(nil); p != nil {",
-		"bus", "TestVerdicts"},
+	{"leases are not extended", "bus/consume/lease.go", "				l.extend(msg)", "				_ = msg", "bus/consume", "TestLeaseIsKept"},
+	{"a stop requeues nothing", "bus/consume/handle.go", `		log.Info().AnErr("reason", verdict).Msg("interrupted by the stop; requeued")
+		err = k.requeue(d)`, `		log.Info().AnErr("reason", verdict).Msg("interrupted by the stop; requeued")`, "bus/consume", "TestStopRequeuesInterruptedMessages"},
+	{"a purge removes one more", "bus/consume/trim.go", "jetstream.WithPurgeSequence(floor+1)", "jetstream.WithPurgeSequence(floor+2)", "bus/consume", "TestTrimBehindALongCall|TestTrimKeepsRequeuedMessages"},
+	{"a purge removes other queues", "bus/consume/trim.go", "jetstream.WithPurgeSubject(t.consumer.Trim), ", "", "bus/consume", "TestTrimBesideAnUnservedQueue"},
+	{"nothing is removed behind a long call", "bus/consume/trim.go", "		behind, t.old = t.old, nil", "		t.old = nil", "bus/consume", "TestTrimBehindALongCall"},
+	{"a poison message is handled again", "bus/consume/handle.go", "	case d.Final && d.Attempt > k.cfg.MaxAttempts:", "	case d.Final && d.Attempt > 1000*k.cfg.MaxAttempts:", "bus/consume", "TestPoisonIsNotHandled"},
+	{"a call is acknowledged before it runs", "bus/consume/handle.go", "		err = k.attempt(d)\n", "		_ = d.ack()\n		err = k.attempt(d)\n",
+		"bus/consume", "TestVerdicts"},
+	{"a panic ends the worker", "bus/consume/handle.go", "		if p := recover(); p != nil {", "		if p := any(nil); p != nil {",
+		"bus/consume", "TestVerdicts"},
 
 	// Calls.
 	{"a once-only call is not claimed", "bus/worker/resume.go", "if claimed && a.Once() {", "if claimed && a.Once() && w == nil {", "bus/worker", "TestKillAtEachStep|TestSuspendedWorker"},
@@ -127,7 +127,7 @@ var mutants = []mutant{
 	{"records of calls in progress are removed", "bus/retention/trimming.go", "		case stays(record):", "		case t.work == nil:", "bus/retention", "TestRecordsOfCallsInProgressStay"},
 	{"a purge removes a record of an earlier round", "bus/retention/trimming.go", "		case t.held[session]:", "		case until[session] > 0:", "bus/retention", "TestRecordsOfCallsInProgressStay"},
 	{"space wakes no publish", "bus/space.go", "	close(s.freed)", "", "bus/retention", "TestWaitingPublishIsWoken"},
-	{"a refusal wakes no keeper", "bus/publish.go", "		p.b.space.refuse(Refusal{p.Subject, err, time.Now()})\n", "", "bus/retention", "TestWaitingPublishIsWoken"},
+	{"a refusal wakes no keeper", "bus/publish.go", "	p.b.space.Note(p.Subject, rejection)\n", "", "bus/retention", "TestWaitingPublishIsWoken"},
 	{"notifications of a chat overtake each other", "bus/notify/order.go", "			case stored == t.sequence:", "			case stored > 0:",
 		"bus/notify", "TestOrderPerChatOverTwoNotifiers"},
 	{"a chat waits on after another process has sent", "bus/notify/order.go", "			case pause > 0 && stored == c.awaits:", "			case pause > 0:",

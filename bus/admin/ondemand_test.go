@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/session"
@@ -180,7 +181,7 @@ func TestConsumerAwaitsItsStream(t *testing.T) {
 	b, other := onDemand(t, s), bustest.Dial(t, s, bus.Config{})
 	ticks, before := make(chan string, 1), b.Conn().NumSubscriptions()
 	bustest.Run(t, func(ctx context.Context) error {
-		return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{AwaitUse: true}, func(_ context.Context, d *bus.Delivery) error {
+		return consume.Run(ctx, b, b.TickConsumer(), consume.Config{AwaitUse: true}, func(_ context.Context, d *consume.Delivery) error {
 			ticks <- d.Subject
 			return nil
 		})

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -25,7 +25,7 @@ func (in *Inbox) attach(ctx context.Context, session string, m channel.Incoming)
 	for i, file := range m.Files {
 		call := tools.Call{ID: fmt.Sprintf("message-%s-file-%d", m.ID, i+1), Session: session, Tool: offload.ToolUpload, Action: file.Name}
 		rec, err := in.store(ctx, call, file)
-		if _, final := bus.Rejected(err); final || errors.Is(err, offload.ErrQuota) {
+		if _, final := consume.Rejected(err); final || errors.Is(err, offload.ErrQuota) {
 			in.log.Warn().Err(err).Str("channel", in.channel).Str("session", tools.TokenOf(session)).Msg("cannot take the file of a message")
 			refused += fmt.Sprintf("(The user sent the file %q, which you cannot see: %v.)\n", tools.Excerpt(tools.OneLine(file.Name), 200), err)
 			continue

@@ -10,7 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -113,9 +113,9 @@ func attachment(f channel.BridgeFile) channel.Attachment {
 	return channel.Attachment{Name: f.Name, Open: func(context.Context) (io.ReadCloser, error) {
 		switch {
 		case f.Problem != "":
-			return nil, bus.Reject("no_file", errors.New(tools.Excerpt(tools.OneLine(f.Problem), 200)))
+			return nil, consume.Reject("no_file", errors.New(tools.Excerpt(tools.OneLine(f.Problem), 200)))
 		case len(f.Data) == 0:
-			return nil, bus.Reject("no_file", errors.New("it is empty"))
+			return nil, consume.Reject("no_file", errors.New("it is empty"))
 		}
 		return io.NopCloser(bytes.NewReader(f.Data)), nil
 	}}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
@@ -136,9 +137,9 @@ func TestBridgeDelivers(t *testing.T) {
 	s.want(`{"subject":"stevedore.notify.team.C2","prepare":{"text":"x"}}`, `{"chat_id":"C2","parts":["x"]}`)
 	s.want(`{"subject":"stevedore.notify.team.-","prepare":{"text":"x"}}`, `{"chat_id":"C1","parts":["x"]}`)
 	s.want(`{"subject":"stevedore.notify.team","prepare":{"text":"x","chat_id":"C2"}}`, `{"chat_id":"C2","parts":["x"]}`)
-	s.want(`{"subject":"stevedore.notify.team.C1","prepare":{"text":"x","chat_id":"C2"}}`, bus.CodeUndecodable)
-	s.want(`{"subject":"stevedore.notify.other.C1","prepare":{"text":"x","chat_id":"C1"}}`, bus.CodeUndecodable)
-	s.want(`{"prepare":{"text":""}}`, bus.CodeUndecodable)
+	s.want(`{"subject":"stevedore.notify.team.C1","prepare":{"text":"x","chat_id":"C2"}}`, consume.CodeUndecodable)
+	s.want(`{"subject":"stevedore.notify.other.C1","prepare":{"text":"x","chat_id":"C1"}}`, consume.CodeUndecodable)
+	s.want(`{"prepare":{"text":""}}`, consume.CodeUndecodable)
 	s.want(`{"prepare":{"text":"x","artifact":{"artifact_id":"a","digest":"wrong"}}}`, `{"chat_id":"C1","parts":["x\n(the file a cannot be sent: not found)"]}`)
 	with := `{"text":"x","artifact":{"artifact_id":"a","digest":"right"}}`
 	s.want(`{"prepare":`+with+`}`, `{"chat_id":"C1","parts":["x"],"file":{"name":"report.csv","size":600000,"command":"get it"}}`)

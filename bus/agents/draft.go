@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
@@ -82,7 +83,7 @@ func (in *Inbox) showDraft(call tools.Call) {
 		if draft != shown && shown == typing || time.Now().After(next) && (draft != shown || draft == typing) {
 			next, shown = time.Now().Add(draftInterval), draft
 			if err := in.drafts.show(ctx, call, draft); err != nil {
-				pause, _ := bus.Postponed(err)
+				pause, _ := consume.Postponed(err)
 				next = next.Add(pause)
 				in.log.Debug().Err(err).Str("channel", in.channel).Msg("cannot show the draft of an answer")
 			}

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/retry"
@@ -147,7 +148,7 @@ func (g *Gate) AskAbout(ctx context.Context, p task.Parked) error {
 	}
 	final := func(err error) bool {
 		_, refused := errors.AsType[*tools.Error](err)
-		_, rejected := bus.Rejected(err)
+		_, rejected := consume.Rejected(err)
 		return refused || rejected || errors.Is(err, bus.ErrTooLarge)
 	}
 	err := retry.Log(ctx, g.Log, "cannot ask for an approval", askTimeout, final, func() error { return g.Ask(ctx, questionOf(p)) })

@@ -5,19 +5,19 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
 // DueTime returns the due time of a tick. Every copy of the tick has the same due time,
 // and every other tick of the schedule has another one. ok is false if the tick is neither
 // from the server nor made up in its place.
-func DueTime(d *bus.Delivery) (due time.Time, ok bool) {
+func DueTime(d *consume.Delivery) (due time.Time, ok bool) {
 	due, _ = tickTimes(d.Header)
 	return due, !due.IsZero()
 }
 
 // IsOnlyTick reports whether d is the only tick of a schedule with At.
-func IsOnlyTick(d *bus.Delivery) bool {
+func IsOnlyTick(d *consume.Delivery) bool {
 	due, next := tickTimes(d.Header)
 	return !due.IsZero() && next.IsZero()
 }

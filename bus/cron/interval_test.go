@@ -9,6 +9,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
@@ -37,7 +38,7 @@ func TestIntervalAfterUncleanStops(t *testing.T) {
 					stops := []func(){
 						bustest.Run(t, func(ctx context.Context) error { cron.New(b).KeepTime(ctx, bustest.Log(t)); return nil }),
 						bustest.Run(t, func(ctx context.Context) error {
-							return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
+							return consume.Run(ctx, b, b.TickConsumer(), consume.Config{Slots: 1}, func(_ context.Context, d *consume.Delivery) error {
 								due, ok := cron.DueTime(d)
 								if !ok {
 									t.Errorf("a tick without a due time: %v", d.Subject)

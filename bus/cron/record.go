@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
 // RunRecord is the record of a schedule's last call. The worker stores it before it
@@ -26,7 +26,7 @@ type RunRecord struct {
 
 // CallID returns the id of the call of a tick of a schedule with a name, which is the same for each copy of the
 // tick, and its due time. A tick that a client published is due when it was published.
-func CallID(d *bus.Delivery, kind, name string) (id string, due time.Time) {
+func CallID(d *consume.Delivery, kind, name string) (id string, due time.Time) {
 	due, ok := DueTime(d)
 	if !ok {
 		due = d.Published.UTC()

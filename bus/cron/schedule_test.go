@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 )
 
@@ -21,10 +22,10 @@ func ticks(t *testing.T, b *bus.Bus) <-chan time.Time {
 	t.Helper()
 	dueTimes := make(chan time.Time, 100)
 	bustest.Run(t, func(ctx context.Context) error {
-		return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+		return consume.Run(ctx, b, b.TickConsumer(), consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
 			due, ok := cron.DueTime(d)
 			if !ok {
-				return bus.Reject("test", fmt.Errorf("no due time on %s", d.Subject))
+				return consume.Reject("test", fmt.Errorf("no due time on %s", d.Subject))
 			}
 			dueTimes <- due
 			return nil

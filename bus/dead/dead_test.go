@@ -12,6 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 )
 
@@ -21,10 +22,10 @@ func TestRetriedLetterKeepsItsArguments(t *testing.T) {
 	b := bustest.New(t)
 	letters := bustest.Subscribe(t, b, "stevedore.dead.call.>")
 	args := make(chan string, 2)
-	consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+	run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
 		args <- d.Header(bus.ArgsHeader)
 		if len(args) == 1 {
-			return bus.Reject("code", errors.New("a reason"))
+			return consume.Reject("code", errors.New("a reason"))
 		}
 		return nil
 	})
@@ -67,13 +68,13 @@ func TestDeadLetters(t *testing.T) {
 			b := bustest.New(t)
 			letters := bustest.Subscribe(t, b, "stevedore.dead.call.>")
 			ids := make(chan string, 8)
-			consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+			run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
 				ids <- d.ID()
 				if !bytes.Equal(d.Body, body) {
 					t.Errorf("body of %d bytes, want %d", len(d.Body), len(body))
 				}
 				if d.Sequence == 1 {
-					return bus.Reject("code", errors.New("reason "+strings.Repeat("r", 100_000)))
+					return consume.Reject("code", errors.New("reason "+strings.Repeat("r", 100_000)))
 				}
 				return nil
 			})
@@ -120,7 +121,7 @@ func TestDeadLetters(t *testing.T) {
 }
 
 // consume consumes the calls of the default queue.
-func consume(t *testing.T, b *bus.Bus, cfg bus.ConsumeConfig, handler bus.Handler) {
+func run(t *testing.T, b *bus.Bus, cfg consume.Config, handler consume.Handler) {
 	t.Helper()
 	bustest.Run(t, func(ctx context.Context) error {
 		return dead.Consume(ctx, b, b.WorkerConsumer("default"), cfg, nil, handler)

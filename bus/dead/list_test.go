@@ -10,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 )
 
@@ -29,9 +30,9 @@ func TestRetryDeadLetters(t *testing.T) {
 	arriving := bustest.Subscribe(t, b, "stevedore.dead.call.*")
 	handled := make(chan string, 10)
 	fail := make(chan bool, 10)
-	consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+	run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
 		if <-fail {
-			return bus.Reject("hopeless", errors.New("it cannot be done"))
+			return consume.Reject("hopeless", errors.New("it cannot be done"))
 		}
 		handled <- d.ID() + " " + string(d.Body)
 		return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 )
 
@@ -18,8 +19,8 @@ func TestRetriedMessagesDieAgain(t *testing.T) {
 	b := bustest.New(t)
 	const count = 100
 	arriving := bustest.Subscribe(t, b, "stevedore.dead.call.*")
-	consume(t, b, bus.ConsumeConfig{}, func(context.Context, *bus.Delivery) error {
-		return bus.Reject("hopeless", errors.New("it cannot be done"))
+	run(t, b, consume.Config{}, func(context.Context, *consume.Delivery) error {
+		return consume.Reject("hopeless", errors.New("it cannot be done"))
 	})
 	for range count {
 		if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "x"), Body: []byte("no JSON")}); err != nil {
@@ -59,11 +60,11 @@ func TestOneDeadLetterWhileItsHookFails(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
 		defer cancel()
 		calls := 0
-		report := func(context.Context, *bus.Delivery, dead.Stored) error {
+		report := func(context.Context, *consume.Delivery, dead.Stored) error {
 			calls++
 			return errors.New("the results are full")
 		}
-		err := dead.Consume(ctx, b, b.WorkerConsumer("default"), bus.ConsumeConfig{MaxAttempts: 1}, report, func(context.Context, *bus.Delivery) error { return errors.New("the real reason") })
+		err := dead.Consume(ctx, b, b.WorkerConsumer("default"), consume.Config{MaxAttempts: 1}, report, func(context.Context, *consume.Delivery) error { return errors.New("the real reason") })
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
 // Report is called after a message became a dead letter and before it is removed from its
 // stream. The letter has no body. While the call fails, the message stays and the call is
 // repeated.
-type Report func(ctx context.Context, d *bus.Delivery, letter Stored) error
+type Report func(ctx context.Context, d *consume.Delivery, letter Stored) error
 
-// Consume is bus.Consume with dead letters: it stores the messages that are given up. report
+// Consume is consume.Run with dead letters: it stores the messages that are given up. report
 // may be nil.
-func Consume(ctx context.Context, b *bus.Bus, c bus.Consumer, cfg bus.ConsumeConfig, report Report, handler bus.Handler) error {
-	cfg.GiveUp = func(ctx context.Context, d *bus.Delivery, code string, reason error) error {
+func Consume(ctx context.Context, b *bus.Bus, c bus.Consumer, cfg consume.Config, report Report, handler consume.Handler) error {
+	cfg.GiveUp = func(ctx context.Context, d *consume.Delivery, code string, reason error) error {
 		letter := Letter{Code: code, Subject: d.Subject, Sequence: d.Sequence, ID: d.ID(), Attempts: d.Attempt, ArgsIn: d.Header(bus.ArgsHeader)}
 		stored, err := store(ctx, b, c.Stream, letter, d.Body, reason)
 		if err != nil {
@@ -32,7 +33,7 @@ func Consume(ctx context.Context, b *bus.Bus, c bus.Consumer, cfg bus.ConsumeCon
 		}
 		return nil
 	}
-	return b.Consume(ctx, c, cfg, handler)
+	return consume.Run(ctx, b, c, cfg, handler)
 }
 
 // maxReason limits the length of a reason, which may quote anything.

@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -24,7 +25,7 @@ func (n *Notifier) Prepare(ctx context.Context, name string, bridge *channel.Bri
 		defer sent.File.Close()
 	}
 	prepared, err := bridge.Prepare(sent)
-	if code, refused := bus.Rejected(err); refused {
+	if code, refused := consume.Rejected(err); refused {
 		return prepared, &tools.Error{Code: code, Message: err.Error()}
 	}
 	if err == nil {
@@ -61,12 +62,12 @@ func (n *Notifier) withBridgeFile(
 ) (channel.Notification, error) {
 	var sent channel.Notification
 	if err := json.Unmarshal(body, &sent); err != nil || sent.Text == "" {
-		return sent, tools.Errorf(bus.CodeUndecodable, "it is no notification")
+		return sent, tools.Errorf(consume.CodeUndecodable, "it is no notification")
 	}
 	sent.Channel = name
 	if subject != "" && subject != n.bus.NotifyAny(name) {
 		if err := n.checkChat(&sent, subject); err != nil {
-			return sent, tools.Errorf(bus.CodeUndecodable, "%v", err)
+			return sent, tools.Errorf(consume.CodeUndecodable, "%v", err)
 		}
 	}
 	return n.withFile(ctx, bridge, sent)

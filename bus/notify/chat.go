@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -22,7 +23,7 @@ func (n *Notifier) notifySubject(sent channel.Notification) string {
 }
 
 // moveToChat publishes a notification of bus.NotifyAny again, on the subject of its chat.
-func (n *Notifier) moveToChat(ctx context.Context, sent channel.Notification, d *bus.Delivery) error {
+func (n *Notifier) moveToChat(ctx context.Context, sent channel.Notification, d *consume.Delivery) error {
 	header := nats.Header{}
 	for _, name := range []string{onceHeader, asideHeader, "traceparent"} {
 		if value := d.Header(name); value != "" {

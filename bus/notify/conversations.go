@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -59,7 +59,7 @@ const conversationTimeout = time.Hour
 
 // retryConversation returns the verdict for an event that could not be added to a
 // conversation.
-func (n *Notifier) retryConversation(d *bus.Delivery, err error) error {
+func (n *Notifier) retryConversation(d *consume.Delivery, err error) error {
 	if err == nil || time.Since(d.Published) < conversationTimeout {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -32,7 +33,7 @@ func TestCompletionForBrokenConversations(t *testing.T) {
 		t.Fatal(err)
 	}
 	for age, want := range map[time.Duration]error{0: errConversations, conversationTimeout / 2: errConversations, conversationTimeout + time.Minute: nil} {
-		d := &bus.Delivery{Subject: b.Completion("s", "c"), Body: []byte(`{"action":"agent","for_user":"the report"}`), Published: time.Now().Add(-age)}
+		d := &consume.Delivery{Subject: b.Completion("s", "c"), Body: []byte(`{"action":"agent","for_user":"the report"}`), Published: time.Now().Add(-age)}
 		if err := n.route(t.Context(), d); !errors.Is(err, want) || want == nil && err != nil {
 			t.Errorf("after %s: %v, want %v", age, err, want)
 		}

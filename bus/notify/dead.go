@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -16,7 +17,7 @@ import (
 // routeDead puts a notification about a dead tick for the owner of its schedule into the
 // outbox. A call that became a dead letter has a result; a tick has none. routeDead never
 // rejects a dead letter: that would create another one, without end.
-func (n *Notifier) routeDead(ctx context.Context, d *bus.Delivery) error {
+func (n *Notifier) routeDead(ctx context.Context, d *consume.Delivery) error {
 	if time.Since(d.Published) > maxAge {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
 // Whatever a client publishes, the channel is that of the subject, the text is not empty,
@@ -26,7 +26,7 @@ func FuzzNotification(f *testing.F) {
 		if json.Unmarshal(body, &id) != nil || id.ID == "" {
 			return // the id of the message would be that of the delivery, which a consumer has
 		}
-		n, err := decode("phone", &bus.Delivery{Body: body, Published: time.Unix(1_000_000_000, 0)})
+		n, err := decode("phone", &consume.Delivery{Body: body, Published: time.Unix(1_000_000_000, 0)})
 		if err != nil {
 			return
 		}

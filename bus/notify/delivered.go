@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
@@ -58,7 +59,7 @@ func (n *Notifier) wasDelivered(ctx context.Context, notification channel.Notifi
 
 // setDelivered records the delivery for as long as a copy can appear: the event
 // may be routed until maxAge, and the copy may wait for its channel until GiveUp.
-func (n *Notifier) setDelivered(ctx context.Context, d *bus.Delivery, notification channel.Notification) {
+func (n *Notifier) setDelivered(ctx context.Context, d *consume.Delivery, notification channel.Notification) {
 	if d.Header(onceHeader) == "" {
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -110,8 +111,8 @@ func (n *Notifier) ShowDraft(ctx context.Context, to channel.DraftChannel, name 
 		return err
 	}
 	message, err := to.ShowDraft(ctx, call.ChatID, d.Message, text)
-	_, refused := bus.Rejected(err)
-	_, postponed := bus.Postponed(err)
+	_, refused := consume.Rejected(err)
+	_, postponed := consume.Postponed(err)
 	if err != nil && !refused {
 		message = d.Message // otherwise, the user has deleted it
 	}

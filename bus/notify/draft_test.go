@@ -12,6 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -34,7 +35,7 @@ func (c *draftChat) put(id, text string) (string, error) {
 	}
 	at, err := strconv.Atoi(id)
 	if err != nil || c.messages[at] == "" {
-		return "", bus.Reject("refused_400", errors.New("message to edit not found"))
+		return "", consume.Reject("refused_400", errors.New("message to edit not found"))
 	}
 	c.messages[at] = text
 	return id, nil

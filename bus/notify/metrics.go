@@ -6,7 +6,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools/metrics"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
@@ -31,7 +31,7 @@ type sending struct {
 	took    time.Duration
 }
 
-func beginDelivery(ctx context.Context, n channel.Notification, d *bus.Delivery) *sending {
+func beginDelivery(ctx context.Context, n channel.Notification, d *consume.Delivery) *sending {
 	s := &sending{channel: n.Channel, began: time.Now()}
 	s.ctx, s.span = tracing.Start(tracing.From(ctx, d.Traceparent()), "notify "+n.Channel, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		tracing.Channel.String(n.Channel), tracing.Attempt.Int(d.Attempt), tracing.ToolCall.String(n.Call), tracing.Conversation.String(n.Session)))
@@ -54,8 +54,8 @@ func (s *sending) end(verdict error) {
 }
 
 func outcomeOf(verdict error) string {
-	_, postponed := bus.Postponed(verdict)
-	_, rejected := bus.Rejected(verdict)
+	_, postponed := consume.Postponed(verdict)
+	_, rejected := consume.Rejected(verdict)
 	switch {
 	case verdict == nil:
 		return "delivered"

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/state"
@@ -104,11 +105,11 @@ func (n *Notifier) Run(ctx context.Context) error {
 		group.Go(func() error { return n.consumeChannel(ctx, name, to) })
 	}
 	group.Go(func() error {
-		return n.consume(ctx, n.bus.NotifierConsumer(), bus.ConsumeConfig{}, func(ctx context.Context, d *bus.Delivery) error {
+		return n.consume(ctx, n.bus.NotifierConsumer(), consume.Config{}, func(ctx context.Context, d *consume.Delivery) error {
 			return n.route(tracing.From(ctx, d.Traceparent()), d)
 		})
 	})
-	group.Go(func() error { return n.consume(ctx, n.bus.DeadConsumer(), bus.ConsumeConfig{}, n.routeDead) })
+	group.Go(func() error { return n.consume(ctx, n.bus.DeadConsumer(), consume.Config{}, n.routeDead) })
 	group.Go(func() error { return n.sweep(ctx) })
 	n.log.Info().Strs("channels", sortedNames(n.cfg.Channels)).Str("default", n.cfg.Default).Msg("notifier started")
 	err := group.Wait()
@@ -139,7 +140,7 @@ func (n *Notifier) IsServed(ctx context.Context, name string) (bool, error) {
 }
 
 // consume consumes. maxAge and GiveUp limit the time; the number of attempts is not limited.
-func (n *Notifier) consume(ctx context.Context, consumer bus.Consumer, cfg bus.ConsumeConfig, handle bus.Handler) error {
+func (n *Notifier) consume(ctx context.Context, consumer bus.Consumer, cfg consume.Config, handle consume.Handler) error {
 	cfg.MaxAttempts, cfg.Grace = math.MaxInt32, n.cfg.Grace
 	return dead.Consume(ctx, n.bus, consumer, cfg, nil, handle)
 }
@@ -147,9 +148,9 @@ func (n *Notifier) consume(ctx context.Context, consumer bus.Consumer, cfg bus.C
 // consumeChannel delivers the notifications of one channel until ctx is done.
 func (n *Notifier) consumeChannel(ctx context.Context, name string, to channel.Channel) error {
 	order, stop := newOrder(n.bus, name), ctx.Done()
-	return n.consume(ctx, n.bus.ChannelConsumer(name), bus.ConsumeConfig{Slots: channel.Slots}, func(ctx context.Context, d *bus.Delivery) error {
+	return n.consume(ctx, n.bus.ChannelConsumer(name), consume.Config{Slots: channel.Slots}, func(ctx context.Context, d *consume.Delivery) error {
 		if bus.CheckSubject(d.Subject) != nil { // it would match other chats
-			return bus.Reject(bus.CodeUndecodable, fmt.Errorf("subject %q", d.Subject))
+			return consume.Reject(consume.CodeUndecodable, fmt.Errorf("subject %q", d.Subject))
 		}
 		turn, err := order.wait(ctx, stop, d.Subject, d.Sequence)
 		if turn == nil {
@@ -160,7 +161,7 @@ func (n *Notifier) consumeChannel(ctx context.Context, name string, to channel.C
 }
 
 // handle delivers the first notification of its subject.
-func (n *Notifier) handle(ctx context.Context, to channel.Channel, name string, d *bus.Delivery) error {
+func (n *Notifier) handle(ctx context.Context, to channel.Channel, name string, d *consume.Delivery) error {
 	notification, err := decode(name, d)
 	if err == nil && d.Subject == n.bus.NotifyAny(name) {
 		if err := n.moveToChat(ctx, notification, d); !errors.Is(err, bus.ErrFull) {
@@ -172,14 +173,14 @@ func (n *Notifier) handle(ctx context.Context, to channel.Channel, name string, 
 		err = n.checkChat(&notification, d.Subject)
 	}
 	if err != nil {
-		return bus.Reject(bus.CodeUndecodable, err)
+		return consume.Reject(consume.CodeUndecodable, err)
 	}
 	return n.deliver(ctx, to, notification, d)
 }
 
 // deliver sends one notification to its channel. Its error decides what happens
-// next, as for a bus.Handler.
-func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification channel.Notification, d *bus.Delivery) (verdict error) {
+// next, as for a consume.Handler.
+func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification channel.Notification, d *consume.Delivery) (verdict error) {
 	name := notification.Channel
 	if d.Header(onceHeader) != "" && n.wasDelivered(ctx, notification) {
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Msg("dropped: the channel already accepted it")
@@ -224,12 +225,12 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Int("attempt", d.Attempt).Msg("delivered")
 		return nil
 	}
-	if pause, ok := bus.Postponed(err); ok {
+	if pause, ok := consume.Postponed(err); ok {
 		n.log.Warn().Str("channel", name).Str("chat", tools.Excerpt(notification.ChatID, 64)).Time("until",
 			time.Now().Add(pause)).Msg("the receiver asked for a pause; all notifications for this chat wait")
 	}
 	if ctx.Err() == nil && time.Since(d.Published) > n.cfg.GiveUp {
-		return bus.Reject("undeliverable", fmt.Errorf("not delivered within %s: %w", n.cfg.GiveUp, err))
+		return consume.Reject("undeliverable", fmt.Errorf("not delivered within %s: %w", n.cfg.GiveUp, err))
 	}
 	return err
 }
@@ -241,7 +242,7 @@ const answerWithin = 4 * time.Second
 var errNoAnswer = fmt.Errorf("the receiver has not answered for %s", answerWithin)
 
 // decode reads a notification from the outbox and sets its defaults.
-func decode(name string, d *bus.Delivery) (channel.Notification, error) {
+func decode(name string, d *consume.Delivery) (channel.Notification, error) {
 	var n channel.Notification
 	if !utf8.Valid(d.Body) {
 		return n, errors.New("decode notification: the body is not valid UTF-8")

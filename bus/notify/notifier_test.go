@@ -18,6 +18,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/state"
@@ -204,7 +205,7 @@ func TestResultTwiceNotifiesOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &bus.Delivery{Subject: b.Report("s", "c"), Body: []byte(`{"for_user":"once"}`), Published: time.Now()}
+	d := &consume.Delivery{Subject: b.Report("s", "c"), Body: []byte(`{"for_user":"once"}`), Published: time.Now()}
 	for range 3 {
 		if err := n.route(t.Context(), d); err != nil {
 			t.Fatal(err)
@@ -246,7 +247,7 @@ func TestLostResponseRepeatsTheSameID(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	console := newRecorder()
-	console.set(nil, bus.RetryAfter(time.Millisecond, errors.New("the response was lost")))
+	console.set(nil, consume.RetryAfter(time.Millisecond, errors.New("the response was lost")))
 	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}})
 	publish(t, b, b.NotifyAny("console"), `{"text":"first"}`)
 	publish(t, b, b.NotifyAny("console"), `{"text":"second"}`)
@@ -266,7 +267,7 @@ func TestDownChannelDelaysNoOther(t *testing.T) {
 		s := bustest.Server(t)
 		b := bustest.Connect(t, s, bus.Config{})
 		up, down := newRecorder(), newRecorder()
-		down.set(bus.RetryAfter(10*time.Millisecond, errors.New("is down")), nil)
+		down.set(consume.RetryAfter(10*time.Millisecond, errors.New("is down")), nil)
 		cfg := Config{Channels: map[string]channel.Channel{"console": up, "down": down}}
 		stop := start(t, b, cfg)
 		start(t, bustest.Connect(t, s, bus.Config{}), cfg)
@@ -292,7 +293,7 @@ func TestRejectedNotificationBecomesADeadLetter(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	console := newRecorder()
-	console.set(bus.Reject("forbidden", errors.New("the bot was blocked")), nil)
+	console.set(consume.Reject("forbidden", errors.New("the bot was blocked")), nil)
 	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
 	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}})
 	for body, code := range map[string]string{`{"text":"hello"}`: "forbidden", `{"text":""}`: "undecodable", `nothing`: "undecodable"} {
@@ -432,7 +433,7 @@ func TestOldResultsAreNotRouted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &bus.Delivery{Subject: b.Report("s", "c"), Body: []byte(`{"for_user":"old"}`), Published: time.Now().Add(-25 * time.Hour)}
+	d := &consume.Delivery{Subject: b.Report("s", "c"), Body: []byte(`{"for_user":"old"}`), Published: time.Now().Add(-25 * time.Hour)}
 	if err := n.route(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
@@ -452,7 +453,7 @@ func noteOn(channel string) string {
 func TestPauseIsLogged(t *testing.T) {
 	t.Parallel()
 	chat, log := newRecorder(), new(strings.Builder)
-	chat.set(bus.RetryAfter(time.Hour, errors.New("not now")), nil)
+	chat.set(consume.RetryAfter(time.Hour, errors.New("not now")), nil)
 	b := bustest.New(t)
 	n, err := New(b, Config{Log: zerolog.New(log)})
 	if err != nil {
@@ -461,7 +462,7 @@ func TestPauseIsLogged(t *testing.T) {
 	publish(t, b, b.NotifyAny("chat"), `{"text":"hello"}`)
 	before := time.Now().Truncate(time.Second)
 	ctx, stop := context.WithCancel(t.Context())
-	err = b.Consume(ctx, b.ChannelConsumer("chat"), bus.ConsumeConfig{}, func(ctx context.Context, d *bus.Delivery) error {
+	err = consume.Run(ctx, b, b.ChannelConsumer("chat"), consume.Config{}, func(ctx context.Context, d *consume.Delivery) error {
 		defer stop()
 		return n.deliver(ctx, chat, channel.Notification{Channel: "chat", ID: d.ID(), Text: "hello"}, d)
 	})

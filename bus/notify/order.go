@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
@@ -72,7 +73,7 @@ func newOrder(b *bus.Bus, channel string) *order {
 func (o *order) wait(ctx context.Context, stop <-chan struct{}, subject string, sequence uint64) (*turn, error) {
 	t := &turn{order: o, subject: subject, sequence: sequence}
 	if behind, full := o.join(t); full {
-		return nil, bus.RetryAfter(max(behind, followDelay), nil)
+		return nil, consume.RetryAfter(max(behind, followDelay), nil)
 	}
 	first, verdict := t.wait(ctx, stop)
 	if !first {
@@ -110,7 +111,7 @@ func (t *turn) wait(ctx context.Context, stop <-chan struct{}) (first bool, verd
 			case stored == 0 || stored > t.sequence: // another process sent it
 				return false, nil
 			case pause > 0 && stored == c.awaits:
-				return false, bus.RetryAfter(pause+behind(t.sequence, stored), nil)
+				return false, consume.RetryAfter(pause+behind(t.sequence, stored), nil)
 			case pause > 0:
 				t.resume(c.awaits)
 				continue
@@ -134,7 +135,7 @@ func (t *turn) wait(ctx context.Context, stop <-chan struct{}) (first bool, verd
 		case <-c.moved:
 		case <-timer:
 		case <-stop:
-			return false, bus.RetryAfter(0, nil)
+			return false, consume.RetryAfter(0, nil)
 		}
 	}
 }
@@ -255,8 +256,8 @@ func (t *turn) resume(awaited uint64) {
 
 // end ends the turn with the error of the attempt to send, and returns the verdict.
 func (t *turn) end(err error) error {
-	delay, postponed := bus.Postponed(err)
-	_, rejected := bus.Rejected(err)
+	delay, postponed := consume.Postponed(err)
+	_, rejected := consume.Rejected(err)
 	o := t.order
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -271,8 +272,8 @@ func (t *turn) end(err error) error {
 		c.failures++
 		c.sent = 0 // a chat that fails is kept, and a new stream would begin at 1
 		if !postponed {
-			delay = bus.RetryDelay(c.failures)
-			err = bus.RetryAfter(delay, err)
+			delay = consume.RetryDelay(c.failures)
+			err = consume.RetryAfter(delay, err)
 		}
 		c.awaits, c.until = t.sequence, time.Now().Add(delay)
 	}

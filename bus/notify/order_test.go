@@ -17,6 +17,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -97,7 +98,7 @@ func TestOrderPerChatOverTwoNotifiers(t *testing.T) {
 		const chats, count = 8, 40
 		receiver := newChatRecorder(t, func(channel.Notification) error {
 			if rand.IntN(10) == 0 {
-				return bus.RetryAfter(time.Millisecond, errors.New("not now"))
+				return consume.RetryAfter(time.Millisecond, errors.New("not now"))
 			}
 			return nil
 		})
@@ -137,7 +138,7 @@ func TestPausedChatDelaysNoOther(t *testing.T) {
 				if n.Text != "0" {
 					t.Errorf("notification %s was attempted before the first one was accepted", n.Text)
 				}
-				return bus.RetryAfter(2*time.Second, errors.New("too many requests"))
+				return consume.RetryAfter(2*time.Second, errors.New("too many requests"))
 			}
 			return nil
 		}
@@ -348,20 +349,20 @@ func TestOrderAfterFailures(t *testing.T) {
 		}
 		return turn
 	}
-	if err := attempt(1, true).end(bus.Reject("forbidden", errors.New("blocked"))); err == nil {
+	if err := attempt(1, true).end(consume.Reject("forbidden", errors.New("blocked"))); err == nil {
 		t.Error("no verdict")
 	}
 	attempt(2, false)
 	if err := stream.DeleteMsg(t.Context(), 1); err != nil {
 		t.Fatal(err)
 	}
-	if delay, ok := bus.Postponed(attempt(2, true).end(errors.New("down"))); !ok || delay <= 0 {
+	if delay, ok := consume.Postponed(attempt(2, true).end(errors.New("down"))); !ok || delay <= 0 {
 		t.Errorf("postponed for %s", delay)
 	}
 	o.chats[subject].until = time.Now().Add(time.Hour)
 	attempt(2, false)
 	_, err = o.wait(t.Context(), closed, subject, 3)
-	if delay, _ := bus.Postponed(err); delay < time.Minute {
+	if delay, _ := consume.Postponed(err); delay < time.Minute {
 		t.Errorf("the chat is down for an hour, and its next one comes after %s: %v", delay, err)
 	}
 	o.chats[subject].until, o.limit = time.Now(), 1
@@ -388,7 +389,7 @@ func TestChatGoesOnWhenAnotherProcessHasSent(t *testing.T) {
 		}
 		subject, never := b.Notify("chat", "a"), make(chan struct{})
 		turn, err := o.wait(t.Context(), never, subject, 3)
-		if delay, _ := bus.Postponed(err); turn != nil || delay <= 0 || delay > 2*maxPoll {
+		if delay, _ := consume.Postponed(err); turn != nil || delay <= 0 || delay > 2*maxPoll {
 			t.Fatalf("%v, %v while another process has two others", turn, err)
 		}
 		for sequence := range uint64(2) { // it sends both
@@ -454,7 +455,7 @@ func TestSubjectNamesTheChat(t *testing.T) {
 		if _, err := b.JetStream().Publish(t.Context(), test[0], []byte(test[1])); err != nil {
 			t.Fatal(err)
 		}
-		if letter, msg := bustest.Next[dead.Letter](t, letters); letter.Code != bus.CodeUndecodable || msg.Subject != "stevedore.dead.notification.notes" {
+		if letter, msg := bustest.Next[dead.Letter](t, letters); letter.Code != consume.CodeUndecodable || msg.Subject != "stevedore.dead.notification.notes" {
 			t.Errorf("%s: dead letter %+v on %s", test, letter, msg.Subject)
 		}
 	}
@@ -472,7 +473,7 @@ func TestConsumerOfAnEarlierVersionIsUpdated(t *testing.T) {
 	}
 	receiver := newChatRecorder(t, func(n channel.Notification) error {
 		if n.ChatID == "paused" {
-			return bus.RetryAfter(time.Hour, errors.New("too many requests"))
+			return consume.RetryAfter(time.Hour, errors.New("too many requests"))
 		}
 		return nil
 	})

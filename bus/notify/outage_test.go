@@ -10,8 +10,8 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server/ats"
 
-	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
@@ -86,11 +86,11 @@ func TestResultIsDeliveredOnceThoughRoutedAnHourLater(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		result := func(call string) *bus.Delivery {
-			return &bus.Delivery{Subject: b.Report("s", call), Body: fmt.Appendf(nil, `{"for_user":%q}`, call), Published: time.Now()}
+		result := func(call string) *consume.Delivery {
+			return &consume.Delivery{Subject: b.Report("s", call), Body: fmt.Appendf(nil, `{"for_user":%q}`, call), Published: time.Now()}
 		}
 		first := result("first")
-		for _, d := range []*bus.Delivery{first, first, result("second")} {
+		for _, d := range []*consume.Delivery{first, first, result("second")} {
 			if err := n.route(t.Context(), d); err != nil {
 				t.Error(err)
 			}

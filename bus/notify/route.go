@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/state"
@@ -21,10 +22,10 @@ import (
 
 // route puts the notification of a completion or report into the outbox. Its ID
 // derives from the subject, so a redelivery of the event causes no second one.
-func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
+func (n *Notifier) route(ctx context.Context, d *consume.Delivery) error {
 	tokens := n.bus.Split(d.Subject)
 	if len(tokens) != 3 {
-		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("subject %q", d.Subject))
+		return consume.Reject(consume.CodeUndecodable, fmt.Errorf("subject %q", d.Subject))
 	}
 	kind, session, call := channel.KindResult, tokens[1], tokens[2]
 	if tokens[0] == channel.KindCompletion {
@@ -39,7 +40,7 @@ func (n *Notifier) route(ctx context.Context, d *bus.Delivery) error {
 		return nil
 	}
 	if err != nil {
-		return bus.Reject(bus.CodeUndecodable, err)
+		return consume.Reject(consume.CodeUndecodable, err)
 	}
 	// Permissions apply to the subject; the body may contain any session.
 	if event.Session != "" && tools.Token(event.Session) != session {
@@ -259,7 +260,7 @@ func (n *Notifier) put(ctx context.Context, notification channel.Notification, m
 	for cut := false; ; {
 		body, err := bus.Encode(notification)
 		if err != nil {
-			return bus.Reject(bus.CodeUndecodable, err)
+			return consume.Reject(consume.CodeUndecodable, err)
 		}
 		m := bus.Message{Subject: n.notifySubject(notification), Body: body, Key: notification.ID, Same: isStored(notification),
 			Header: nats.Header{onceHeader: {"1"}}}
@@ -283,7 +284,7 @@ func (n *Notifier) put(ctx context.Context, notification channel.Notification, m
 		case errors.Is(err, bus.ErrFull) && n.wasDelivered(ctx, notification): // an earlier attempt stored it
 			return nil
 		case errors.Is(err, bus.ErrFull):
-			return bus.RetryAfter(30*time.Second, err)
+			return consume.RetryAfter(30*time.Second, err)
 		}
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -68,7 +69,7 @@ func TestSubmitAfterARequeue(t *testing.T) {
 		submit()
 		time.Sleep(9 * time.Minute)
 		ctx, cancel := context.WithCancel(t.Context())
-		err := b.Consume(ctx, b.WorkerConsumer("default"), bus.ConsumeConfig{Grace: time.Second}, func(ctx context.Context, d *bus.Delivery) error {
+		err := consume.Run(ctx, b, b.WorkerConsumer("default"), consume.Config{Grace: time.Second}, func(ctx context.Context, d *consume.Delivery) error {
 			cancel()
 			<-ctx.Done()
 			return ctx.Err()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
@@ -27,7 +28,7 @@ func BenchmarkDeadLetters(b *testing.B) {
 				call := fmt.Sprintf("c%d", i)
 				put(bus.Message{Subject: conn.Result("s", call), Body: fmt.Appendf(nil, `{"id":%q,"session":"s","outcome":"failed","is_error":true,"error":{"code":"given_up","message":"x"}}`, call)})
 				body, err := bus.Encode(dead.Letter{
-					Kind: bus.DeadCall, Name: "shell", Code: bus.CodePoison, Reason: "delivered 6 times", ID: call, Sequence: uint64(i + 1),
+					Kind: bus.DeadCall, Name: "shell", Code: consume.CodePoison, Reason: "delivered 6 times", ID: call, Sequence: uint64(i + 1),
 					Subject: conn.Call("default", "shell", "s", call), Attempts: 6, At: time.Now(), Body: fmt.Appendf(nil, `{"id":%q,"session":"s","args":{"command":"true"}}`, call),
 				})
 				if err != nil {

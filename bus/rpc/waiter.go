@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -91,7 +92,7 @@ func (w *waiter) wait(ctx context.Context) (stored task.StoredResult, err error)
 				return stored, nil
 			}
 			if l, ok := w.deadLetter(msg); ok {
-				if l.Code == tools.CodeMismatch || l.Code == bus.CodeUndecodable {
+				if l.Code == tools.CodeMismatch || l.Code == consume.CodeUndecodable {
 					return stored, &DeadLetterError{l} // it gets no result
 				}
 				letter, noResult = l, time.After(deadLetterTimeout)

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Delivered is a call as a worker got it.
 type Delivered struct {
-	*bus.Delivery
+	*consume.Delivery
 	Call    tools.Call
 	Key     tools.CallKey // the tokens that name the call in subjects and records
 	Queue   string
@@ -34,7 +35,7 @@ type Delivered struct {
 
 // Decode decodes and checks a delivery. After an error there is no call to answer; an invalid
 // call that can be answered has Invalid set. The caller sets what it knows of the tool.
-func Decode(s bus.Subjects, delivery *bus.Delivery) (*Delivered, error) {
+func Decode(s bus.Subjects, delivery *consume.Delivery) (*Delivered, error) {
 	subject, ok := s.SplitCall(delivery.Subject)
 	if !ok || !tools.IsToken(subject.Session) || !tools.IsToken(subject.ID) {
 		return nil, fmt.Errorf("subject %.200q: want %s with tokens of the form %s", delivery.Subject,
@@ -125,7 +126,7 @@ func Identify(call *tools.Call, subject bus.CallSubject) (err error) {
 
 // resumedFrom returns what the message of a delivered call says of the wait after which it was
 // published; it is zero if the call was not parked. Started is when its tool began, or now.
-func resumedFrom(d *bus.Delivery, now time.Time) (p Parked) {
+func resumedFrom(d *consume.Delivery, now time.Time) (p Parked) {
 	p.Started = now
 	if !d.Republished {
 		return p
@@ -151,7 +152,7 @@ func (d *Delivered) CompletesElsewhere() bool { return d.Tool.Name != "" && !d.C
 // same id, whose result this call must not get.
 func (d *Delivered) Check(digest string) error {
 	if err := CheckDigest(d.Call, d.Digest, digest); err != nil {
-		return bus.Reject(tools.CodeMismatch, err)
+		return consume.Reject(tools.CodeMismatch, err)
 	}
 	return nil
 }

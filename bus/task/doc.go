@@ -6,7 +6,7 @@
 //
 //	what            where it is stored           who writes it              who removes it, when
 //	the call        stream CALLS, subject        the client; for a parked   workers, up to the first call
-//	                call.<queue>.<tool>.S.C      call, a worker again       that has not ended (bus/trim.go)
+//	                call.<queue>.<tool>.S.C      call, a worker again       that has not ended (bus/consume/trim.go)
 //	a delivery      the memory of one worker;    the server                 the worker acknowledges it; if it
 //	                the server keeps its lease                              dies, the lease ends
 //	the claim of a  stream RESULTS, subject      the worker that starts     the limits of the stream; a retry
@@ -34,7 +34,7 @@
 //   - was started more than once: Starts counts it. Stopped says that the first start was
 //     no attempt.
 //   - was started before the consumer delivered it, because its session had its turn
-//     (bus/turns.go): Ahead. Without that delivery, its message is as that of a queued call.
+//     (bus/consume/turns.go): Ahead. Without that delivery, its message is as that of a queued call.
 //   - was cancelled: Cancelled. Each worker follows all records (Follower), so none
 //     starts it. The canceller also publishes the result "cancelled".
 //   - is the message of a user that stops others: Stops.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -65,7 +66,7 @@ func TestCancelWhileACallBecomesAsync(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	delivered, done := make(chan struct{}), make(chan error, 1)
 	go func() {
-		done <- b.Consume(ctx, b.WorkerConsumer("default"), bus.ConsumeConfig{Grace: time.Millisecond}, func(ctx context.Context, _ *bus.Delivery) error {
+		done <- consume.Run(ctx, b, b.WorkerConsumer("default"), consume.Config{Grace: time.Millisecond}, func(ctx context.Context, _ *consume.Delivery) error {
 			close(delivered)
 			<-ctx.Done()
 			return ctx.Err()

@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -202,7 +203,7 @@ func TestRefusedQuestionKeepsTheCall(t *testing.T) {
 		Ask: func(context.Context, approvals.Approval) error {
 			switch asked.Add(1) % 3 {
 			case 0:
-				return bus.Reject("refused_chat", errors.New("no such chat"))
+				return consume.Reject("refused_chat", errors.New("no such chat"))
 			case 1:
 				return tools.Errorf(tools.CodeInvalidArguments, "the channel does not send there")
 			}

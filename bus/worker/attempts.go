@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -55,7 +56,7 @@ func (w *Worker) recordStart(ctx context.Context, a *attempt) {
 // recordFailure records an attempt that failed before the start. If the stop of the
 // worker ended the attempt, it does not count.
 func (w *Worker) recordFailure(ctx context.Context, a *attempt, verdict error) {
-	_, rejected := bus.Rejected(verdict)
+	_, rejected := consume.Rejected(verdict)
 	switch {
 	case ctx.Err() != nil && (a.startCounted || !a.Redelivered):
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
@@ -77,7 +78,7 @@ func (w *Worker) recordFailure(ctx context.Context, a *attempt, verdict error) {
 // shouldRetry counts the attempts of a call, and reports whether to keep retrying a
 // resumable one. Each completed step allows another MaxAttempts attempts, unless the
 // call was restarted MaxAttempts times since its last step.
-func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error) {
+func (w *Worker) shouldRetry(ctx context.Context, d *consume.Delivery) (bool, error) {
 	a, err := w.decode(d)
 	if err != nil {
 		return false, nil // handle reports what is wrong
@@ -115,7 +116,7 @@ func (w *Worker) shouldRetry(ctx context.Context, d *bus.Delivery) (bool, error)
 // answerDeadLetter publishes a result for a call that became a dead letter, so
 // that no caller waits for it. A once-only call gets the outcome unknown if a worker
 // claimed it. rpc.ChangeLetters removes that result and the claim.
-func (w *Worker) answerDeadLetter(ctx context.Context, d *bus.Delivery, letter dead.Stored) error {
+func (w *Worker) answerDeadLetter(ctx context.Context, d *consume.Delivery, letter dead.Stored) error {
 	a, err := w.decode(d)
 	if err != nil {
 		return nil // it names no call
@@ -143,7 +144,7 @@ func (w *Worker) publishGivenUp(ctx context.Context, a *attempt, letter dead.Sto
 		}
 	}
 	err := w.results.end(ctx, a, res)
-	if _, mismatch := bus.Rejected(err); mismatch {
+	if _, mismatch := consume.Rejected(err); mismatch {
 		return nil // the stored result belongs to another call with this id
 	}
 	return err
@@ -152,7 +153,7 @@ func (w *Worker) publishGivenUp(ctx context.Context, a *attempt, letter dead.Sto
 // deadLetterResult is the result of a call that the bus stopped retrying.
 func deadLetterResult(call tools.Call, letter dead.Stored) *tools.Result {
 	reason := tools.Excerpt(letter.Reason, 2000)
-	if letter.Code == bus.CodeExhausted {
+	if letter.Code == consume.CodeExhausted {
 		reason = fmt.Sprintf("the last of %d attempts failed: %s", letter.Attempts, reason)
 	}
 	res := tools.Failure(tools.Errorf(tools.CodeGivenUp, "the worker gave up on the call: %s. The call is stored as dead letter %d", reason, letter.Number))

@@ -4,8 +4,8 @@
 //
 //  1. Publish: a client publishes the call (bus/publish.go).
 //  2. Pull: the worker pulls as many calls as it has free slots and extends the
-//     lease of each call until step 9 (bus/consume.go, bus/lease.go). If calls wait for
-//     long, sessions take turns (bus/turns.go).
+//     lease of each call until step 9 (bus/consume/consume.go, lease.go). If calls wait for
+//     long, sessions take turns (bus/consume/turns.go).
 //  3. Decode: the worker decodes and checks the call (bus/task/delivered.go).
 //  4. Resume: the worker asks where the call is (task.Locator), because an earlier delivery may
 //     have got far, and waits while another worker runs it (resume.go). A call that needs an
@@ -19,8 +19,8 @@
 //     result (result.go, artifacts.go).
 //  8. Publish the result: the server keeps the first result of a call (result.go). If it has
 //     a text for a user, the worker then stores a report for the notifier.
-//  9. Acknowledge: handle returns nil, and the bus acknowledges the call
-//     (bus/delivery.go).
+//  9. Acknowledge: handle returns nil, and bus/consume acknowledges the call
+//     (bus/consume/delivery.go).
 //
 // If the worker stops at any step, the server delivers the call again, and step 4
 // continues it. A call that fails too often becomes a dead letter and gets a result

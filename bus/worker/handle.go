@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -32,13 +32,13 @@ type attempt struct {
 }
 
 // handle does steps 3 to 9 of a call. A nil error acknowledges the call.
-func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
+func (w *Worker) handle(ctx context.Context, d *consume.Delivery) error {
 	// 3. Decode. A call that cannot be decoded becomes a dead letter; an invalid
 	// call gets an error result.
 	w.step("decode")
 	a, err := w.decode(d)
 	if err != nil {
-		return bus.Reject(bus.CodeUndecodable, err)
+		return consume.Reject(consume.CodeUndecodable, err)
 	}
 	a.countWait()
 	ctx, endSpan := w.trace(ctx, a)
@@ -51,7 +51,7 @@ func (w *Worker) handle(ctx context.Context, d *bus.Delivery) error {
 }
 
 // decode makes an attempt of a delivery. After an error there is no call to answer.
-func (w *Worker) decode(delivery *bus.Delivery) (*attempt, error) {
+func (w *Worker) decode(delivery *consume.Delivery) (*attempt, error) {
 	d, err := task.Decode(w.bus.Subjects, delivery)
 	if err != nil {
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/metrics"
@@ -152,7 +153,7 @@ func (w *Worker) trace(ctx context.Context, a *attempt) (_ context.Context, end 
 		tracing.Conversation.String(a.Call.Session), tracing.Queue.String(a.Queue), tracing.Attempt.Int(a.Attempt), tracing.Worker.String(w.cfg.Name)))
 	return ctx, func(err error) {
 		code := a.errorCode
-		if rejected, ok := bus.Rejected(err); ok {
+		if rejected, ok := consume.Rejected(err); ok {
 			code = rejected
 		} else if err != nil && code == "" {
 			code = "requeued"
@@ -187,7 +188,7 @@ func tracePublish(ctx context.Context, a *attempt, kind string, event tools.Resu
 
 // traceTick begins the span of a tick, from its due time until its call is stored. The
 // trace of the call continues it.
-func traceTick(ctx context.Context, d *bus.Delivery, kind, name string, due time.Time, call tools.Call) (context.Context, trace.Span) {
+func traceTick(ctx context.Context, d *consume.Delivery, kind, name string, due time.Time, call tools.Call) (context.Context, trace.Span) {
 	return tracing.Start(tracing.From(ctx, d.Traceparent()), "tick "+kind, trace.WithSpanKind(trace.SpanKindProducer),
 		trace.WithTimestamp(due), trace.WithAttributes(
 			tracing.System.String("nats"), tracing.MessagingType.String("send"), tracing.Schedule.String(name),

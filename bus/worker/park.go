@@ -9,6 +9,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/approvals"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/retry"
@@ -40,7 +41,7 @@ func (p *parking) pause(ctx context.Context, a *attempt, pause *tools.Pause) (*t
 	}
 	res, err := p.park(ctx, a, parked)
 	if errors.Is(err, bus.ErrTooLarge) { // its message stays in the stream
-		err = bus.RetryAfter(min(max(time.Until(pause.Until), time.Second), unparkable), nil)
+		err = consume.RetryAfter(min(max(time.Until(pause.Until), time.Second), unparkable), nil)
 	}
 	return res, err
 }
@@ -92,7 +93,7 @@ func (p *parking) park(ctx context.Context, a *attempt, parked task.Parked) (can
 	})
 	switch {
 	case tools.CodeOf(err) == tools.CodeMismatch:
-		return nil, bus.Reject(tools.CodeMismatch, err)
+		return nil, consume.Reject(tools.CodeMismatch, err)
 	case tools.CodeOf(err) == tools.CodeCancelled:
 		return tools.Failure(errCancelled), nil
 	case err != nil:

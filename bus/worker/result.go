@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -35,7 +36,7 @@ type slotless struct{ n atomic.Int64 }
 
 // release releases the slot of a delivery that needs none until done is called, unless there are
 // too many.
-func (s *slotless) release(d *bus.Delivery) (done func()) {
+func (s *slotless) release(d *consume.Delivery) (done func()) {
 	if s.n.Add(1) <= maxSlotless {
 		d.ReleaseSlot()
 	}

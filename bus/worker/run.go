@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -125,11 +125,11 @@ func (w *Worker) interrupted(ctx context.Context, a *attempt, res *tools.Result)
 
 // handOn is the verdict that returns a call so that another worker gets it. It is not a
 // failed attempt.
-func handOn(delay time.Duration) error { return bus.RetryAfter(delay, nil) }
+func handOn(delay time.Duration) error { return consume.RetryAfter(delay, nil) }
 
 // isHandedOn reports whether a verdict is that of handOn.
 func isHandedOn(verdict error) bool {
-	_, postponed := bus.Postponed(verdict)
+	_, postponed := consume.Postponed(verdict)
 	return postponed && errors.Unwrap(verdict) == nil
 }
 

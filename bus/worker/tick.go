@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -36,7 +37,7 @@ const (
 
 // errNotLostYet is the verdict on a tick while the call of the run before is not stored, and may be in a moment. If
 // that lasts, another worker waits until it can store the call.
-var errNotLostYet = bus.RetryAfter(lostAfter, nil)
+var errNotLostYet = consume.RetryAfter(lostAfter, nil)
 
 // ticker makes calls of the ticks of schedules.
 type ticker struct {
@@ -48,16 +49,16 @@ type ticker struct {
 // handle turns a tick into a call. The call's id derives from the schedule
 // and the due time, so that a tick that is delivered twice is one call. A tick is
 // skipped if the call of an earlier tick is still running.
-func (t *ticker) handle(ctx context.Context, d *bus.Delivery) error {
+func (t *ticker) handle(ctx context.Context, d *consume.Delivery) error {
 	tokens := t.bus.Split(d.Subject)
 	body, err := tools.DecodeTick(d.Body)
 	if err != nil {
-		return bus.Reject(bus.CodeUndecodable, err)
+		return consume.Reject(consume.CodeUndecodable, err)
 	}
 	kind, name, call := tokens[1], tokens[2], body.Call
 	queue := cmp.Or(body.Queue, bus.DefaultQueue)
 	if !tools.IsToken(queue) {
-		return bus.Reject(bus.CodeUndecodable, fmt.Errorf("queue %.80q is not of the form %s", queue, tools.TokenForm))
+		return consume.Reject(consume.CodeUndecodable, fmt.Errorf("queue %.80q is not of the form %s", queue, tools.TokenForm))
 	}
 	log := t.log.With().Str("kind", kind).Str("schedule", name).Logger()
 
@@ -87,7 +88,7 @@ func (t *ticker) handle(ctx context.Context, d *bus.Delivery) error {
 	call.ID, call.Session, call.Deadline, due = run.Call, run.Session, run.Deadline, run.Due
 	data, err := bus.Encode(call)
 	if err != nil {
-		return bus.Reject(bus.CodeUndecodable, err)
+		return consume.Reject(consume.CodeUndecodable, err)
 	}
 	m := bus.Message{
 		Subject: t.bus.Call(queue, call.Tool, call.SessionToken(), call.IDToken()), Body: data, Header: nats.Header{},
@@ -187,7 +188,7 @@ func (t *ticker) beginRun(ctx context.Context, record bus.Message, tick tools.Ti
 	record.Header = header
 	_, err = t.bus.Publish(ctx, record)
 	if errors.Is(err, bus.ErrConflict) {
-		err = bus.RetryAfter(time.Second, err)
+		err = consume.RetryAfter(time.Second, err)
 	}
 	return next, err == nil, err
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/approvals"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/retention"
@@ -40,7 +41,7 @@ type Config struct {
 	Slots int
 	// Pool, if not nil, returns slots that the calls of a queue share with those of other workers
 	// of this process, or nil: a call needs one of them in addition.
-	Pool func(queue string) *bus.Pool
+	Pool func(queue string) *consume.Pool
 	// SessionSlots is how many calls of a session run at once, for each queue. A worker holds
 	// the next ones, at most as many as it has slots, and runs those of other sessions. Default
 	// 0: no limit.
@@ -213,13 +214,13 @@ func (w *Worker) answer(ctx context.Context) (stop func(), err error) {
 
 // consume runs the calls of the queues, and turns ticks into calls, until ctx ends.
 func (w *Worker) consume(ctx context.Context) error {
-	ticks := bus.ConsumeConfig{Slots: w.cfg.Slots, MaxAttempts: w.cfg.MaxAttempts, Grace: w.cfg.Grace}
+	ticks := consume.Config{Slots: w.cfg.Slots, MaxAttempts: w.cfg.MaxAttempts, Grace: w.cfg.Grace}
 	calls := ticks
 	calls.ShouldRetry, calls.TakeAhead = w.shouldRetry, w.takeAhead
 	calls.SessionSlots = w.cfg.SessionSlots
 	ticks.AwaitUse = true
 	group, ctx := errgroup.WithContext(ctx)
-	consume := func(c bus.Consumer, cfg bus.ConsumeConfig, report dead.Report, handler bus.Handler) {
+	start := func(c bus.Consumer, cfg consume.Config, report dead.Report, handler consume.Handler) {
 		group.Go(func() error { return dead.Consume(ctx, w.bus, c, cfg, report, handler) })
 	}
 	if !w.cfg.OwnServer {
@@ -230,11 +231,11 @@ func (w *Worker) consume(ctx context.Context) error {
 			calls.Pool = w.cfg.Pool(queue)
 		}
 		calls.Spare = slices.Contains(w.cfg.Spare, queue)
-		consume(w.bus.WorkerConsumer(queue), calls, w.answerDeadLetter, w.handle)
+		start(w.bus.WorkerConsumer(queue), calls, w.answerDeadLetter, w.handle)
 	}
 	if w.cfg.Ticks {
 		t := ticker{bus: w.bus, locator: w.locator, log: w.log}
-		consume(w.bus.TickConsumer(), ticks, nil, t.handle)
+		start(w.bus.TickConsumer(), ticks, nil, t.handle)
 		group.Go(func() error { cron.New(w.bus).KeepTime(ctx, w.log); return nil })
 	}
 	w.log.Info().Str("worker", w.cfg.Name).Strs("queues", w.cfg.Queues).Msg("worker is consuming")

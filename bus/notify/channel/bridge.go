@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/markup"
 )
 
@@ -40,7 +40,7 @@ func NewBridge(chat, allow, style string) (*Bridge, error) {
 
 // Send implements Channel. It is for tests of a channel by hand.
 func (b *Bridge) Send(context.Context, Notification) error {
-	return bus.Reject("bridged", errors.New("the program at the other end of a bridge takes its notifications from the outbox"))
+	return consume.Reject("bridged", errors.New("the program at the other end of a bridge takes its notifications from the outbox"))
 }
 
 // CheckChat implements Limited.
@@ -83,10 +83,10 @@ type PreparedFile struct {
 func (b *Bridge) Prepare(n Notification) (Prepared, error) {
 	chat := cmp.Or(n.ChatID, b.chat)
 	if chat == "" {
-		return Prepared{}, bus.Reject("no_chat", errors.New("neither the notification nor the channel names a chat"))
+		return Prepared{}, consume.Reject("no_chat", errors.New("neither the notification nor the channel names a chat"))
 	}
 	if err := b.CheckChat(chat); err != nil {
-		return Prepared{}, bus.Reject("refused_chat", err)
+		return Prepared{}, consume.Reject("refused_chat", err)
 	}
 	write, parts := b.shape.parts(n)
 	p := Prepared{ChatID: chat, Markup: n.Format == FormatMarkdown}

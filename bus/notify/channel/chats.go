@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -51,10 +51,10 @@ func (c chats) CheckChat(chat string) error {
 func (c chats) destination(n Notification) (string, error) {
 	chat := cmp.Or(n.ChatID, c.chat)
 	if chat == "" {
-		return "", bus.Reject("no_chat", errors.New("send to "+c.kind+": neither the notification nor the channel names a chat"))
+		return "", consume.Reject("no_chat", errors.New("send to "+c.kind+": neither the notification nor the channel names a chat"))
 	}
 	if err := c.CheckChat(chat); err != nil {
-		return "", bus.Reject("refused_chat", err)
+		return "", consume.Reject("refused_chat", err)
 	}
 	return chat, nil
 }

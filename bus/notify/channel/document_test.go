@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
 func newDocument(name string, content io.ReaderAt, size int64) *Document {
@@ -134,7 +134,7 @@ func TestUnreadableFile(t *testing.T) {
 	n := withReport("1")
 	n.File.Content = bytes.NewReader(nil)
 	err := newTelegram(t, newBotAPI(t), "1").Send(t.Context(), n)
-	if _, refused := bus.Rejected(err); err == nil || refused {
+	if _, refused := consume.Rejected(err); err == nil || refused {
 		t.Errorf("error %v", err)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 	gomail "github.com/wneessen/go-mail"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -130,13 +130,13 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 	to := e.cfg.To
 	if n.ChatID != "" {
 		if err := e.CheckChat(n.ChatID); err != nil {
-			return bus.Reject("refused_recipient", err)
+			return consume.Reject("refused_recipient", err)
 		}
 		to = []string{n.ChatID}
 	}
 	m := gomail.NewMsg()
 	if err := errors.Join(m.From(e.cfg.From), m.To(to...)); err != nil {
-		return bus.Reject("unsendable", fmt.Errorf("send by %s: %w", e.host, err))
+		return consume.Reject("unsendable", fmt.Errorf("send by %s: %w", e.host, err))
 	}
 	text := chatText(n, false).Plain().Text
 	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
@@ -168,7 +168,7 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 			return raw, err
 		}))...)
 	if err != nil {
-		return bus.Reject("unsendable", fmt.Errorf("send by %s: %s", e.host, e.secrets.hide(err.Error())))
+		return consume.Reject("unsendable", fmt.Errorf("send by %s: %s", e.host, e.secrets.hide(err.Error())))
 	}
 	connection, err := client.DialToSMTPClientWithContext(ctx)
 	if err != nil {
@@ -176,7 +176,7 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 	}
 	if err := client.SendWithSMTPClient(connection, m); err != nil {
 		err = e.classify(err)
-		if code, refused := bus.Rejected(err); refused && n.File != nil {
+		if code, refused := consume.Rejected(err); refused && n.File != nil {
 			n, n.File = n.WithNote(n.File.refused(code)), nil
 			return e.Send(ctx, n)
 		}
@@ -213,7 +213,7 @@ func (e *Email) classify(err error) error {
 		code = failed.ErrorCode()
 	}
 	if code >= 500 && code < 600 {
-		return bus.Reject("refused_"+strconv.Itoa(code), safe)
+		return consume.Reject("refused_"+strconv.Itoa(code), safe)
 	}
 	return safe
 }

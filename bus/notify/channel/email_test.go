@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
 // smtpServer accepts mail as in RFC 5321, except for the commands in refuse.
@@ -174,7 +174,7 @@ func TestEmailClassifies(t *testing.T) {
 		e := newEmail(t, s)
 		err := e.Send(t.Context(), Notification{ID: "1", Text: "x", At: time.Now()})
 		got := "again"
-		if code, ok := bus.Rejected(err); ok {
+		if code, ok := consume.Rejected(err); ok {
 			got = code
 		}
 		if err == nil || got != test.want {
@@ -185,7 +185,7 @@ func TestEmailClassifies(t *testing.T) {
 		}
 	}
 	s := newSMTP(t, nil)
-	if code, _ := bus.Rejected(newEmail(t, s).Send(t.Context(), Notification{Text: "x", ChatID: "victim@example.com"})); code != "refused_recipient" {
+	if code, _ := consume.Rejected(newEmail(t, s).Send(t.Context(), Notification{Text: "x", ChatID: "victim@example.com"})); code != "refused_recipient" {
 		t.Errorf("to another address: %q", code)
 	}
 	// The channel sends no password without TLS.

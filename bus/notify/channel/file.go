@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/state/durable"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -30,7 +31,7 @@ func NewFile(path string) *File { return &File{path: path} }
 func (f *File) Send(_ context.Context, n Notification) error {
 	line, err := f.format(n)
 	if err != nil {
-		return bus.Reject(bus.CodeUndecodable, err)
+		return consume.Reject(consume.CodeUndecodable, err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/markup"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -169,7 +169,7 @@ func (h *HTTP) Send(ctx context.Context, n Notification) error {
 			IsError: n.IsError, Markdown: n.Format == FormatMarkdown}
 		body, err := h.render(m)
 		if err != nil {
-			return bus.Reject("unsendable", fmt.Errorf("post to %s: body: %w", h.post.host, err))
+			return consume.Reject("unsendable", fmt.Errorf("post to %s: body: %w", h.post.host, err))
 		}
 		header := h.header.Clone()
 		if h.shape.body == nil {
@@ -294,7 +294,7 @@ func sendParts(sent *partsSent, n Notification, parts []markup.Styled, send func
 			replaced = n.Replaces
 		}
 		err := send(i, parts[i], replaced)
-		if _, refused := bus.Rejected(err); refused && replaced != "" {
+		if _, refused := consume.Rejected(err); refused && replaced != "" {
 			err = send(i, parts[i], "")
 		}
 		if err != nil {
@@ -304,7 +304,7 @@ func sendParts(sent *partsSent, n Notification, parts []markup.Styled, send func
 	}
 	if n.File != nil {
 		err := sendFile(n.File)
-		if code, refused := bus.Rejected(err); refused {
+		if code, refused := consume.Rejected(err); refused {
 			err = send(len(parts), markup.Styled{Text: n.File.refused(code)}, "")
 		}
 		if err != nil {

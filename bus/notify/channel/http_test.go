@@ -14,7 +14,7 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
 // hook is the receiver of an HTTP channel.
@@ -130,11 +130,11 @@ func TestClassify(t *testing.T) {
 		if text := err.Error(); strings.Contains(text, "hook-secret-key") || strings.Contains(text, "\x1b") || !strings.Contains(text, "127.0.0.1") {
 			t.Errorf("%s: error %q", test.name, text)
 		}
-		code, isDead := bus.Rejected(err)
+		code, isDead := consume.Rejected(err)
 		if code != test.dead || isDead != (test.dead != "") {
 			t.Errorf("%s: code %q, %v", test.name, code, isDead)
 		}
-		if _, wait := bus.Postponed(err); wait != test.wait {
+		if _, wait := consume.Postponed(err); wait != test.wait {
 			t.Errorf("%s: pause %v", test.name, wait)
 		}
 	}

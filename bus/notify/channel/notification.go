@@ -90,7 +90,7 @@ const FormatMarkdown = "markdown"
 
 // Channel delivers notifications to a user. Send returns after the receiver has
 // accepted the notification. Its error decides what happens next, as for a
-// bus.Handler: bus.Reject if a retry cannot succeed, bus.RetryAfter if the
+// consume.Handler: consume.Reject if a retry cannot succeed, consume.RetryAfter if the
 // receiver names a time, any other error to retry with growing pauses. The error
 // contains no secret. Send is called for one notification of a chat at a time, and for
 // several chats at once.

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
@@ -77,7 +77,7 @@ func (p *poster) do(ctx context.Context, method, url string, header http.Header,
 func (p *poster) exchange(ctx context.Context, method, url string, header http.Header, body io.Reader, length int64) (*http.Response, []byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
-		return nil, nil, bus.Reject("unsendable", fmt.Errorf("post to %s: cannot create the request", p.host))
+		return nil, nil, consume.Reject("unsendable", fmt.Errorf("post to %s: cannot create the request", p.host))
 	}
 	req.Header, req.ContentLength = header, length
 	req.Header.Set("User-Agent", "stevedore")
@@ -101,12 +101,12 @@ func (p *poster) check(res *http.Response, text []byte) error {
 	return classify(res, fmt.Errorf("post to %s: %s", p.host, p.secrets.hide(res.Status+": "+string(text))))
 }
 
-// download opens the file at a URL. An error of bus.Rejected is final.
+// download opens the file at a URL. An error of consume.Rejected is final.
 func (p *poster) download(ctx context.Context, url string) (io.ReadCloser, error) {
 	fail := func(err error) error { return fmt.Errorf("download: %s", p.secrets.hideCause(err)) }
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return nil, bus.Reject("no_file", fail(err))
+		return nil, consume.Reject("no_file", fail(err))
 	}
 	res, err := p.client.Do(req) // ctx limits the time
 	if err != nil {
@@ -123,11 +123,11 @@ func classify(res *http.Response, err error) error {
 	switch {
 	case res.StatusCode == http.StatusTooManyRequests, res.StatusCode == http.StatusServiceUnavailable:
 		if pause, ok := retry.After(res.Header, maxPause); ok {
-			return bus.RetryAfter(pause, err)
+			return consume.RetryAfter(pause, err)
 		}
 		return err
 	case res.StatusCode >= 500, res.StatusCode == http.StatusRequestTimeout, res.StatusCode == http.StatusTooEarly:
 		return err
 	}
-	return bus.Reject("refused_"+strconv.Itoa(res.StatusCode), err)
+	return consume.Reject("refused_"+strconv.Itoa(res.StatusCode), err)
 }

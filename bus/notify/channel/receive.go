@@ -12,7 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/retry"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
@@ -41,14 +41,14 @@ type Incoming struct {
 // Attachment is a file of a user.
 type Attachment struct {
 	Name string
-	// Open begins to read the file. An error of bus.Rejected is final.
+	// Open begins to read the file. An error of consume.Rejected is final.
 	Open func(ctx context.Context) (io.ReadCloser, error)
 }
 
 // maxAttached is the largest file that Read returns, in bytes.
 const maxAttached = 20 << 20
 
-// Read returns the content of the file. An error of bus.Rejected is final.
+// Read returns the content of the file. An error of consume.Rejected is final.
 func (a Attachment) Read(ctx context.Context) ([]byte, error) {
 	content, err := a.Open(ctx)
 	if err != nil {
@@ -59,7 +59,7 @@ func (a Attachment) Read(ctx context.Context) ([]byte, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read the file %q: %w", a.Name, err)
 	case len(data) > maxAttached:
-		return nil, bus.Reject("too_large", fmt.Errorf("it has more than %d MB", maxAttached>>20))
+		return nil, consume.Reject("too_large", fmt.Errorf("it has more than %d MB", maxAttached>>20))
 	}
 	return data, nil
 }
@@ -173,9 +173,9 @@ func (r *reception) again(ctx context.Context, receive func(ctx context.Context,
 			continue
 		}
 		pause := pauses.NextBackOff()
-		if wait, ok := bus.Postponed(err); ok && wait > 0 {
+		if wait, ok := consume.Postponed(err); ok && wait > 0 {
 			pause = wait
-		} else if _, refused := bus.Rejected(err); refused { // the token was revoked
+		} else if _, refused := consume.Rejected(err); refused { // the token was revoked
 			pause = refusedPause
 		}
 		trouble.Report(ctx, trouble.Receiver, r.Name(), err)

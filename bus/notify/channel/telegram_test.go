@@ -14,7 +14,7 @@ import (
 	"time"
 	"unicode/utf16"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
 const testToken = "123456:AAhook-secret-key"
@@ -133,9 +133,9 @@ func TestTelegramClassifies(t *testing.T) {
 			continue
 		}
 		got := "again"
-		if code, ok := bus.Rejected(err); ok {
+		if code, ok := consume.Rejected(err); ok {
 			got = code
-		} else if pause, ok := bus.Postponed(err); ok {
+		} else if pause, ok := consume.Postponed(err); ok {
 			got = "after " + pause.Round(time.Second).String()
 		}
 		if got != want || strings.Contains(err.Error(), "hook-secret-key") {

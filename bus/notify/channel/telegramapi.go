@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
 // isBadRequest reports whether the Bot API rejected the content of a request.
 func isBadRequest(err error) bool {
-	code, _ := bus.Rejected(err)
+	code, _ := consume.Rejected(err)
 	return code == "refused_400"
 }
 
@@ -80,13 +81,13 @@ func (a apiAnswer) classify(err error) error {
 	switch {
 	case a.Code == http.StatusTooManyRequests:
 		seconds := min(max(a.Parameters.RetryAfter, 1), int(maxPause/time.Second))
-		return bus.RetryAfter(time.Duration(seconds)*time.Second, err)
+		return consume.RetryAfter(time.Duration(seconds)*time.Second, err)
 	case a.Code == http.StatusConflict: // another process receives, or a webhook is set
-		return bus.RetryAfter(pollTimeout/2, err)
+		return consume.RetryAfter(pollTimeout/2, err)
 	case a.Parameters.MigrateTo != 0:
-		return bus.Reject("chat_moved", err)
+		return consume.Reject("chat_moved", err)
 	case a.Code >= 400 && a.Code < 500:
-		return bus.Reject("refused_"+strconv.Itoa(a.Code), err)
+		return consume.Reject("refused_"+strconv.Itoa(a.Code), err)
 	}
 	return err
 }

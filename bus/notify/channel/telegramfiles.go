@@ -7,7 +7,7 @@ import (
 	"mime"
 	"strings"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
 // telegramMaxFile is the largest file that a bot can download, in bytes. Source:
@@ -59,7 +59,7 @@ func (t *Telegram) file(f telegramFile, name string) Attachment {
 	}
 	return Attachment{Name: name, Open: func(ctx context.Context) (io.ReadCloser, error) {
 		if f.Size > telegramMaxFile {
-			return nil, bus.Reject("too_large", fmt.Errorf("it has more than %d MB, which the service does not let bots download", telegramMaxFile>>20))
+			return nil, consume.Reject("too_large", fmt.Errorf("it has more than %d MB, which the service does not let bots download", telegramMaxFile>>20))
 		}
 		var at struct {
 			Path string `json:"file_path"`

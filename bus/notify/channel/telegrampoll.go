@@ -12,7 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -155,7 +155,7 @@ func (t *Telegram) isForOtherBot(ctx context.Context, text string) (bool, error)
 	if t.name == "" {
 		var raw json.RawMessage
 		err := t.request(ctx, "getMe", object{}, &raw)
-		if _, refused := bus.Rejected(err); err != nil && !refused {
+		if _, refused := consume.Rejected(err); err != nil && !refused {
 			return false, fmt.Errorf("find out whether a command is for this bot: %w", err)
 		}
 		var me telegramUser

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
@@ -36,7 +36,7 @@ func NewTranscriber(url, key, model string) (*Transcriber, error) {
 // Text returns what a recording says.
 func (t *Transcriber) Text(ctx context.Context, voice Attachment) (text string, err error) {
 	tries := backoff.WithMaxRetries(retry.Pauses(500*time.Millisecond, time.Minute, 0), transcribeTries-1)
-	err = retry.Do(ctx, tries, func(err error) bool { _, final := bus.Rejected(err); return final }, nil, func() (err error) {
+	err = retry.Do(ctx, tries, func(err error) bool { _, final := consume.Rejected(err); return final }, nil, func() (err error) {
 		text, err = t.ask(ctx, voice)
 		return err
 	})
@@ -65,7 +65,7 @@ func (t *Transcriber) ask(ctx context.Context, voice Attachment) (string, error)
 	case err != nil:
 		return "", fmt.Errorf("transcribe: %w", err)
 	case json.Unmarshal(answer, &transcription) != nil, strings.TrimSpace(transcription.Text) == "":
-		return "", bus.Reject("no_text", fmt.Errorf("transcribe: the answer of %s has no text", t.api.host))
+		return "", consume.Reject("no_text", fmt.Errorf("transcribe: the answer of %s has no text", t.api.host))
 	}
 	return strings.TrimSpace(transcription.Text), nil
 }

@@ -11,6 +11,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -62,11 +63,11 @@ func (w *Webhook) ListsChats() bool { return len(w.allow) > 0 }
 // Send posts n once.
 func (w *Webhook) Send(ctx context.Context, n Notification) error {
 	if err := w.CheckChat(n.ChatID); err != nil {
-		return bus.Reject("refused_chat", err)
+		return consume.Reject("refused_chat", err)
 	}
 	body, err := bus.Encode(webhookBody{Type: "stevedore.notification", Timestamp: n.At, Data: n})
 	if err != nil {
-		return bus.Reject(bus.CodeUndecodable, err)
+		return consume.Reject(consume.CodeUndecodable, err)
 	}
 	id, now := headerID(n.ID), time.Now()
 	header := http.Header{
@@ -78,7 +79,7 @@ func (w *Webhook) Send(ctx context.Context, n Notification) error {
 	if w.signer != nil {
 		signature, err := w.signer.Sign(id, now, body)
 		if err != nil {
-			return bus.Reject("unsendable", fmt.Errorf("webhook to %s: cannot sign it", w.post.host))
+			return consume.Reject("unsendable", fmt.Errorf("webhook to %s: cannot sign it", w.post.host))
 		}
 		header.Set("Webhook-Signature", signature)
 	}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -91,7 +92,7 @@ const (
 // else the session says goes to the oldest prompt that is open.
 func (c *Channel) Send(ctx context.Context, n channel.Notification) error {
 	if !slices.Contains(c.cfg.Sessions, n.ChatID) {
-		return bus.Reject("undeliverable", fmt.Errorf("the channel has no session %.80q", n.ChatID))
+		return consume.Reject("undeliverable", fmt.Errorf("the channel has no session %.80q", n.ChatID))
 	}
 	text := n.Text
 	if n.Note != "" { // such as that the text was cut
@@ -105,7 +106,7 @@ func (c *Channel) Send(ctx context.Context, n channel.Notification) error {
 	case err != nil:
 		return err
 	case len(open) == 0:
-		return bus.Reject("undeliverable", errors.New("no client waits for an answer of this session"))
+		return consume.Reject("undeliverable", errors.New("no client waits for an answer of this session"))
 	case n.Approval != nil:
 		return c.ask(ctx, open[0], n.ChatID, channel.ApprovalKey(n.Approval.Session, n.Approval.ID), text)
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -39,7 +39,7 @@ func TestForgedReplySubject(t *testing.T) {
 		{ChatID: "main", Call: "c1", Text: "nobody waits"},
 		{ChatID: "other", Call: "message-_INBOX.a", Text: "no such session"},
 	} {
-		if _, rejected := bus.Rejected(c.Send(t.Context(), n)); !rejected {
+		if _, rejected := consume.Rejected(c.Send(t.Context(), n)); !rejected {
 			t.Errorf("%+v is not rejected", n)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
@@ -143,9 +143,9 @@ func testChannel(ctx context.Context, o *process.ChannelOptions, name, chat, tex
 		return err
 	}
 	what := "would be retried with increasing pauses"
-	if _, hopeless := bus.Rejected(err); hopeless {
+	if _, hopeless := consume.Rejected(err); hopeless {
 		what = "would become a dead letter immediately"
-	} else if pause, ok := bus.Postponed(err); ok {
+	} else if pause, ok := consume.Postponed(err); ok {
 		what = fmt.Sprintf("would be retried after %s, as the receiver requests", pause.Round(time.Millisecond))
 	}
 	return fmt.Errorf("channel %s: %w\nA notification with this error %s", name, err, what)

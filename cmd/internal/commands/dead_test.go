@@ -8,6 +8,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 )
 
@@ -31,7 +32,7 @@ func TestRetryAllPreparesLettersBeforeItPublishes(t *testing.T) {
 		}
 		put(b.Result("s", id), fmt.Appendf(nil, `{"id":%q,"session":"s","outcome":%s}`, id, outcome))
 		letter, err := bus.Encode(dead.Letter{
-			Kind: bus.DeadCall, Name: "echo", Code: bus.CodePoison, ID: id, Sequence: uint64(i + 1), At: time.Now(),
+			Kind: bus.DeadCall, Name: "echo", Code: consume.CodePoison, ID: id, Sequence: uint64(i + 1), At: time.Now(),
 			Subject: b.Call("default", "echo", "s", id), Body: fmt.Appendf(nil, `{"id":%q,"session":"s","tool":"echo"}`, id),
 		})
 		if err != nil {

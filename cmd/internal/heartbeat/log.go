@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/state/durable"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -32,10 +33,10 @@ func (s *scheduler) writeLog(ctx context.Context) error {
 		Filter:     []string{s.bus.Result(session, "*"), s.bus.Completion(session, "*")},
 		MaxPending: 1,
 	}
-	return dead.Consume(ctx, s.bus, results, bus.ConsumeConfig{Slots: 1}, nil, func(_ context.Context, d *bus.Delivery) error {
+	return dead.Consume(ctx, s.bus, results, consume.Config{Slots: 1}, nil, func(_ context.Context, d *consume.Delivery) error {
 		event, err := tools.DecodeResult(d.Body)
 		if err != nil {
-			return bus.Reject(bus.CodeUndecodable, err)
+			return consume.Reject(consume.CodeUndecodable, err)
 		}
 		kind := s.bus.Split(d.Subject)[0]
 		if kind == "result" && event.Action == tools.ActionAgent {

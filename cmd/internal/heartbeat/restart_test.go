@@ -8,6 +8,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
@@ -45,7 +46,7 @@ func TestServerRestartsUnderHeartbeats(t *testing.T) {
 	b := connect()
 	dueTimes := make(chan time.Time, 100)
 	bustest.Run(t, func(ctx context.Context) error {
-		return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
+		return consume.Run(ctx, b, b.TickConsumer(), consume.Config{Slots: 1}, func(_ context.Context, d *consume.Delivery) error {
 			dueTime, _ := cron.DueTime(d)
 			dueTimes <- dueTime
 			return nil

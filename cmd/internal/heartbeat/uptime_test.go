@@ -7,6 +7,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
@@ -37,7 +38,7 @@ func up(t *testing.T, dir, workspace string, tick func(dueTime time.Time, ok boo
 	}
 	run(func(ctx context.Context, b *bus.Bus) error { cron.New(b).KeepTime(ctx, bustest.Log(t)); return nil })
 	run(func(ctx context.Context, b *bus.Bus) error {
-		return b.Consume(ctx, b.TickConsumer(), bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
+		return consume.Run(ctx, b, b.TickConsumer(), consume.Config{Slots: 1}, func(_ context.Context, d *consume.Delivery) error {
 			tick(cron.DueTime(d))
 			return nil
 		})

@@ -17,7 +17,7 @@ import (
 	"github.com/rs/zerolog"
 	"github.com/spf13/pflag"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/otlp"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -51,7 +51,7 @@ type fleet struct {
 
 	mu      sync.Mutex
 	tenants map[string]*tenant
-	pools   map[string]*bus.Pool // by queue
+	pools   map[string]*consume.Pool // by queue
 }
 
 // tenant is a tenant that runs, or that starts again and again.
@@ -83,7 +83,7 @@ func (o *Options) RunTenants(ctx context.Context, flags *pflag.FlagSet, dir stri
 	}
 	otlp.LogErrors(log)
 	f := &fleet{options: o, flags: flags, dir: dir, accounts: NewAccounts(), log: log, starting: make(chan struct{}, tenantsStarting), helpers: NewPool(),
-		tenants: map[string]*tenant{}, pools: map[string]*bus.Pool{}}
+		tenants: map[string]*tenant{}, pools: map[string]*consume.Pool{}}
 	if o.Health != "" {
 		stop, err := listenHealth(o.Health, cmp.Or(o.Worker.Name, "tenants"), log, func() error { return nil }, f.ready, f.metrics)
 		if err != nil {
@@ -228,7 +228,7 @@ func (t *tenant) run(ctx context.Context) {
 			level = zerolog.DebugLevel
 		}
 		lastError = err.Error()
-		pause := bus.RetryDelay(attempt)
+		pause := consume.RetryDelay(attempt)
 		t.log.WithLevel(level).Err(err).Stringer("retry_in", pause.Round(time.Millisecond)).Msg("the tenant does not run")
 		t.set(nil)
 		tried()
@@ -280,11 +280,11 @@ func (t *tenant) serve(ctx context.Context, tried func()) (served bool, err erro
 }
 
 // pool returns the slots of a queue that the tenants share.
-func (f *fleet) pool(queue string) *bus.Pool {
+func (f *fleet) pool(queue string) *consume.Pool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.pools[queue] == nil {
-		f.pools[queue] = bus.NewPool(f.options.Worker.Slots)
+		f.pools[queue] = consume.NewPool(f.options.Worker.Slots)
 	}
 	return f.pools[queue]
 }

@@ -1,4 +1,4 @@
-package bus_test
+package consume_test
 
 import (
 	"context"
@@ -8,11 +8,12 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 )
 
 // zoned consumes the calls of a zone, and counts them.
-func zoned(t *testing.T, b *bus.Bus, c bus.Consumer, cfg bus.ConsumeConfig, gate <-chan struct{}) (count *atomic.Int64, stop func()) {
+func zoned(t *testing.T, b *bus.Bus, c bus.Consumer, cfg consume.Config, gate <-chan struct{}) (count *atomic.Int64, stop func()) {
 	t.Helper()
 	count = new(atomic.Int64)
 	waiting := func() int {
@@ -24,7 +25,7 @@ func zoned(t *testing.T, b *bus.Bus, c bus.Consumer, cfg bus.ConsumeConfig, gate
 	}
 	before := waiting()
 	stop = bustest.Run(t, func(ctx context.Context) error {
-		return dead.Consume(ctx, b, c, cfg, nil, func(context.Context, *bus.Delivery) error {
+		return dead.Consume(ctx, b, c, cfg, nil, func(context.Context, *consume.Delivery) error {
 			count.Add(1)
 			<-gate
 			return nil
@@ -55,8 +56,8 @@ func TestZones(t *testing.T) {
 	}
 	open, gate := make(chan struct{}), make(chan struct{})
 	close(open)
-	west, _ := zoned(t, b, c, bus.ConsumeConfig{Slots: 4, Spare: true}, open)
-	east, stop := zoned(t, b, c, bus.ConsumeConfig{Slots: 4}, gate)
+	west, _ := zoned(t, b, c, consume.Config{Slots: 4, Spare: true}, open)
+	east, stop := zoned(t, b, c, consume.Config{Slots: 4}, gate)
 	publish(4)
 	bustest.WaitUntil(t, "the worker of the zone", func() bool { return east.Load() == 4 })
 	if west.Load() != 0 {
@@ -75,7 +76,7 @@ func TestZones(t *testing.T) {
 		t.Fatal(err)
 	}
 	old.Ranked = true
-	served, _ := zoned(t, b, old, bus.ConsumeConfig{Spare: true}, open)
+	served, _ := zoned(t, b, old, consume.Config{Spare: true}, open)
 	if _, err := b.JetStream().Publish(t.Context(), b.Call(bus.ZoneQueue("old"), "echo", "s", "1"), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -1,8 +1,7 @@
-package bus
+package consume
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -11,7 +10,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/stevedore-bus/stevedore/bus"
 )
 
 const (
@@ -48,8 +50,9 @@ const (
 // trimInterval, and the others wait longer. So there is one purge at a time however many
 // processes there are, and another process goes on if this one dies.
 type trimmer struct {
-	bus      *Bus
-	consumer Consumer
+	bus      *bus.Bus
+	consumer bus.Consumer
+	id       string        // in its hints
 	wake     chan struct{} // has an element if messages were settled
 	purgedTo chan uint64   // the sequence up to which another process purged
 	warned   time.Time
@@ -65,8 +68,8 @@ type settledMessage struct {
 	size     int
 }
 
-func newTrimmer(b *Bus, c Consumer) *trimmer {
-	return &trimmer{bus: b, consumer: c, wake: make(chan struct{}, 1), purgedTo: make(chan uint64, 16)}
+func newTrimmer(b *bus.Bus, c bus.Consumer) *trimmer {
+	return &trimmer{bus: b, consumer: c, id: nuid.Next(), wake: make(chan struct{}, 1), purgedTo: make(chan uint64, 16)}
 }
 
 // settled adds a message that needs no other delivery.
@@ -85,8 +88,8 @@ func (t *trimmer) settled(sequence uint64, size int) {
 
 // run trims until ctx ends, and then once more.
 func (t *trimmer) run(ctx context.Context) {
-	sub, err := t.bus.nc.Subscribe(t.subject(), func(msg *nats.Msg) {
-		if floor, err := strconv.ParseUint(string(msg.Data), 10, 64); err == nil && msg.Header.Get(trimmerHeader) != t.id() {
+	sub, err := t.bus.Conn().Subscribe(t.subject(), func(msg *nats.Msg) {
+		if floor, err := strconv.ParseUint(string(msg.Data), 10, 64); err == nil && msg.Header.Get(trimmerHeader) != t.id {
 			select {
 			case t.purgedTo <- floor:
 			default:
@@ -106,7 +109,7 @@ func (t *trimmer) run(ctx context.Context) {
 		case <-ctx.Done():
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTimeout)
 			defer cancel()
-			if t.forget(0) > 0 && !t.bus.nc.IsClosed() {
+			if t.forget(0) > 0 && !t.bus.Conn().IsClosed() {
 				_, _ = t.round(last, purged) // another process does it otherwise
 			}
 			return
@@ -123,14 +126,11 @@ func (t *trimmer) run(ctx context.Context) {
 			began := time.Now()
 			floor, err := t.round(ctx, purged)
 			shortest = min(max(trimInterval, purgePauses*time.Since(began)), maxPurgePause)
-			if refused := classify(err); errors.Is(refused, ErrFull) { // the server answers no publish if its disk was full
-				t.bus.space.refuse(Refusal{t.consumer.Trim, refused, time.Now()})
-			} else if err == nil {
-				t.bus.space.stored(t.consumer.Trim)
-			}
+			t.bus.Space().Note(t.consumer.Trim, err) // the server answers no publish if its disk was full
 			if err != nil && ctx.Err() == nil && time.Since(t.warned) > time.Minute {
 				t.warned = time.Now()
-				t.bus.log.Warn().Err(err).Str("consumer", t.consumer.Name).Msg("cannot remove settled messages; their stream will be full")
+				log := t.bus.Config().Log
+				log.Warn().Err(err).Str("consumer", t.consumer.Name).Msg("cannot remove settled messages; their stream will be full")
 			}
 			switch {
 			case t.lacksSpace():
@@ -152,7 +152,7 @@ func (t *trimmer) run(ctx context.Context) {
 
 // round removes the settled messages, and returns the sequence up to which all are.
 func (t *trimmer) round(ctx context.Context, purged uint64) (floor uint64, err error) {
-	cons, err := t.bus.js.Consumer(ctx, t.bus.StreamName(t.consumer.Stream), t.consumer.Name)
+	cons, err := t.bus.JetStream().Consumer(ctx, t.bus.StreamName(t.consumer.Stream), t.consumer.Name)
 	if err != nil {
 		return purged, err
 	}
@@ -166,8 +166,8 @@ func (t *trimmer) round(ctx context.Context, purged uint64) (floor uint64, err e
 		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(t.consumer.Trim), jetstream.WithPurgeSequence(floor+1)); err != nil {
 			return purged, err
 		}
-		_ = t.bus.nc.PublishMsg(&nats.Msg{ // only a hint
-			Subject: t.subject(), Header: nats.Header{trimmerHeader: {t.id()}}, Data: strconv.AppendUint(nil, floor, 10),
+		_ = t.bus.Conn().PublishMsg(&nats.Msg{ // only a hint
+			Subject: t.subject(), Header: nats.Header{trimmerHeader: {t.id}}, Data: strconv.AppendUint(nil, floor, 10),
 		})
 	}
 	t.forget(floor)
@@ -200,7 +200,7 @@ func (t *trimmer) deleteBehind(ctx context.Context) error {
 // lacksSpace reports whether the server refused a publish of this process just now. Then no
 // settled message stays: neither it nor its result can make room otherwise.
 func (t *trimmer) lacksSpace() bool {
-	r, ok := t.bus.space.LastRefusal()
+	r, ok := t.bus.Space().LastRefusal()
 	return ok && time.Since(r.At) < spaceLacks
 }
 
@@ -213,10 +213,8 @@ func (t *trimmer) forget(floor uint64) (left int) {
 	return len(t.recent) + len(t.old)
 }
 
-// trimmerHeader names the process that sent a hint.
+// trimmerHeader names the trimmer that sent a hint.
 const trimmerHeader = "Stevedore-Trimmer"
-
-func (t *trimmer) id() string { return t.bus.out.ID() }
 
 // subject is for the hints of the processes that consume the same messages. No stream
 // captures it.

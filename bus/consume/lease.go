@@ -1,7 +1,9 @@
-package bus
+package consume
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -63,9 +65,5 @@ func (l *leases) extend(msg *nats.Msg) {
 func (l *leases) snapshot() []*nats.Msg {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	msgs := make([]*nats.Msg, 0, len(l.held))
-	for msg := range l.held {
-		msgs = append(msgs, msg)
-	}
-	return msgs
+	return slices.Collect(maps.Keys(l.held))
 }

@@ -1,4 +1,4 @@
-package bus
+package consume
 
 import (
 	"context"
@@ -10,27 +10,29 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus"
 )
 
 // requeueUnstarted requeues a message that arrived after the stop.
 func (k *consumption) requeueUnstarted(msg *nats.Msg) {
-	d, err := newDelivery(k.bus.nc, k.bus.out, msg)
+	d, err := newDelivery(k.bus, msg)
 	if err == nil {
 		err = k.requeue(d)
 	}
 	if err != nil {
-		k.bus.log.Warn().Err(err).Msg("cannot requeue; the message is redelivered when its lease ends")
+		k.log.Warn().Err(err).Msg("cannot requeue; the message is redelivered when its lease ends")
 	}
 }
 
 // handle runs the handler for one message and settles the message. It reports whether
 // the handler detached from its slot.
 func (k *consumption) handle(msg *nats.Msg) (detached bool) {
-	d, err := newDelivery(k.bus.nc, k.bus.out, msg)
+	d, err := newDelivery(k.bus, msg)
 	if err != nil {
 		k.slots.Release()
 		k.turns.release(msg.Subject)
-		k.bus.log.Error().Err(err).Msg("not a JetStream message")
+		k.log.Error().Err(err).Msg("not a JetStream message")
 		return false
 	}
 	k.leases.add(msg)
@@ -103,7 +105,7 @@ func times(n int) string {
 func (k *consumption) attempt(d *Delivery) (verdict error) {
 	defer func() {
 		if p := recover(); p != nil {
-			k.bus.log.Error().Str("subject", d.Subject).Bytes("stack", debug.Stack()).Msg("handler panicked")
+			k.log.Error().Str("subject", d.Subject).Bytes("stack", debug.Stack()).Msg("handler panicked")
 			verdict = fmt.Errorf("the handler panicked: %v", p)
 		}
 	}()
@@ -115,7 +117,7 @@ func (k *consumption) attempt(d *Delivery) (verdict error) {
 func (k *consumption) settle(d *Delivery, verdict error) {
 	if verdict == nil {
 		if err := d.ack(); err != nil {
-			k.bus.log.Error().Err(err).Str("subject", d.Subject).Msg("cannot acknowledge; the message will be redelivered")
+			k.log.Error().Err(err).Str("subject", d.Subject).Msg("cannot acknowledge; the message will be redelivered")
 			return
 		}
 		k.trimmer.settled(d.Sequence, len(d.Body))
@@ -123,7 +125,7 @@ func (k *consumption) settle(d *Delivery, verdict error) {
 	}
 	// A lease extension after a delayed nak would cancel the delay.
 	k.leases.remove(d.msg)
-	log := k.bus.log.With().Str("subject", d.Subject).Int("attempt", d.Attempt).Logger()
+	log := k.log.With().Str("subject", d.Subject).Int("attempt", d.Attempt).Logger()
 	var (
 		rejected  *rejection
 		postponed *postponement
@@ -172,7 +174,7 @@ func (k *consumption) giveUp(d *Delivery, why *rejection) error {
 		return err
 	}
 	// No purge matches a wildcard in a subject, and the consumer would deliver one that was handled ahead.
-	if len(k.consumer.Trim) > 0 && (d.Ahead || CheckSubject(d.Subject) != nil) {
+	if len(k.consumer.Trim) > 0 && (d.Ahead || bus.CheckSubject(d.Subject) != nil) {
 		return k.bus.Delete(ctx, k.consumer.Stream, d.Sequence)
 	}
 	k.trimmer.settled(d.Sequence, len(d.Body))

@@ -1,4 +1,4 @@
-package bus_test
+package consume_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
 // takeAll is a TakeAhead for one process, which needs no record of what it took.
@@ -35,7 +36,7 @@ func TestPriorities(t *testing.T) {
 		order []string
 	)
 	publishCalls(t, b, "flood", 0, 150)
-	consume(t, b, bus.ConsumeConfig{Slots: 1, TakeAhead: takeAll}, func(_ context.Context, d *bus.Delivery) error {
+	run(t, b, consume.Config{Slots: 1, TakeAhead: takeAll}, func(_ context.Context, d *consume.Delivery) error {
 		c, _ := b.SplitCall(d.Subject)
 		mu.Lock()
 		if name := c.Session + " " + c.ID; !slices.Contains(order, name) { // the consumer delivers what ran ahead, too
@@ -67,8 +68,8 @@ func TestSessionSlots(t *testing.T) {
 		running = map[string]int{}
 		gate    = make(chan struct{}, 100)
 	)
-	cfg := bus.ConsumeConfig{Slots: 4, SessionSlots: 1, TakeAhead: takeAll}
-	handler := func(ctx context.Context, d *bus.Delivery) error {
+	cfg := consume.Config{Slots: 4, SessionSlots: 1, TakeAhead: takeAll}
+	handler := func(ctx context.Context, d *consume.Delivery) error {
 		c, _ := b.SplitCall(d.Subject)
 		mu.Lock()
 		if slices.Contains(order[c.Session], c.ID) { // it ran ahead
@@ -105,7 +106,7 @@ func TestSessionSlots(t *testing.T) {
 			bustest.WaitUntil(t, "the call to arrive", func() bool { return pendingCalls(t, b) == 0 })
 		}
 	}
-	stop := consume(t, b, cfg, handler)
+	stop := run(t, b, cfg, handler)
 	flood(0, 5)
 	publishCalls(t, b, "calm", 0, 3)
 	bustest.WaitUntil(t, "the calm session", func() bool { return count("calm") == 3 })
@@ -127,7 +128,7 @@ func TestSessionSlots(t *testing.T) {
 	go func() { defer close(stopped); stop() }()
 	var others sync.WaitGroup
 	others.Add(2)
-	consume(t, b, cfg, func(context.Context, *bus.Delivery) error { others.Done(); return nil })
+	run(t, b, cfg, func(context.Context, *consume.Delivery) error { others.Done(); return nil })
 	others.Wait() // the first process still handles one
 	gate <- struct{}{}
 	<-stopped

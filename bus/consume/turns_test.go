@@ -1,4 +1,4 @@
-package bus_test
+package consume_test
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
 // publishCalls publishes calls of a session without waiting for each acknowledgement.
@@ -48,22 +48,6 @@ func TestTurnsKeepTheOrder(t *testing.T) {
 	}
 }
 
-func TestTurnsInACluster(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("three servers take some seconds")
-	}
-	b, err := bus.Connect(t.Context(), bus.Config{Server: startCluster(t).urls[0], Replicas: 3, MaxBytes: 16 << 20, Timeout: clusterTimeout, Log: bustest.Log(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(b.Close)
-	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
-		t.Fatal(err)
-	}
-	testTurns(t, b, 4, 400)
-}
-
 // testTurns handles a flood of messages and some of calm sessions, and returns the ids of each
 // session in the order in which they were handled.
 func testTurns(t *testing.T, b *bus.Bus, slots int, flood int64) (order map[string][]string) {
@@ -78,7 +62,7 @@ func testTurns(t *testing.T, b *bus.Bus, slots int, flood int64) (order map[stri
 		most    atomic.Int64
 	)
 	order = map[string][]string{}
-	cfg := bus.ConsumeConfig{Slots: slots, TakeAhead: func(_ context.Context, subject string, _ uint64) (bool, error) {
+	cfg := consume.Config{Slots: slots, TakeAhead: func(_ context.Context, subject string, _ uint64) (bool, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		taken[subject] = true
@@ -90,7 +74,7 @@ func testTurns(t *testing.T, b *bus.Bus, slots int, flood int64) (order map[stri
 		return taken[subject] && !begun[subject]
 	}
 	publishCalls(t, b, "flood", 0, int(flood))
-	consume(t, b, cfg, func(_ context.Context, d *bus.Delivery) error {
+	run(t, b, cfg, func(_ context.Context, d *consume.Delivery) error {
 		// The process may not go on with a message that it has taken: then no handler begins.
 		for deadline := time.Now().Add(2 * time.Second); !d.Ahead && isTaken(d.Subject) && time.Now().Before(deadline); {
 			time.Sleep(time.Millisecond)

@@ -1,4 +1,4 @@
-package bus
+package consume
 
 import (
 	"fmt"
@@ -8,46 +8,17 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/stevedore-bus/stevedore/bus/internal/publisher"
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 const (
-	// idHeader has the id of a message that was published again: that of the first one.
-	idHeader = "Stevedore-Id"
 	// attemptHeader has a number of earlier attempts. Only tests send it.
 	attemptHeader = "Stevedore-Attempt"
+	// maxPriorAttempts limits that number, because any client can set it.
+	maxPriorAttempts = 1000
 )
-
-// OrderHeader has, in a call that waited elsewhere and was published again, the sequence with
-// which it was accepted.
-const OrderHeader = "Stevedore-Order"
-
-// ArgsHeader names, in a call that waited elsewhere and was published again, the artifact that
-// has its arguments, if they are too large for a record of the wait.
-const ArgsHeader = "Stevedore-Parked-Args"
-
-// FreshHeader marks a call whose id its publisher made for it. So no worker needs to find out
-// whether an earlier call with the id has ended. A publish that is repeated has no such header.
-const FreshHeader = "Stevedore-Fresh"
-
-// PriorityHeader has the priority of a call. A call with another one, or none, has the normal
-// priority. If a queue has a backlog, a session gets eight calls of a priority for one of the
-// next lower one.
-const (
-	PriorityHeader = "Stevedore-Priority"
-	PriorityHigh   = "high"
-	PriorityLow    = "low"
-)
-
-// maxDeliveryID is the longest accepted id, in bytes. Ids are copied into records and
-// headers, so they must be short.
-const maxDeliveryID = 1024
-
-// maxPriorAttempts limits the value of attemptHeader, because any client can set it.
-const maxPriorAttempts = 1000
 
 // Delivery is a message that a handler received, with its lease.
 type Delivery struct {
@@ -58,7 +29,7 @@ type Delivery struct {
 	// Redelivered is set if the message may have been delivered before, so that another
 	// process may handle it.
 	Redelivered bool
-	// Republished is set if Bus.Republish published the message. The one that it was made
+	// Republished is set if bus.Bus.Republish published the message. The one that it was made
 	// of was delivered before, and settled.
 	Republished bool
 	// Final is set for the last attempt.
@@ -67,11 +38,10 @@ type Delivery struct {
 	Published time.Time
 	Sequence  uint64
 	// Ahead is set if the consumer has not delivered the message yet: its session has its turn
-	// (ConsumeConfig.TakeAhead).
+	// (Config.TakeAhead).
 	Ahead bool
 
-	nc       *nats.Conn
-	out      *publisher.Publisher
+	bus      *bus.Bus
 	msg      *nats.Msg
 	number   uint64 // of the deliveries of the consumer
 	pending  uint64 // how many messages waited behind it
@@ -81,7 +51,7 @@ type Delivery struct {
 }
 
 // newDelivery decodes the metadata of the delivery.
-func newDelivery(nc *nats.Conn, out *publisher.Publisher, msg *nats.Msg) (*Delivery, error) {
+func newDelivery(b *bus.Bus, msg *nats.Msg) (*Delivery, error) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return nil, fmt.Errorf("delivery on %q: %w", msg.Subject, err)
@@ -90,51 +60,35 @@ func newDelivery(nc *nats.Conn, out *publisher.Publisher, msg *nats.Msg) (*Deliv
 		Subject: msg.Subject, Body: msg.Data,
 		Attempt: int(meta.NumDelivered), Sequence: meta.Sequence.Stream,
 		Published: meta.Timestamp,
-		nc:        nc, out: out, msg: msg,
+		bus:       b, msg: msg,
 		number: meta.Sequence.Consumer, pending: meta.NumPending,
 	}
-	header := msg.Header
-	if text := header.Get(attemptHeader); text != "" {
+	if text := msg.Header.Get(attemptHeader); text != "" {
 		if prior, err := strconv.Atoi(text); err == nil && prior > 0 && prior <= maxPriorAttempts {
 			d.Attempt += prior
 		}
 	}
-	d.Redelivered, d.Republished = d.Attempt > 1, header.Get(idHeader) != ""
+	d.Redelivered, d.Republished = d.Attempt > 1, d.stored().Republished()
 	return d, nil
 }
 
 // aheadDelivery returns a stored message as the delivery of one that is handled ahead.
-func aheadDelivery(b *Bus, m jsapi.Message) *Delivery {
+func aheadDelivery(b *bus.Bus, m jsapi.Message) *Delivery {
 	msg := &nats.Msg{Subject: m.Subject, Header: m.Header, Data: m.Data}
-	return &Delivery{
-		Subject: m.Subject, Body: m.Data, Attempt: 1, Sequence: m.Sequence, Published: m.Time, Ahead: true,
-		Republished: m.Header.Get(idHeader) != "", nc: b.nc, out: b.out, msg: msg,
-	}
+	d := &Delivery{Subject: m.Subject, Body: m.Data, Attempt: 1, Sequence: m.Sequence, Published: m.Time, Ahead: true, bus: b, msg: msg}
+	d.Republished = d.stored().Republished()
+	return d
 }
 
-// ID identifies the message over all deliveries and republishes: the publisher's
-// Nats-Msg-Id, or an id from the stream sequence.
-func (d *Delivery) ID() string { return idOf(d.msg.Header, d.Sequence, d.Published) }
-
-// Order orders calls as they were accepted, over all republishes of calls that waited.
-func (d *Delivery) Order() uint64 { return orderOf(d.msg.Header, d.Sequence) }
-
-func orderOf(header nats.Header, sequence uint64) uint64 {
-	if order, err := strconv.ParseUint(header.Get(OrderHeader), 10, 64); err == nil && order < sequence {
-		return order
-	}
-	return sequence
+func (d *Delivery) stored() bus.Stored {
+	return bus.Stored{Subject: d.Subject, Sequence: d.Sequence, At: d.Published, Header: d.msg.Header, Body: d.Body}
 }
 
-func idOf(header nats.Header, sequence uint64, stored time.Time) string {
-	for _, name := range []string{idHeader, jetstream.MsgIDHeader} {
-		if id := header.Get(name); id != "" && len(id) <= maxDeliveryID {
-			return id
-		}
-	}
-	// A new stream starts again with sequence 1, so the id includes the time.
-	return "seq-" + strconv.FormatUint(sequence, 10) + "-" + strconv.FormatInt(stored.UnixNano(), 16)
-}
+// ID is that of bus.Stored.
+func (d *Delivery) ID() string { return d.stored().ID() }
+
+// Order is that of bus.Stored.
+func (d *Delivery) Order() uint64 { return d.stored().Order() }
 
 // Header returns the value of an incoming header. Any client can set headers, so do
 // not forward them.
@@ -187,16 +141,16 @@ func (d *Delivery) ack() error {
 	if d.Ahead {
 		return nil
 	}
-	return d.out.Put(d.msg.Reply, []byte(ackDone))
+	return d.bus.Send(d.msg.Reply, []byte(ackDone))
 }
 
 // nak asks for another delivery, immediately or after a delay.
 func (d *Delivery) nak(delay time.Duration) error {
 	if delay <= 0 {
-		return respond(d.nc, d.msg, ackNak)
+		return respond(d.bus.Conn(), d.msg, ackNak)
 	}
-	return respond(d.nc, d.msg, fmt.Sprintf(`%s {"delay":%d}`, ackNak, delay.Nanoseconds()))
+	return respond(d.bus.Conn(), d.msg, fmt.Sprintf(`%s {"delay":%d}`, ackNak, delay.Nanoseconds()))
 }
 
 // term ends the deliveries of the message.
-func (d *Delivery) term(reason string) error { return respond(d.nc, d.msg, ackTerm+" "+reason) }
+func (d *Delivery) term(reason string) error { return respond(d.bus.Conn(), d.msg, ackTerm+" "+reason) }

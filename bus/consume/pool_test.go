@@ -1,4 +1,4 @@
-package bus_test
+package consume_test
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
 // Two consumers share one slot, so one message runs at a time. One that arrived and gets no slot
@@ -17,16 +17,16 @@ import (
 func TestConsumersShareAPool(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
-	pool := bus.NewPool(1)
+	pool := consume.NewPool(1)
 	var running, most, ran atomic.Int64
 	begun, end := make(chan struct{}, 1), make(chan struct{})
-	consume := func(queue string, pool *bus.Pool, handler bus.Handler) (stop func()) {
+	run := func(queue string, pool *consume.Pool, handler consume.Handler) (stop func()) {
 		return bustest.Run(t, func(ctx context.Context) error {
-			return b.Consume(ctx, b.WorkerConsumer(queue), bus.ConsumeConfig{Pool: pool}, handler)
+			return consume.Run(ctx, b, b.WorkerConsumer(queue), consume.Config{Pool: pool}, handler)
 		})
 	}
 	for _, queue := range []string{"red", "blue"} {
-		consume(queue, pool, func(context.Context, *bus.Delivery) error {
+		run(queue, pool, func(context.Context, *consume.Delivery) error {
 			most.Store(max(most.Load(), running.Add(1)))
 			defer running.Add(-1)
 			if ran.Add(1) == 1 {
@@ -56,7 +56,7 @@ func TestConsumersShareAPool(t *testing.T) {
 	publish("blue", 0, 1)
 	bustest.WaitUntil(t, "a message to arrive", func() bool { return info("blue").Delivered.Consumer == 1 })
 	moved := make(chan bool, 1)
-	stop := consume("blue", nil, func(_ context.Context, d *bus.Delivery) error {
+	stop := run("blue", nil, func(_ context.Context, d *consume.Delivery) error {
 		moved <- d.Redelivered
 		return nil
 	})

@@ -1,4 +1,4 @@
-package bus_test
+package consume_test
 
 import (
 	"context"
@@ -17,13 +17,14 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
-// consume runs a consumer of the default queue until stop or the end of the test.
-func consume(t *testing.T, b *bus.Bus, cfg bus.ConsumeConfig, handler bus.Handler) (stop func()) {
+// run runs a consumer of the default queue until stop or the end of the test.
+func run(t *testing.T, b *bus.Bus, cfg consume.Config, handler consume.Handler) (stop func()) {
 	t.Helper()
 	return bustest.Run(t, func(ctx context.Context) error {
 		return dead.Consume(ctx, b, b.WorkerConsumer("default"), cfg, nil, handler)
@@ -53,7 +54,7 @@ func TestSlots(t *testing.T) {
 	b := bustest.New(t)
 	var running, most, handled atomic.Int64
 	release := make(chan struct{})
-	consume(t, b, bus.ConsumeConfig{Slots: slots}, func(_ context.Context, d *bus.Delivery) error {
+	run(t, b, consume.Config{Slots: slots}, func(_ context.Context, d *consume.Delivery) error {
 		if n := running.Add(1); n > most.Load() {
 			most.Store(n)
 		}
@@ -88,7 +89,7 @@ func TestAllSlotsAreReused(t *testing.T) {
 	b := bustest.New(t)
 	var running atomic.Int64
 	release := make(chan struct{})
-	consume(t, b, bus.ConsumeConfig{Slots: slots}, func(_ context.Context, d *bus.Delivery) error {
+	run(t, b, consume.Config{Slots: slots}, func(_ context.Context, d *consume.Delivery) error {
 		if string(d.Body) == "block" {
 			running.Add(1)
 			<-release
@@ -115,7 +116,7 @@ func TestNoMoreThanSlotsAreHeld(t *testing.T) {
 	send(t, b, n)
 	var running atomic.Int64
 	release := make(chan struct{})
-	consume(t, b, bus.ConsumeConfig{Slots: slots}, func(context.Context, *bus.Delivery) error {
+	run(t, b, consume.Config{Slots: slots}, func(context.Context, *consume.Delivery) error {
 		running.Add(1)
 		<-release
 		return nil
@@ -138,7 +139,7 @@ func TestDetach(t *testing.T) {
 	b := bustest.New(t)
 	release := make(chan struct{})
 	var detached, done atomic.Int64
-	consume(t, b, bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
+	run(t, b, consume.Config{Slots: 1}, func(_ context.Context, d *consume.Delivery) error {
 		d.Detach()
 		d.Detach() // twice gives no second slot
 		detached.Add(1)
@@ -160,7 +161,7 @@ func TestLeaseIsKept(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: time.Second})
 		var deliveries, done atomic.Int64
-		consume(t, b, bus.ConsumeConfig{}, func(ctx context.Context, d *bus.Delivery) error {
+		run(t, b, consume.Config{}, func(ctx context.Context, d *consume.Delivery) error {
 			deliveries.Add(1)
 			select {
 			case <-time.After(10 * time.Second):
@@ -181,23 +182,23 @@ func TestLeaseIsKept(t *testing.T) {
 func TestVerdicts(t *testing.T) {
 	cause := errors.New("the cause")
 	for name, c := range map[string]struct {
-		handle   func(d *bus.Delivery) error
+		handle   func(d *consume.Delivery) error
 		attempts int
 		code     string // of the dead letter, if there is one
 	}{
-		"done":            {func(*bus.Delivery) error { return nil }, 1, ""},
-		"reject":          {func(*bus.Delivery) error { return bus.Reject("bad", cause) }, 1, "bad"},
-		"wrapped reject":  {func(*bus.Delivery) error { return fmt.Errorf("step: %w", bus.Reject("bad", cause)) }, 1, "bad"},
-		"retry for ever":  {func(*bus.Delivery) error { return bus.RetryAfter(time.Millisecond, cause) }, 3, "attempts_exhausted"},
-		"retry then done": {func(d *bus.Delivery) error { return onAttempt(d, 2, bus.RetryAfter(time.Millisecond, cause)) }, 2, ""},
-		"error then done": {func(d *bus.Delivery) error { return onAttempt(d, 2, cause) }, 2, ""},
-		"panic then done": {func(d *bus.Delivery) error {
+		"done":            {func(*consume.Delivery) error { return nil }, 1, ""},
+		"reject":          {func(*consume.Delivery) error { return consume.Reject("bad", cause) }, 1, "bad"},
+		"wrapped reject":  {func(*consume.Delivery) error { return fmt.Errorf("step: %w", consume.Reject("bad", cause)) }, 1, "bad"},
+		"retry for ever":  {func(*consume.Delivery) error { return consume.RetryAfter(time.Millisecond, cause) }, 3, "attempts_exhausted"},
+		"retry then done": {func(d *consume.Delivery) error { return onAttempt(d, 2, consume.RetryAfter(time.Millisecond, cause)) }, 2, ""},
+		"error then done": {func(d *consume.Delivery) error { return onAttempt(d, 2, cause) }, 2, ""},
+		"panic then done": {func(d *consume.Delivery) error {
 			if d.Attempt == 1 {
 				panic("handler bug")
 			}
 			return nil
 		}, 2, ""},
-		"panic for ever": {func(d *bus.Delivery) error { panic("handler bug") }, 3, "attempts_exhausted"},
+		"panic for ever": {func(d *consume.Delivery) error { panic("handler bug") }, 3, "attempts_exhausted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -205,7 +206,7 @@ func TestVerdicts(t *testing.T) {
 			letters := bustest.Subscribe(t, b, "stevedore.dead.>")
 			var attempts atomic.Int64
 			var final atomic.Int64
-			consume(t, b, bus.ConsumeConfig{MaxAttempts: 3}, func(_ context.Context, d *bus.Delivery) error {
+			run(t, b, consume.Config{MaxAttempts: 3}, func(_ context.Context, d *consume.Delivery) error {
 				attempts.Add(1)
 				if d.Final {
 					final.Add(1)
@@ -231,7 +232,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-func onAttempt(d *bus.Delivery, success int, before error) error {
+func onAttempt(d *consume.Delivery, success int, before error) error {
 	if d.Attempt < success {
 		return before
 	}
@@ -247,7 +248,7 @@ func TestPoisonIsNotHandled(t *testing.T) {
 	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"3"}}}); err != nil {
 		t.Fatal(err)
 	}
-	consume(t, b, bus.ConsumeConfig{MaxAttempts: 3}, func(context.Context, *bus.Delivery) error {
+	run(t, b, consume.Config{MaxAttempts: 3}, func(context.Context, *consume.Delivery) error {
 		t.Error("it is handled")
 		return nil
 	})
@@ -267,18 +268,18 @@ func TestShouldRetry(t *testing.T) {
 		t.Fatal(err)
 	}
 	var asked, handled atomic.Int64
-	consume(t, b, bus.ConsumeConfig{MaxAttempts: 3, ShouldRetry: func(context.Context, *bus.Delivery) (bool, error) {
+	run(t, b, consume.Config{MaxAttempts: 3, ShouldRetry: func(context.Context, *consume.Delivery) (bool, error) {
 		n := asked.Add(1)
 		if n == 2 {
-			return false, bus.RetryAfter(time.Millisecond, errors.New("nobody knows"))
+			return false, consume.RetryAfter(time.Millisecond, errors.New("nobody knows"))
 		}
 		return n < 4, nil
-	}}, func(_ context.Context, d *bus.Delivery) error {
+	}}, func(_ context.Context, d *consume.Delivery) error {
 		handled.Add(1)
 		if d.Final {
 			t.Errorf("attempt %d is marked as final", d.Attempt)
 		}
-		return bus.RetryAfter(time.Millisecond, errors.New("again"))
+		return consume.RetryAfter(time.Millisecond, errors.New("again"))
 	})
 	letter, _ := bustest.Next[dead.Letter](t, letters)
 	waitForEmpty(t, b)
@@ -288,7 +289,7 @@ func TestShouldRetry(t *testing.T) {
 }
 
 // notStarted is the ShouldRetry of a consumer whose earlier deliveries were no attempts.
-func notStarted(_ context.Context, d *bus.Delivery) (bool, error) {
+func notStarted(_ context.Context, d *consume.Delivery) (bool, error) {
 	d.Attempt = 1
 	return false, nil
 }
@@ -302,7 +303,7 @@ func TestStopRequeuesInterruptedMessages(t *testing.T) {
 	for range 7 {
 		var started sync.WaitGroup
 		started.Add(3)
-		stop := consume(t, b, bus.ConsumeConfig{MaxAttempts: 2, Grace: time.Nanosecond, ShouldRetry: notStarted}, func(ctx context.Context, d *bus.Delivery) error {
+		stop := run(t, b, consume.Config{MaxAttempts: 2, Grace: time.Nanosecond, ShouldRetry: notStarted}, func(ctx context.Context, d *consume.Delivery) error {
 			started.Done()
 			<-ctx.Done()
 			return ctx.Err()
@@ -311,7 +312,7 @@ func TestStopRequeuesInterruptedMessages(t *testing.T) {
 		stop()
 	}
 	ids := make(chan string, 3)
-	consume(t, b, bus.ConsumeConfig{ShouldRetry: notStarted}, func(_ context.Context, d *bus.Delivery) error {
+	run(t, b, consume.Config{ShouldRetry: notStarted}, func(_ context.Context, d *consume.Delivery) error {
 		ids <- d.ID()
 		return nil
 	})
@@ -345,14 +346,14 @@ func TestStopUnderLoad(t *testing.T) {
 	}
 	<-b.JetStream().PublishAsyncComplete()
 	var handled sync.Map
-	handler := func(d *bus.Delivery) {
+	handler := func(d *consume.Delivery) {
 		if _, twice := handled.LoadOrStore(string(d.Body), true); twice {
 			t.Errorf("%.4s is handled twice", d.Body)
 		}
 	}
 	for range stops { // at the first message, with hundreds behind it
 		var came atomic.Bool
-		stop := consume(t, tcp, bus.ConsumeConfig{Slots: 512, MaxAttempts: 3, ShouldRetry: notStarted}, func(_ context.Context, d *bus.Delivery) error {
+		stop := run(t, tcp, consume.Config{Slots: 512, MaxAttempts: 3, ShouldRetry: notStarted}, func(_ context.Context, d *consume.Delivery) error {
 			handler(d)
 			came.Store(true)
 			return nil
@@ -360,7 +361,7 @@ func TestStopUnderLoad(t *testing.T) {
 		bustest.WaitUntil(t, "a message", func() bool { return came.Load() || bustest.Messages(t, b, bus.Calls) == 0 })
 		stop()
 	}
-	consume(t, tcp, bus.ConsumeConfig{MaxAttempts: 3, ShouldRetry: notStarted}, func(_ context.Context, d *bus.Delivery) error {
+	run(t, tcp, consume.Config{MaxAttempts: 3, ShouldRetry: notStarted}, func(_ context.Context, d *consume.Delivery) error {
 		handler(d)
 		return nil
 	})
@@ -370,24 +371,24 @@ func TestStopUnderLoad(t *testing.T) {
 	}
 }
 
-// Consume leaves no goroutine.
+// Run leaves no goroutine.
 func TestConsumeLeavesNoGoroutines(t *testing.T) {
 	b := bustest.New(t)
-	run := func() {
+	round := func() {
 		send(t, b, 20)
 		var handled atomic.Int64
-		stop := consume(t, b, bus.ConsumeConfig{}, func(context.Context, *bus.Delivery) error {
+		stop := run(t, b, consume.Config{}, func(context.Context, *consume.Delivery) error {
 			handled.Add(1)
 			return nil
 		})
 		waitForEmpty(t, b)
 		stop()
 	}
-	run()
+	round()
 	subs := b.Conn().NumSubscriptions()
 	before := runtime.NumGoroutine()
 	for range 4 {
-		run()
+		round()
 	}
 	bustest.WaitUntil(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= before+2 })
 	bustest.WaitUntil(t, "the subscriptions to end", func() bool { return b.Conn().NumSubscriptions() <= subs })
@@ -400,7 +401,7 @@ func TestBurstLeavesNoGoroutines(t *testing.T) {
 		const burst = 100
 		var running atomic.Int64
 		release := make(chan struct{})
-		stop := consume(t, b, bus.ConsumeConfig{Slots: burst}, func(context.Context, *bus.Delivery) error {
+		stop := run(t, b, consume.Config{Slots: burst}, func(context.Context, *consume.Delivery) error {
 			running.Add(1)
 			<-release
 			return nil
@@ -418,12 +419,12 @@ func TestBurstLeavesNoGoroutines(t *testing.T) {
 	})
 }
 
-// If a client deletes the consumer, Consume creates it again.
+// If a client deletes the consumer, Run creates it again.
 func TestConsumerIsDeleted(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	var handled atomic.Int64
-	consume(t, b, bus.ConsumeConfig{}, func(context.Context, *bus.Delivery) error {
+	run(t, b, consume.Config{}, func(context.Context, *consume.Delivery) error {
 		handled.Add(1)
 		return nil
 	})
@@ -437,7 +438,7 @@ func TestConsumerIsDeleted(t *testing.T) {
 	}
 }
 
-// Consume continues after a restart of the server.
+// Run continues after a restart of the server.
 func TestConsumeAfterServerRestart(t *testing.T) {
 	t.Parallel()
 	cfg := embedded.Config{Dir: t.TempDir(), Listen: bustest.FreeAddress(t), NoSync: true}
@@ -451,7 +452,7 @@ func TestConsumeAfterServerRestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	var handled atomic.Int64
-	consume(t, b, bus.ConsumeConfig{}, func(context.Context, *bus.Delivery) error {
+	run(t, b, consume.Config{}, func(context.Context, *consume.Delivery) error {
 		handled.Add(1)
 		return nil
 	})
@@ -478,7 +479,7 @@ func TestConsumeOverBadNetwork(t *testing.T) {
 	b := p.Connect(t)
 	var handled sync.Map
 	var count atomic.Int64
-	consume(t, b, bus.ConsumeConfig{Slots: 16, MaxAttempts: 100}, func(_ context.Context, d *bus.Delivery) error {
+	run(t, b, consume.Config{Slots: 16, MaxAttempts: 100}, func(_ context.Context, d *consume.Delivery) error {
 		if _, again := handled.LoadOrStore(string(d.Body), true); !again {
 			count.Add(1)
 		}
@@ -495,7 +496,7 @@ func TestConsumeOverBadNetwork(t *testing.T) {
 	}
 }
 
-// Consume waits for a server that does not answer when it starts.
+// Run waits for a server that does not answer when it starts.
 func TestConsumeStartsWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	s := bustest.Listen(t)
@@ -504,7 +505,7 @@ func TestConsumeStartsWithoutAnAnswer(t *testing.T) {
 	b := p.Connect(t)
 	asked := bustest.Subscribe(t, direct, "$JS.API.CONSUMER.INFO.>")
 	p.DropReplies()
-	consume(t, b, bus.ConsumeConfig{}, func(context.Context, *bus.Delivery) error { return nil })
+	run(t, b, consume.Config{}, func(context.Context, *consume.Delivery) error { return nil })
 	for range 2 { // the second one follows an error
 		if _, err := asked.NextMsg(bustest.Timeout); err != nil {
 			t.Fatal(err)
@@ -515,38 +516,6 @@ func TestConsumeStartsWithoutAnAnswer(t *testing.T) {
 	waitForEmpty(t, direct)
 }
 
-// A watch starts as soon as the server answers. A missing bucket is an error at once.
-func TestWatchStartsWithoutAnAnswer(t *testing.T) {
-	t.Parallel()
-	s := bustest.Listen(t)
-	direct := bustest.Connect(t, s, bus.Config{})
-	p := bustest.NewProxy(t, s)
-	b := p.Connect(t)
-	if _, err := bus.WatchKeys(t.Context(), b, "missing", ">"); !errors.Is(err, jetstream.ErrBucketNotFound) {
-		t.Errorf("a missing bucket: %v", err)
-	}
-	asked := bustest.Subscribe(t, direct, "$JS.API.STREAM.INFO.KV_"+b.BucketName(bus.TasksBucket))
-	p.DropReplies()
-	watched := make(chan error, 1)
-	go func() {
-		watcher, err := bus.WatchKeys(t.Context(), b, bus.TasksBucket, "a.*")
-		if err == nil {
-			<-watcher.Updates() // all keys are known
-			err = watcher.Stop()
-		}
-		watched <- err
-	}()
-	for range 2 { // the second one follows an error
-		if _, err := asked.NextMsg(bustest.Timeout); err != nil {
-			t.Fatal(err)
-		}
-	}
-	p.Heal()
-	if err := <-watched; err != nil {
-		t.Error(err)
-	}
-}
-
 // A message with a status header of the server is still a message.
 func TestForgedStatusHeader(t *testing.T) {
 	t.Parallel()
@@ -555,7 +524,7 @@ func TestForgedStatusHeader(t *testing.T) {
 	if _, err := b.JetStream().PublishMsg(t.Context(), &nats.Msg{Subject: bustest.NewCall(b, "default", "echo"), Header: nats.Header{"Status": {"409"}, "Description": {"Consumer Deleted"}}}); err != nil {
 		t.Fatal(err)
 	}
-	consume(t, b, bus.ConsumeConfig{}, func(_ context.Context, d *bus.Delivery) error {
+	run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
 		got <- d.Header("Status")
 		return nil
 	})
@@ -570,7 +539,7 @@ func TestDeliveryID(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	ids := make(chan string, 3)
-	consume(t, b, bus.ConsumeConfig{Slots: 1}, func(_ context.Context, d *bus.Delivery) error {
+	run(t, b, consume.Config{Slots: 1}, func(_ context.Context, d *consume.Delivery) error {
 		ids <- d.ID()
 		return nil
 	})
@@ -595,7 +564,7 @@ func TestFailingConsumerIsReported(t *testing.T) {
 		b := bustest.New(t)
 		register := new(trouble.Register)
 		defer bustest.Run(t, func(ctx context.Context) error {
-			return dead.Consume(register.With(ctx), b, b.WorkerConsumer("default"), bus.ConsumeConfig{}, nil, func(context.Context, *bus.Delivery) error { return nil })
+			return dead.Consume(register.With(ctx), b, b.WorkerConsumer("default"), consume.Config{}, nil, func(context.Context, *consume.Delivery) error { return nil })
 		})()
 		time.Sleep(time.Second)
 		check := func(when string, want int) {

@@ -1,24 +1,32 @@
-package bus
+// Package consume takes the messages of a durable consumer with leases, and settles each one as
+// its handler says.
+//
+//	consume    Run: pull (bus/internal/pull) and pass on
+//	handle     run the handler and apply its verdict (verdict.go); package dead stores what is given up
+//	delivery   a message with its lease, which lease.go extends
+//	trim       remove settled messages from a stream that keeps them
+//	turns      let sessions take turns if calls wait for long
+package consume
 
 import (
 	"cmp"
 	"context"
-	"errors"
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/internal/pull"
 	"github.com/stevedore-bus/stevedore/tools/fair"
 	"github.com/stevedore-bus/stevedore/tools/retry"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
-// ConsumeConfig limits what a consumer takes. The zero value works.
-type ConsumeConfig struct {
+// Config limits what a consumer takes. The zero value works.
+type Config struct {
 	// Slots is how many messages are handled at once; the consumer pulls no more.
 	// Handlers that called Delivery.Detach do not count. Default 64.
 	Slots int
@@ -60,22 +68,22 @@ type Pool = fair.Pool
 // NewPool returns a pool of so many slots.
 func NewPool(size int) *Pool { return fair.NewPool(size) }
 
-// Consume passes the messages of a durable consumer to handler until ctx ends. Then
+// Run passes the messages of a durable consumer to handler until ctx ends. Then
 // it stops pulling, requeues the messages that were not started, lets running handlers
 // finish within the grace period, and returns when all handlers have returned.
 //
-//	Consume -- pull (into free slots) --> handle -- handler --> settle
-//	       |-- turns, if sessions wait for long --> handle
-//	       |-- lease keeper, one for all messages
-//	       \-- trimmer, if the stream keeps acknowledged messages
-func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handler Handler) error {
+//	Run -- pull (into free slots) --> handle -- handler --> settle
+//	   |-- turns, if sessions wait for long --> handle
+//	   |-- lease keeper, one for all messages
+//	   \-- trimmer, if the stream keeps acknowledged messages
+func Run(ctx context.Context, b *bus.Bus, c bus.Consumer, cfg Config, handler Handler) error {
 	cfg.Slots = cmp.Or(max(cfg.Slots, 0), 64)
 	cfg.MaxAttempts = cmp.Or(max(cfg.MaxAttempts, 0), 5)
 	cfg.Grace = cmp.Or(max(cfg.Grace, 0), 20*time.Second)
 	var cons jetstream.Consumer
-	err := untilAnswered(ctx, b, "cannot find or create the consumer "+c.Name, func() (err error) {
+	err := bus.UntilAnswered(ctx, b, "cannot find or create the consumer "+c.Name, func() (err error) {
 		if cfg.AwaitUse {
-			err = b.awaitUse(ctx, c.Stream)
+			err = b.AwaitUse(ctx, c.Stream)
 		}
 		if err == nil {
 			cons, err = b.Consumer(ctx, c)
@@ -98,10 +106,10 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 	defer stop()
 
 	k := &consumption{
-		bus: b, consumer: c, cfg: cfg, handler: handler, work: work,
+		bus: b, log: b.Config().Log, consumer: c, cfg: cfg, handler: handler, work: work,
 		slots:   fair.NewSlots(cfg.Slots),
 		share:   cfg.Pool.Join(0),
-		leases:  newLeases(b.nc, cons.CachedInfo().Config.AckWait/3),
+		leases:  newLeases(b.Conn(), cons.CachedInfo().Config.AckWait/3),
 		trimmer: newTrimmer(b, c),
 		idle:    make(chan *nats.Msg),
 		pulled:  make(chan struct{}),
@@ -126,25 +134,12 @@ func (b *Bus) Consume(ctx context.Context, c Consumer, cfg ConsumeConfig, handle
 	return nil
 }
 
-// untilAnswered calls f, which starts something at the server. If the server cannot do that
-// now, because its cluster has no leader or its disk is full, it calls f again until ctx ends.
-func untilAnswered(ctx context.Context, b *Bus, failure string, f func() error) error {
-	final := func(err error) bool {
-		return isRejected(err) || IsClosed(err) || errors.Is(err, jetstream.ErrBucketNotFound)
-	}
-	return retry.Do(ctx, serverPauses(), final, retry.Warn(b.log, failure), f)
-}
-
-// serverPauses are the pauses of a consumer between its requests to a server that fails.
-func serverPauses() *backoff.ExponentialBackOff {
-	return retry.Pauses(100*time.Millisecond, 5*time.Second, 0)
-}
-
-// consumption is one running Consume.
+// consumption is one Run in progress.
 type consumption struct {
-	bus      *Bus
-	consumer Consumer
-	cfg      ConsumeConfig
+	bus      *bus.Bus
+	log      zerolog.Logger
+	consumer bus.Consumer
+	cfg      Config
 	handler  Handler
 	work     context.Context // of the handlers; ends with the grace period
 	slots    *fair.Slots
@@ -167,15 +162,15 @@ const (
 // pull repeatedly asks the server for as many messages as there are free slots, until
 // ctx ends.
 func (k *consumption) pull(ctx context.Context) {
-	policy := serverPauses()
-	p := pull.New(k.bus.nc, k.bus.api, k.bus.StreamName(k.consumer.Stream), k.consumer.Name, k.cfg.Slots)
+	policy := retry.Pauses(100*time.Millisecond, 5*time.Second, 0)
+	p := pull.New(k.bus.Conn(), k.bus.API(), k.bus.StreamName(k.consumer.Stream), k.consumer.Name, k.cfg.Slots)
 	defer p.Close()
 	defer k.share.Received(0)
 	if k.share != nil { // one of many consumers, most of which are idle
 		p.Expiry, p.Heartbeat = pooledExpiry, pooledHeartbeat
 	}
 	if k.consumer.Ranked {
-		p.Join(rankedGroup, k.cfg.Spare)
+		p.Join(bus.RankedGroup, k.cfg.Spare)
 	}
 	var failing time.Time // since then, or zero
 	p.Works = func() {
@@ -205,14 +200,14 @@ func (k *consumption) pull(ctx context.Context) {
 		if failing.IsZero() {
 			failing = time.Now()
 		}
-		if time.Since(failing) >= Notice { // a new consumer of a cluster elects its leader first
+		if time.Since(failing) >= bus.Notice { // a new consumer of a cluster elects its leader first
 			trouble.Report(ctx, trouble.Consumer, k.consumer.Name, err)
 		}
 		if !k.pause(ctx, policy.NextBackOff(), err) {
 			return
 		}
 		if _, err := k.bus.Consumer(ctx, k.consumer); err != nil && ctx.Err() == nil { // perhaps it was deleted
-			k.bus.log.Warn().Err(err).Msg("cannot find or create the consumer")
+			k.log.Warn().Err(err).Msg("cannot find or create the consumer")
 		}
 	}
 }
@@ -272,7 +267,7 @@ func (k *consumption) endIdle() {
 // pause waits, and reports whether to continue.
 func (k *consumption) pause(ctx context.Context, d time.Duration, err error) bool {
 	if ctx.Err() == nil {
-		k.bus.log.Warn().Err(err).Str("consumer", k.consumer.Name).Stringer("retry_in", d.Round(time.Millisecond)).Msg("cannot pull")
+		k.log.Warn().Err(err).Str("consumer", k.consumer.Name).Stringer("retry_in", d.Round(time.Millisecond)).Msg("cannot pull")
 	}
 	select {
 	case <-ctx.Done():

@@ -1,4 +1,4 @@
-package bus
+package consume
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/internal/pull"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/tools/fair"
@@ -22,14 +23,14 @@ import (
 // so a session that submits 100,000 calls would delay all others. If a queue has a backlog,
 // one of its processes leads: it reads the subjects of the waiting messages, and handles those
 // of sessions that got less than their share before the consumer delivers them. The messages
-// of one session stay in order, except that those with PriorityHeader are a lane of their own.
+// of one session stay in order, except that those with bus.PriorityHeader are a lane of their own.
 //
-// ConsumeConfig.SessionSlots limits what a process handles of a session at once. It holds a
+// Config.SessionSlots limits what a process handles of a session at once. It holds a
 // message that arrives beyond, with its lease and without a slot. If it may hold no more, it
 // does not pull, and leads.
 //
 // A message that was handled ahead stays in its stream until the consumer has passed it, so
-// nothing is lost if the process dies. ConsumeConfig.TakeAhead records it, so that the process
+// nothing is lost if the process dies. Config.TakeAhead records it, so that the process
 // to which the consumer delivers it knows.
 type turns struct {
 	k      *consumption
@@ -136,10 +137,10 @@ func (t *turns) measure() {
 func (t *turns) lane(subject string, header nats.Header) fair.Lane {
 	c, _ := t.k.bus.SplitCall(subject) // subjects that name no call share a session
 	lane := fair.Lane{Session: c.Session, Cost: 1}
-	switch header.Get(PriorityHeader) {
-	case PriorityHigh:
+	switch header.Get(bus.PriorityHeader) {
+	case bus.PriorityHigh:
 		lane.Cost = 1. / priorityFactor
-	case PriorityLow:
+	case bus.PriorityLow:
 		lane.Cost = priorityFactor
 	}
 	return lane
@@ -158,7 +159,7 @@ func (t *turns) run(ctx context.Context) {
 			continue
 		}
 		if !errors.Is(err, jetstream.ErrConsumerExists) && ctx.Err() == nil {
-			t.k.bus.log.Warn().Err(err).Str("consumer", t.k.consumer.Name).Msg("sessions cannot take turns")
+			t.k.log.Warn().Err(err).Str("consumer", t.k.consumer.Name).Msg("sessions cannot take turns")
 		}
 		select {
 		case <-ctx.Done():
@@ -178,21 +179,21 @@ func (t *turns) lead(ctx context.Context) error {
 		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: t.shares.Delivered() + 1,
 		InactiveThreshold: leadTimeout, MemoryStorage: true, Replicas: 1, Metadata: map[string]string{"leader": nuid.Next()},
 	}
-	err := WithChangeTimeout(ctx, func(ctx context.Context) error {
-		_, err := b.js.CreateConsumer(ctx, stream, config)
+	err := bus.WithChangeTimeout(ctx, func(ctx context.Context) error {
+		_, err := b.JetStream().CreateConsumer(ctx, stream, config)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	b.log.Info().Str("consumer", c.Name).Uint64("waiting", t.pending.Load()).Msg("the queue has a backlog; sessions take turns")
+	t.k.log.Info().Str("consumer", c.Name).Uint64("waiting", t.pending.Load()).Msg("the queue has a backlog; sessions take turns")
 	t.shares.Lead(true)
 	defer t.stopLeading(ctx, stream, name)
 	ctx, cancel := context.WithCancel(ctx)
 	var reading sync.WaitGroup
 	defer reading.Wait()
 	defer cancel()
-	reading.Go(func() { defer cancel(); t.read(ctx, pull.New(b.nc, b.api, stream, name, pull.Max)) })
+	reading.Go(func() { defer cancel(); t.read(ctx, pull.New(b.Conn(), b.API(), stream, name, pull.Max)) })
 	return t.give(ctx)
 }
 
@@ -205,7 +206,7 @@ func (t *turns) stopLeading(ctx context.Context, stream, consumer string) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 	defer cancel()
-	_ = t.k.bus.js.DeleteConsumer(ctx, stream, consumer) // the server does it otherwise
+	_ = t.k.bus.JetStream().DeleteConsumer(ctx, stream, consumer) // the server does it otherwise
 }
 
 // read notes the messages that wait, until ctx or the consumer ends.
@@ -270,7 +271,7 @@ func (t *turns) give(ctx context.Context) error {
 
 // look reads how far the consumer is.
 func (t *turns) look(ctx context.Context) (*jetstream.ConsumerInfo, error) {
-	ctx, cancel := context.WithTimeout(ctx, t.k.bus.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, t.k.bus.Config().Timeout)
 	defer cancel()
 	info, ok, err := t.k.bus.ConsumerInfo(ctx, t.k.consumer)
 	if err == nil && !ok {
@@ -292,7 +293,7 @@ func (t *turns) handle(lane fair.Lane, sequence uint64) {
 	case errors.Is(err, errNotTaken):
 		t.shares.Leave(lane, sequence)
 	case err != nil:
-		t.k.bus.log.Warn().Err(err).Uint64("sequence", sequence).Msg("a call waits for its place in the queue")
+		t.k.log.Warn().Err(err).Uint64("sequence", sequence).Msg("a call waits for its place in the queue")
 		t.shares.Leave(lane, sequence)
 	}
 	t.k.slots.Release()
@@ -305,7 +306,7 @@ var errNotTaken = errors.New("the message was taken before")
 // take returns a message that this process may handle ahead, or nil if the consumer has
 // delivered it, or if it is gone.
 func (t *turns) take(sequence uint64) (*Delivery, error) {
-	ctx, cancel := context.WithTimeout(t.k.work, t.k.bus.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(t.k.work, t.k.bus.Config().Timeout)
 	defer cancel()
 	var looked errgroup.Group // at the same time, because somebody waits for the call
 	looked.Go(func() error {
@@ -315,7 +316,7 @@ func (t *turns) take(sequence uint64) (*Delivery, error) {
 		}
 		return err
 	})
-	m, err := t.k.bus.api.GetMessage(ctx, t.k.bus.StreamName(t.k.consumer.Stream), jsapi.Get{Sequence: sequence})
+	m, err := t.k.bus.API().GetMessage(ctx, t.k.bus.StreamName(t.k.consumer.Stream), jsapi.Get{Sequence: sequence})
 	err = cmp.Or(looked.Wait(), err)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, nil

@@ -1,4 +1,4 @@
-package bus
+package consume
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 //	any other error  redeliver it after a delay that grows with the attempts
 //
 // ctx ends only after the grace period of a stop. If the handler then returns an
-// error, the message is requeued. ConsumeConfig.ShouldRetry decides whether that delivery
+// error, the message is requeued. Config.ShouldRetry decides whether that delivery
 // was an attempt.
 type Handler func(ctx context.Context, d *Delivery) error
 
