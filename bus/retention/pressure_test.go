@@ -109,7 +109,7 @@ func TestWaitingPublishIsWoken(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		other := retention.New(b, retention.Config{MinAge: 1000 * time.Hour}) // its first check is before the publish
+		other := retention.New(b, retention.Config{MinAge: 1000 * time.Hour, Interval: time.Hour}) // its first check is before the publish
 		var running sync.WaitGroup
 		running.Go(func() { _ = other.Run(ctx) })
 		time.Sleep(100 * time.Millisecond)
