@@ -14,7 +14,7 @@ import (
 
 // Republish publishes a message again that was settled without an effect: it was a dead
 // letter, or waited elsewhere. The message keeps its id and its attempts start again; its key
-// identifies this publish. Consumers see Stored.Republished.
+// identifies this publish. Consumers see it as consume.Delivery.Republished.
 //
 // The subject may still hold the settled message, or one that a client submitted meanwhile.
 // If replaces reports true for its sequence, Republish deletes it first. If the process dies

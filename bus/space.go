@@ -74,15 +74,14 @@ func (s *Space) Refusing() (r Refusal, ok bool) {
 
 // Note notes the outcome of a request that stores or removes something in the stream of a subject.
 func (s *Space) Note(subject string, err error) {
-	last := s.last.Load()
-	switch refused := classify(err); {
+	switch refused, last := classify(err), s.last.Load(); {
 	case errors.Is(refused, ErrFull):
 		s.last.Store(&Refusal{subject, refused, time.Now()})
 		select {
 		case s.refused <- struct{}{}:
 		default:
 		}
-	case err == nil && last != s.mended.Load():
+	case err == nil && last != nil && last != s.mended.Load():
 		stream, ok := s.b.streamOf(last.Subject)
 		if now, _ := s.b.streamOf(subject); last.Subject == subject || ok && now == stream {
 			s.mended.Store(last)

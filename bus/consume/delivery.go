@@ -84,10 +84,10 @@ func (d *Delivery) stored() bus.Stored {
 	return bus.Stored{Subject: d.Subject, Sequence: d.Sequence, At: d.Published, Header: d.msg.Header, Body: d.Body}
 }
 
-// ID is that of bus.Stored.
+// ID identifies the message over all deliveries and republishes, as bus.Stored.ID does.
 func (d *Delivery) ID() string { return d.stored().ID() }
 
-// Order is that of bus.Stored.
+// Order orders calls as they were accepted, as bus.Stored.Order does.
 func (d *Delivery) Order() uint64 { return d.stored().Order() }
 
 // Header returns the value of an incoming header. Any client can set headers, so do

@@ -99,9 +99,6 @@ func New(nc *nats.Conn, timeout time.Duration, log zerolog.Logger, prefix string
 	return p, nil
 }
 
-// ID identifies this publisher among those of all processes.
-func (p *Publisher) ID() string { return p.inbox }
-
 // Stop sends the queued messages and ends the publisher.
 func (p *Publisher) Stop() {
 	p.stopOnce.Do(func() { close(p.stopping) })
