@@ -5,53 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/stevedore-bus/stevedore/tools/retry"
 )
-
-const (
-	// changeTimeout is how long the server may take to create or change a stream or
-	// consumer. A cluster answers after the replicas have elected a leader. The first vote
-	// takes less than a second. If it fails, as it does on busy machines, the next one
-	// begins 4 to 9 s later.
-	changeTimeout = 30 * time.Second
-	// askTimeout is how long WithChangeTimeout waits before it asks again. The server drops an
-	// answer if it does not know yet where the client is: the routes of a cluster that starts
-	// do not all exist, while two of three servers elect a leader. It drops a question if the
-	// stream has no leader.
-	askTimeout = 10 * time.Second
-)
-
-// WithChangeTimeout calls f, which looks up, creates or changes a stream or consumer, with a
-// context that gives the server enough time. It calls f again if no answer comes, so the same
-// change twice must do no harm.
-func WithChangeTimeout(ctx context.Context, f func(context.Context) error) error {
-	limited, cancel := context.WithTimeout(ctx, changeTimeout)
-	defer cancel()
-	for {
-		once, stop := context.WithTimeout(limited, askTimeout)
-		err := f(once)
-		stop()
-		switch {
-		case !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil:
-			return err
-		case limited.Err() != nil:
-			return fmt.Errorf("the server did not answer within %s; are most servers of the cluster up? %w", changeTimeout, err)
-		}
-	}
-}
-
-// UntilAnswered calls f, which starts something at the server. If the server cannot do that
-// now, because its cluster has no leader or its disk is full, it calls f again until ctx ends.
-func UntilAnswered(ctx context.Context, b *Bus, failure string, f func() error) error {
-	final := func(err error) bool {
-		return isRejected(err) || IsClosed(err) || errors.Is(err, jetstream.ErrBucketNotFound)
-	}
-	return retry.Do(ctx, retry.Pauses(100*time.Millisecond, 5*time.Second, 0), final, retry.Warn(b.log, failure), f)
-}
 
 // ConsumerInfo returns the state of a consumer, or ok false if it does not exist.
 func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.ConsumerInfo, ok bool, err error) {

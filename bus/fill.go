@@ -29,29 +29,9 @@ type Fill struct {
 	lost bool // its leader has not heard of enough servers for silentAfter
 }
 
-const (
-	// silentAfter is how long the leader of a stream has heard nothing of a server that may be down.
-	// The servers exchange heartbeats each second. The leader itself notices after 10 s and more that it
-	// is alone, and until then answers as if it accepted messages.
-	silentAfter = 2 * time.Second
-	// lookAgain is the pause before the second look at a leader that seems to be alone: one that was
-	// elected just now has heard nothing yet.
-	lookAgain = 500 * time.Millisecond
-)
-
-// HasLostQuorum reports whether the leader of a stream is without half of its servers.
-func HasLostQuorum(c *jetstream.ClusterInfo) bool {
-	if c == nil || len(c.Replicas) == 0 {
-		return false
-	}
-	heard := 1
-	for _, peer := range c.Replicas {
-		if !peer.Offline && peer.Active < silentAfter {
-			heard++
-		}
-	}
-	return 2*heard <= len(c.Replicas)+1
-}
+// lookAgain is the pause before the second look at a leader that seems to be alone: one that was
+// elected just now has heard nothing yet.
+const lookAgain = 500 * time.Millisecond
 
 // Ratio is the fill between 0 and 1. It is 0 if the stream has no limit.
 func (f Fill) Ratio() float64 {

@@ -63,17 +63,6 @@ func (b *Bus) Formats(ctx context.Context) (found []*jetstream.StreamInfo, err e
 	return found, errors.Join(errs...)
 }
 
-// LookUp returns the stream with a full name.
-func (b *Bus) LookUp(ctx context.Context, name string) (stream jetstream.Stream, err error) {
-	err = b.WatchDenial(ctx, b.api.Subject("STREAM.INFO."+name), func(ctx context.Context) error {
-		return WithChangeTimeout(ctx, func(ctx context.Context) (err error) {
-			stream, err = b.js.Stream(ctx, name)
-			return err
-		})
-	})
-	return stream, err
-}
-
 // checkFormats returns a *jsapi.FormatError if the bus has another format, as far as the user may
 // look it up and the server answers.
 func (b *Bus) checkFormats(ctx context.Context) error {

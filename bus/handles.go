@@ -3,7 +3,6 @@ package bus
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -12,13 +11,12 @@ import (
 
 // Stream returns the handle of a stream. It caches the handle, because each lookup is
 // a request. A stream of another format is a *jsapi.FormatError: it was created after Connect.
-func (b *Bus) Stream(ctx context.Context, stream string) (jetstream.Stream, error) {
+func (b *Bus) Stream(ctx context.Context, stream string) (s jetstream.Stream, err error) {
 	name := b.StreamName(stream)
 	if s, ok := b.handles.Load(name); ok {
 		return s.(jetstream.Stream), nil
 	}
-	var s jetstream.Stream
-	err := b.WatchDenial(ctx, b.api.Subject("STREAM.INFO."+name), func(ctx context.Context) (err error) {
+	err = b.WatchDenial(ctx, b.api.Subject("STREAM.INFO."+name), func(ctx context.Context) (err error) {
 		s, err = b.js.Stream(ctx, name)
 		return err
 	})
@@ -32,24 +30,15 @@ func (b *Bus) Stream(ctx context.Context, stream string) (jetstream.Stream, erro
 	return s, nil
 }
 
-// streamKinds returns the streams by the first token of their subjects after the prefix.
-func streamKinds(s Subjects) map[string]string {
-	kinds := map[string]string{}
-	for _, config := range s.Streams(Config{}) {
-		for _, subject := range config.Subjects {
-			kinds[s.Split(subject)[0]] = config.Name[len(s.StreamName("")):]
-		}
-	}
-	return kinds
-}
-
-// streamOf returns the stream that captures a subject to which something can be published.
-func (b *Bus) streamOf(subject string) (stream string, ok bool) {
-	if rest, ours := strings.CutPrefix(subject, b.prefix+"."); ours {
-		kind, _, _ := strings.Cut(rest, ".")
-		stream, ok = b.kinds[kind]
-	}
-	return stream, ok
+// LookUp returns the stream with a full name.
+func (b *Bus) LookUp(ctx context.Context, name string) (stream jetstream.Stream, err error) {
+	err = b.WatchDenial(ctx, b.api.Subject("STREAM.INFO."+name), func(ctx context.Context) error {
+		return WithChangeTimeout(ctx, func(ctx context.Context) (err error) {
+			stream, err = b.js.Stream(ctx, name)
+			return err
+		})
+	})
+	return stream, err
 }
 
 // Bucket returns the handle of one of the KV buckets, such as TasksBucket, and creates the bucket

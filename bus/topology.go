@@ -292,3 +292,23 @@ func (cfg Config) consumerConfig(c Consumer) jetstream.ConsumerConfig {
 	}
 	return config
 }
+
+// streamKinds returns the streams by the first token of their subjects after the prefix.
+func streamKinds(s Subjects) map[string]string {
+	kinds := map[string]string{}
+	for _, config := range s.Streams(Config{}) {
+		for _, subject := range config.Subjects {
+			kinds[s.Split(subject)[0]] = config.Name[len(s.StreamName("")):]
+		}
+	}
+	return kinds
+}
+
+// streamOf returns the stream that captures a subject to which something can be published.
+func (b *Bus) streamOf(subject string) (stream string, ok bool) {
+	if rest, ours := strings.CutPrefix(subject, b.prefix+"."); ours {
+		kind, _, _ := strings.Cut(rest, ".")
+		stream, ok = b.kinds[kind]
+	}
+	return stream, ok
+}

@@ -56,18 +56,16 @@ func RetryAfter(delay time.Duration, err error) error {
 
 // Rejected returns the code of a verdict of Reject.
 func Rejected(err error) (code string, ok bool) {
-	r, ok := errors.AsType[*rejection](err)
-	if !ok {
-		return "", false
+	if r, ok := errors.AsType[*rejection](err); ok {
+		return r.code, true
 	}
-	return r.code, true
+	return "", false
 }
 
 // Postponed returns the delay of a verdict of RetryAfter.
 func Postponed(err error) (delay time.Duration, ok bool) {
-	p, ok := errors.AsType[*postponement](err)
-	if !ok {
-		return 0, false
+	if p, ok := errors.AsType[*postponement](err); ok {
+		return p.delay, true
 	}
-	return p.delay, true
+	return 0, false
 }

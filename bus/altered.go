@@ -1,0 +1,57 @@
+package bus
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// AlteredError means that somebody has changed or made a stream, so that it does not store or keep what is
+// published.
+type AlteredError struct {
+	Stream string   // the full name
+	Lacks  []string // subjects
+	Limits []string // that refuse or remove messages, such as max_age 3s
+	Sealed bool
+}
+
+func (e *AlteredError) Error() string {
+	switch {
+	case e.Sealed:
+		return "stream " + e.Stream + " is sealed: it stores nothing any more"
+	case len(e.Lacks) == 0:
+		return "stream " + e.Stream + " has limits that refuse or remove what must stay: " + strings.Join(e.Limits, ", ")
+	}
+	return "stream " + e.Stream + " does not have the subjects " + strings.Join(e.Lacks, ", ") + ": what is published there is not stored"
+}
+
+// altered returns what keeps a stream from storing messages, or nil. One that is not of All needs nothing.
+func (s Subjects) altered(have jetstream.StreamConfig) *AlteredError {
+	e := &AlteredError{Stream: have.Name, Sealed: have.Sealed}
+	if have.Sealed {
+		return e
+	}
+	all := s.All(Config{})
+	if i := slices.IndexFunc(all, func(want jetstream.StreamConfig) bool { return want.Name == have.Name }); i >= 0 {
+		e.Lacks = slices.DeleteFunc(all[i].Subjects, func(subject string) bool {
+			return slices.ContainsFunc(have.Subjects, func(filter string) bool { return coversAll(filter, []string{subject}) })
+		})
+		limit := func(name string, have, want int64, text any) {
+			if have > 0 && (want <= 0 || have < want) {
+				e.Limits = append(e.Limits, fmt.Sprint(name, " ", text))
+			}
+		}
+		limit("max_msgs", have.MaxMsgs, 0, have.MaxMsgs)
+		limit("max_msg_size", int64(have.MaxMsgSize), 0, have.MaxMsgSize)
+		limit("max_msgs_per_subject", have.MaxMsgsPerSubject, all[i].MaxMsgsPerSubject, have.MaxMsgsPerSubject)
+		if all[i].MaxAge == 0 { // otherwise it is a setting
+			limit("max_age", int64(have.MaxAge), 0, have.MaxAge)
+		}
+	}
+	if len(e.Lacks)+len(e.Limits) == 0 {
+		return nil
+	}
+	return e
+}
