@@ -17,6 +17,7 @@ type ledger struct {
 	sent     map[string][]string     // texts that a chat got, by chat, without those it dropped as duplicates
 	seen     map[string][]time.Time  // deliveries by the id of the notification
 	settled  map[string]bool         // notifications that were sent and acknowledged, by id
+	failed   map[string]bool         // notifications that the chat answered with an error once, by id
 	told     map[string]map[int]bool // messages with a number that a chat was promised, by chat
 	approved map[string]bool         // calls that a person approved
 	wrongs   []string                // what came to a model, a chat or a tool and should not have
@@ -46,7 +47,7 @@ type jobRun struct {
 type calm struct{ from, to time.Time }
 
 func newLedger() *ledger {
-	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, approved: map[string]bool{}, told: map[string]map[int]bool{}}
+	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, failed: map[string]bool{}, approved: map[string]bool{}, told: map[string]map[int]bool{}}
 }
 
 func (l *ledger) accept(p *promise) {
@@ -95,6 +96,15 @@ func (l *ledger) deliver(chat, id, text string) {
 	if l.seen[id] = append(l.seen[id], time.Now()); len(l.seen[id]) == 1 {
 		l.sent[chat] = append(l.sent[chat], text)
 	}
+}
+
+// failOnce reports whether the chat fails for a notification for the first time.
+func (l *ledger) failOnce(id string) (first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first = !l.failed[id]
+	l.failed[id] = true
+	return first
 }
 
 func (l *ledger) approve(call string) {

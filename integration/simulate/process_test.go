@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
@@ -133,7 +135,8 @@ func output(call string, size int) string {
 	return text
 }
 
-// chat is the user's side of a channel. It drops duplicates by their id, and answers late to some.
+// chat is the user's side of a channel. It drops duplicates by their id. It answers late to some, and to others with
+// an error, before or after they have arrived.
 type chat struct {
 	link   *link
 	ledger *ledger
@@ -144,9 +147,19 @@ func (c *chat) Send(ctx context.Context, n channel.Notification) error {
 	if c.link.died() {
 		return errDown
 	}
-	began := time.Now()
+	began, hash := time.Now(), crc32.ChecksumIEEE([]byte(n.ID))
+	fails := hash%20 < 3 && c.ledger.failOnce(n.ID)
+	switch {
+	case fails && hash%20 == 0:
+		return errors.New("the chat is down")
+	case fails && hash%20 == 1:
+		return consume.RetryAfter(40*time.Second, errors.New("the chat has too many messages"))
+	}
 	c.ledger.deliver(n.ChatID, n.ID, n.Text)
-	if hash := crc32.ChecksumIEEE([]byte(n.ID)); hash%12 == 0 { // for longer than the lease of a chat
+	if fails {
+		return errors.New("the chat answers with garbage")
+	}
+	if hash%12 == 0 { // for longer than the lease of a chat
 		if err := tools.Sleep(ctx, time.Duration(3+hash%10)*time.Second); err != nil {
 			return err
 		}
