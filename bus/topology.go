@@ -114,10 +114,12 @@ func (s Subjects) Streams(cfg Config) []jetstream.StreamConfig {
 
 	// No MaxAge: a restarted server would delete the schedules that are older. No size
 	// limit: the server does not allow DiscardNew with schedules, and DiscardOld would
-	// delete schedules. Ticks have a TTL, and the stream keeps only the newest tick of
-	// a schedule, so there is one tick after an outage.
+	// delete schedules. Ticks have a TTL, and only the newest one of a schedule counts, so
+	// there is one after an outage. The limit is two messages, because a message that one on its
+	// subject replaces by a limit of 1 comes back after a kill of the server if the second one
+	// is removed (nats-server 8505). The server itself removes what a schedule replaces.
 	ticks := base(Ticks, "schedules, their ticks and their last runs", "schedule.*.*", "tick.*.*", "run.*.*")
-	ticks.AllowMsgTTL, ticks.AllowMsgSchedules, ticks.MaxMsgsPerSubject = true, true, 1
+	ticks.AllowMsgTTL, ticks.AllowMsgSchedules, ticks.MaxMsgsPerSubject = true, true, 2
 	ticks.Discard, ticks.MaxBytes = jetstream.DiscardOld, -1
 
 	outbox := base(Outbox, "notifications that wait for a channel", "notify.*", "notify.*.*")

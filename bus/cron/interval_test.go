@@ -74,3 +74,38 @@ func TestIntervalAfterUncleanStops(t *testing.T) {
 		})
 	}
 }
+
+// A job that was changed, and then removed or run, does not come back after a kill of the server.
+func TestKillAfterRemoval(t *testing.T) {
+	root := t.TempDir()
+	bustest.Bubble(t, func(t *testing.T) {
+		s := bustest.Start(t, embedded.Config{Dir: root + "/0"})
+		b := bustest.Connect(t, s, bus.Config{Log: bustest.Log(t)})
+		jobs := cron.New(b)
+		for _, every := range []time.Duration{time.Hour, 2 * time.Hour} {
+			for _, job := range []cron.Job{
+				{Name: "removed", Every: every, Tool: "x"}, {Name: "kept", Every: every, Tool: "x"},
+				{Name: "ran", At: time.Now().Add(2*time.Hour - every + 2*time.Second).Truncate(time.Second), Tool: "x"},
+			} {
+				if _, err := jobs.Put(t.Context(), job, true); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := jobs.Remove(t.Context(), operator, "removed"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Second) // later, the server writes its index
+		if err := os.CopyFS(root+"/1", os.DirFS(root+"/0")); err != nil {
+			t.Fatal(err)
+		}
+		b.Close()
+		s.Close()
+		b = bustest.Connect(t, bustest.Start(t, embedded.Config{Dir: root + "/1"}), bus.Config{Log: bustest.Log(t)})
+		for e, err := range cron.New(b).List(t.Context(), operator, "", "") {
+			if err != nil || e.Name != "kept" || e.Every != 2*time.Hour {
+				t.Error(e.Job, err)
+			}
+		}
+	})
+}

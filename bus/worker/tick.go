@@ -56,6 +56,9 @@ func (t *ticker) handle(ctx context.Context, d *consume.Delivery) error {
 		return consume.Reject(consume.CodeUndecodable, err)
 	}
 	kind, name, call := tokens[1], tokens[2], body.Call
+	if newest, err := t.bus.Last(ctx, bus.Ticks, d.Subject); err != nil || newest.Sequence > d.Sequence {
+		return err // after an outage, there may be two
+	}
 	queue := cmp.Or(body.Queue, bus.DefaultQueue)
 	if !tools.IsToken(queue) {
 		return consume.Reject(consume.CodeUndecodable, fmt.Errorf("queue %.80q is not of the form %s", queue, tools.TokenForm))

@@ -142,6 +142,26 @@ func TestLateTick(t *testing.T) {
 	}
 }
 
+// Of two ticks that waited, only the newest runs, also if runs may overlap.
+func TestOneRunAfterAnOutage(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	for _, text := range []string{"old", "new"} {
+		submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"`+text+`"},"overlap":true}`)
+	}
+	submit(t, b, "stevedore.tick.cron.other", `{"tool":"echo","args":{"text":"other"}}`)
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	start(t, b, worker.Config{Ticks: true, Slots: 1}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	for _, want := range []string{"new", "other"} {
+		if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ForLLM != want {
+			t.Errorf("result %+v, want %s", got, want)
+		}
+	}
+	if n := runs.Load(); n != 2 {
+		t.Errorf("%d runs", n)
+	}
+}
+
 // A worker died after it stored the run record, and a later tick has replaced the one that
 // would have published the call. The later tick starts that call, once, and the next one runs.
 func TestTickAfterLostCall(t *testing.T) {
