@@ -8,6 +8,9 @@ import (
 // The first refusal comes while other publishes succeed. The rounds are many because only few of
 // them interleave as it takes.
 func TestFirstRefusalBesideOtherPublishes(t *testing.T) {
+	if testing.Short() {
+		t.Skip("many rounds take long under the race detector")
+	}
 	for range 100_000 {
 		s := newSpace(&Bus{})
 		var wg sync.WaitGroup
