@@ -103,6 +103,8 @@ func (e Entry) line() string {
 	switch {
 	case e.Disabled:
 		line += ", disabled"
+	case e.Ended && e.LastRun == nil:
+		line += ", due, waits for a worker"
 	case e.Ended:
 		line += ", ended"
 	case !e.Next.IsZero():

@@ -146,6 +146,9 @@ func TestOneShot(t *testing.T) {
 	if err != nil || !ended.At.Equal(at) || !ended.Ended || ended.Revision() != 0 {
 		t.Errorf("ended: %+v, %v", ended, err)
 	}
+	if text := (cron.Answer{Job: &ended}).Text(); !strings.Contains(text, "due, waits for a worker") { // none stored a run
+		t.Errorf("without a run: %q", text)
+	}
 	if err := cron.New(b).Remove(t.Context(), operator, "once"); err != nil {
 		t.Error(err)
 	}

@@ -117,13 +117,30 @@ func Consumers(ctx context.Context, b *bus.Bus, like bus.Consumer) (map[string]*
 // checkConsumer notes a consumer that exists and was paused, or delivers other subjects.
 type checkConsumer func(bus.Consumer, *jetstream.ConsumerInfo)
 
-// readConsumers looks at the consumers that are not of queues or channels. What it cannot read, others cannot read either.
-func readConsumers(ctx context.Context, b *bus.Bus, check checkConsumer) {
+// readConsumers looks at the consumers that are not of queues or channels, and returns the number of ticks that
+// wait while no worker asks for one. What it cannot read, others cannot read either.
+func readConsumers(ctx context.Context, b *bus.Bus, check checkConsumer) (ticks uint64) {
 	for _, c := range []bus.Consumer{b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer()} {
-		if info, ok, err := b.ConsumerInfo(ctx, c); ok && err == nil {
+		info, ok, err := b.ConsumerInfo(ctx, c)
+		switch {
+		case err != nil:
+			continue
+		case ok:
 			check(c, info)
 		}
+		switch {
+		case c.Stream != bus.Ticks:
+		case ok && info.NumWaiting == 0 && info.NumAckPending == 0:
+			ticks = info.NumPending
+		case !ok:
+			_ = countSubjects(ctx, b, c.Stream, func(subject string, n uint64) {
+				if b.Split(subject)[0] == "tick" {
+					ticks += n
+				}
+			})
+		}
 	}
+	return ticks
 }
 
 func channels(ctx context.Context, b *bus.Bus, check checkConsumer) ([]Channel, error) {

@@ -48,6 +48,7 @@ type Status struct {
 	missing  []string       // streams
 	headless []string       // streams of a cluster without a leader
 	offline  []string       // servers of the cluster that hold replicas
+	ticks    uint64         // those that wait while no worker asks for one
 	noQuorum bool           // the servers of the cluster that are left cannot elect a leader
 }
 
@@ -72,6 +73,7 @@ const (
 	ReplicaOffline       = "replica_offline"
 	WritesRefused        = "writes_refused"
 	QueueWithoutWorker   = "queue_without_worker"
+	TicksWithoutWorker   = "ticks_without_worker"
 	NoWorker             = "no_worker"
 	StoresDiffer         = "stores_differ"
 	ChannelWithoutWorker = "channel_without_worker"
@@ -200,7 +202,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 	for what, read := range map[string]func() error{
 		"streams":      func() error { return s.readStreams(ctx, b) },
 		"queues":       func() error { return readQueues(ctx, b, queues, check) },
-		"consumers":    func() error { readConsumers(ctx, b, check); return nil },
+		"consumers":    func() error { s.ticks = readConsumers(ctx, b, check); return nil },
 		"workers":      func() (err error) { s.Workers, err = workers(ctx, b); return err },
 		"channels":     func() (err error) { s.Channels, err = channels(ctx, b, check); return err },
 		"parked calls": func() error { return s.readParked(ctx, b) },
@@ -303,6 +305,9 @@ func (s *Status) problems() []Problem {
 	}
 	if !unserved && len(s.Workers) == 0 && len(s.Streams) > len(s.headless) && len(s.Errors) == 0 {
 		add(NoWorker, "", "No worker answers. Calls wait until one starts.")
+	}
+	if s.ticks > 0 {
+		add(TicksWithoutWorker, "", "No worker takes the ticks of jobs and heartbeats. Ticks that wait: %d.", s.ticks)
 	}
 	stores := map[string]string{} // by id
 	for _, w := range s.Workers {

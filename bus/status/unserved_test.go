@@ -10,7 +10,37 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 )
+
+// The status names ticks that no worker asks for, with a consumer and without, and none that a worker took.
+func TestTicksWithoutWorker(t *testing.T) {
+	b := bustest.New(t)
+	waiting := func(n int) bool {
+		return problem(status.Read(t.Context(), b), fmt.Sprint("No worker takes the ticks of jobs and heartbeats. Ticks that wait: ", n))
+	}
+	tick := func(name string) {
+		t.Helper()
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Tick(bus.Cron, name), Body: []byte(`{"tool":"none"}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if problem(status.Read(t.Context(), b), "ticks") {
+		t.Error("ticks wait before the first one")
+	}
+	tick("a")
+	if !waiting(1) {
+		t.Error("without a consumer")
+	}
+	bustest.Consumers(t, b, b.TickConsumer())
+	tick("b")
+	if !waiting(2) {
+		t.Error("with a consumer")
+	}
+	workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true})
+	bustest.WaitUntil(t, "the ticks to be taken", func() bool { return !problem(status.Read(t.Context(), b), "ticks") })
+}
 
 // The status names queues that no worker ever served, in both forms of the subject, also if
 // the stream has too many subjects to list them.

@@ -102,6 +102,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		return "Start a worker:", startCommand(p.Name)
 	case status.NoWorker:
 		return "Start one:", startCommand(bus.DefaultQueue)
+	case status.TicksWithoutWorker:
+		return "Start a worker without --no-ticks:", startCommand(bus.DefaultQueue)
 	case status.StoresDiffer:
 		return "Start all workers with the same --store: a bucket, or a directory that all of them see.", nil
 	case status.ChannelWithoutWorker:
