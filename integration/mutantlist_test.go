@@ -128,6 +128,7 @@ var mutants = []mutant{
 	{"a purge removes a record of an earlier round", "bus/retention/trimming.go", "		case t.held[session]:", "		case until[session] > 0:", "bus/retention", "TestRecordsOfCallsInProgressStay"},
 	{"space wakes no publish", "bus/space.go", "	close(s.freed)", "", "bus/retention", "TestWaitingPublishIsWoken"},
 	{"a refusal wakes no keeper", "bus/publish.go", "	p.b.space.Note(p.Subject, rejection)\n", "", "bus/retention", "TestWaitingPublishIsWoken"},
+	{"a removed job comes back after a kill", "bus/topology.go", "ticks.MaxMsgsPerSubject = true, true, 2", "ticks.MaxMsgsPerSubject = true, true, 1", "bus/cron", "TestKillAfterRemoval"},
 	{"notifications of a chat overtake each other", "bus/notify/order.go", "			case stored == t.sequence:", "			case stored > 0:",
 		"bus/notify", "TestOrderPerChatOverTwoNotifiers"},
 	{"a chat waits on after another process has sent", "bus/notify/order.go", "			case pause > 0 && stored == c.awaits:", "			case pause > 0:",

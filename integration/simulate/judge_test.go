@@ -114,6 +114,12 @@ func (s *simulation) judge() (checked int) {
 		}
 		s.judgeTicks(ctx, results, job, fail)
 	}
+	for job, at := range l.removed {
+		checked++
+		if runs := l.jobs[job]; len(runs) > 0 && runs[len(runs)-1].at.Sub(at) > jobPause {
+			fail("%s was removed at %s, and ran at %s", job, at.Format(time.TimeOnly), runs[len(runs)-1].at.Format(time.TimeOnly))
+		}
+	}
 	for _, calm := range l.calms {
 		checked += s.judgeCalm(ctx, results, calm, fail)
 	}

@@ -3,6 +3,7 @@ package simulate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -233,6 +234,31 @@ func (s *simulation) addJobs() {
 	}
 }
 
+// makeJob lets a client make a job, change it, and remove it. The job runs meanwhile, and never afterwards.
+func (s *simulation) makeJob() {
+	name := fmt.Sprintf("made-%d", s.calls)
+	in, err := json.Marshal(args{MS: 20, Job: name})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	job := cron.Job{Name: name, Session: "made", Every: jobInterval, Tool: "idempotent", Args: in}
+	pauses := []time.Duration{time.Duration(s.rnd.IntN(90)) * time.Second, time.Duration(s.rnd.IntN(90)) * time.Second}
+	s.clients.Go(func() {
+		for _, pause := range pauses {
+			s.retry(func(ctx context.Context) error { _, err := cron.New(s.client).Put(ctx, job, true); return err })
+			job.Every += 10 * time.Second
+			time.Sleep(pause)
+		}
+		s.retry(func(ctx context.Context) error {
+			if err := cron.New(s.client).Remove(ctx, cron.Caller{Operator: true}, name); !errors.Is(err, cron.ErrNotFound) { // an earlier try may have removed it
+				return err
+			}
+			return nil
+		})
+		s.ledger.removeJob(name)
+	})
+}
+
 // submit lets a client do one of the things that clients do.
 func (s *simulation) submit() {
 	s.calls++
@@ -261,7 +287,9 @@ func (s *simulation) submit() {
 	call := tools.Call{ID: p.id, Session: p.session, Tool: p.tool, Args: body, Channel: "chat", ChatID: p.chat}
 	switch s.rnd.IntN(11) {
 	case 0:
-		s.message(p.chat)
+		if s.message(p.chat); s.rnd.IntN(4) == 0 {
+			s.makeJob()
+		}
 	case 2:
 		s.ask()
 	case 1:
