@@ -16,7 +16,7 @@ install: build
 # gofmt, the size of the program, and what vet and staticcheck check. The race detector is not part of it: its build and
 # its tests are a fifth of the processor time of CI. After a change to what goroutines share, run "make race".
 check:
-	@test -z "$$(gofmt -l . | tee /dev/stderr)" || { echo "gofmt: run gofmt -w on the files above"; exit 1; }
+	@test -z "$$(gofmt -l . | tee -a /dev/stderr)" || { echo "gofmt: run gofmt -w on the files above"; exit 1; }
 	$(MAKE) --no-print-directory lint
 
 # At Go's default, the checks spend a third of their time on garbage collection.
