@@ -75,7 +75,8 @@ func (c *Connection) Advice(err error) string {
 		return "The process of the data directory does not answer: if it is suspended, continue it (kill -CONT PID); if it hangs, end it and start it again."
 	case errors.Is(err, bus.ErrNotNATS):
 		return "Give --server the client port of a NATS server, by default nats://HOST:4222, or ws://HOST:PORT for that of its block websocket: " +
-			"not that of its monitoring or of another program. If it is the right one, the server hangs, or wants TLS first (handshake_first): use a --context with tls_first."
+			"not that of its monitoring or of another program. If it is the right one, the server hangs, or wants TLS first " +
+			"(handshake_first): use a --context with tls_first."
 	case errors.Is(err, nats.ErrNoServers):
 		return "Start the server, or name another one with --server; without it, the commands use that of \"stevedore up\"."
 	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrStreamNotFound):
