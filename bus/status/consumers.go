@@ -117,28 +117,33 @@ func Consumers(ctx context.Context, b *bus.Bus, like bus.Consumer) (map[string]*
 // checkConsumer notes a consumer that exists and was paused, or delivers other subjects.
 type checkConsumer func(bus.Consumer, *jetstream.ConsumerInfo)
 
-// readConsumers looks at the consumers that are not of queues or channels, and returns the number of ticks that
-// wait while no worker asks for one. What it cannot read, others cannot read either.
+// readConsumers looks at the consumers that are not of queues or channels, and returns unservedTicks. What it
+// cannot read, others cannot read either.
 func readConsumers(ctx context.Context, b *bus.Bus, check checkConsumer) (ticks uint64) {
 	for _, c := range []bus.Consumer{b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer()} {
 		info, ok, err := b.ConsumerInfo(ctx, c)
-		switch {
-		case err != nil:
-			continue
-		case ok:
+		if ok && err == nil {
 			check(c, info)
 		}
-		switch {
-		case c.Stream != bus.Ticks:
-		case ok && info.NumWaiting == 0 && info.NumAckPending == 0:
-			ticks = info.NumPending
-		case !ok:
-			_ = countSubjects(ctx, b, c.Stream, func(subject string, n uint64) {
-				if b.Split(subject)[0] == "tick" {
-					ticks += n
-				}
-			})
+		if c.Stream == bus.Ticks && err == nil {
+			ticks = unservedTicks(ctx, b, info)
 		}
+	}
+	return ticks
+}
+
+// unservedTicks returns the number of ticks that wait while no worker asks for one. The consumer of ticks
+// is nil if no worker has made it yet.
+func unservedTicks(ctx context.Context, b *bus.Bus, consumer *jetstream.ConsumerInfo) (ticks uint64) {
+	switch {
+	case consumer == nil:
+		_ = countSubjects(ctx, b, bus.Ticks, func(subject string, n uint64) {
+			if b.Split(subject)[0] == "tick" {
+				ticks += n
+			}
+		})
+	case consumer.NumWaiting == 0 && consumer.NumAckPending == 0:
+		ticks = consumer.NumPending
 	}
 	return ticks
 }
