@@ -48,10 +48,12 @@ cross:
 	@set -e; for os in $(CROSS); do echo "GOOS=$$os go build, go vet"; \
 	  GOOS=$$os go build ./...; GOOS=$$os go vet ./...; done
 
-# The stripped program must stay within its budget in bytes. SQLite takes 4.3 MB of it,
-# coding hosts' file formats and pictures 1.3 MB, chats and tenants 0.5 MB. Look for a new dependency, or for one that stops the linker from
-# dropping unused methods (text/template, reflect.Value.MethodByName), before raising it.
-SIZE_BUDGET = 41000000
+# The stripped program must stay within its budget in bytes. The names of its source files are in it,
+# so a checkout in a longer path needs a few KB more. SQLite takes 4.3 MB of it, coding hosts' file
+# formats and pictures 1.3 MB, chats and tenants 0.5 MB. Look for a new dependency, or for one that
+# stops the linker from dropping unused methods (text/template, reflect.Value.MethodByName), before
+# raising it.
+SIZE_BUDGET = 41100000
 size:
 	@mkdir -p bin && go run -exec cp ./cmd/worker bin/stevedore # go run strips it, and keeps it for the tests
 	@size=$$(wc -c < bin/stevedore); echo "stevedore: $$size bytes, budget $(SIZE_BUDGET)"; \
