@@ -21,9 +21,12 @@ const (
 	Dead     = "DEAD"
 )
 
-// OutboxFormat is the version of the format of the outbox. Since 3.1, its subjects name the chat.
-// A version that changes needs a step in bus/admin, see steps.go there.
-var OutboxFormat = jsapi.Version{Major: 3, Minor: 1}
+// The versions of the formats of streams that differ from jsapi.Base. A version that changes needs a
+// step in bus/admin, see steps.go there.
+var (
+	OutboxFormat = jsapi.Version{Major: 3, Minor: 1} // its subjects name the chat
+	TicksFormat  = jsapi.Version{Major: 3, Minor: 1} // it keeps two messages for each subject
+)
 
 // ResultsKept is how long the results stream keeps results.
 const ResultsKept = 7 * 24 * time.Hour
@@ -121,6 +124,7 @@ func (s Subjects) Streams(cfg Config) []jetstream.StreamConfig {
 	ticks := base(Ticks, "schedules, their ticks and their last runs", "schedule.*.*", "tick.*.*", "run.*.*")
 	ticks.AllowMsgTTL, ticks.AllowMsgSchedules, ticks.MaxMsgsPerSubject = true, true, 2
 	ticks.Discard, ticks.MaxBytes = jetstream.DiscardOld, -1
+	ticks.Metadata = TicksFormat.Mark(nil)
 
 	outbox := base(Outbox, "notifications that wait for a channel", "notify.*", "notify.*.*")
 	outbox.Retention = jetstream.WorkQueuePolicy

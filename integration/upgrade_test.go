@@ -256,12 +256,12 @@ func TestRollingUpgrade(t *testing.T) {
 	}()
 
 	o := runProgram(t, workerProgram, "provision", "--server", url)
-	if o.code == 0 || !strings.Contains(o.stdout, "STEVEDORE_OUTBOX: version 3 to 3.1") || !strings.Contains(o.stdout, "may go on") || !strings.Contains(o.stderr, "provision --update") {
+	if o.code == 0 || !strings.Contains(o.stdout, "STEVEDORE_OUTBOX: version 3 to 3.1") || !strings.Contains(o.stdout, "STEVEDORE_TICKS: version 3 to 3.1") || !strings.Contains(o.stdout, "may go on") || !strings.Contains(o.stderr, "provision --update") {
 		t.Errorf("provision: %d\n%s%s", o.code, o.stdout, o.stderr)
 	}
 	for _, args := range [][]string{{"serve", "--data", t.TempDir()}, {"call", "list_dir", "path=."}, {"artifacts", "ls"}, {"status"}, {"doctor", "--data", t.TempDir()}} {
 		o := runProgram(t, workerProgram, append(args, "--server", url)...)
-		if all := o.stdout + o.stderr; o.code == 0 || strings.Count(all, "STEVEDORE_OUTBOX: version 3 instead of version 3.1") != 1 || strings.Contains(all, " rm ") {
+		if all := o.stdout + o.stderr; o.code == 0 || strings.Count(all, "STEVEDORE_TICKS, STEVEDORE_OUTBOX: version 3 instead of version 3.1") != 1 || strings.Contains(all, " rm ") {
 			t.Errorf("%q before the step: %d\n%s", args, o.code, all)
 		}
 	}

@@ -120,6 +120,28 @@ func TestUnusedStreamIsTakenOver(t *testing.T) {
 	}
 }
 
+// A step gives a stream the messages per subject of this version, without which a removed job comes back.
+func TestStepOfTicks(t *testing.T) {
+	b := bustest.New(t)
+	name := b.StreamName(bus.Ticks)
+	c := config(t, b, name)
+	c.MaxMsgsPerSubject = 1
+	if _, err := b.JetStream().UpdateStream(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	setFormat(t, b, name, "3")
+	moved, err := admin.Move(t.Context(), b, "", func(admin.Step) {})
+	if err != nil || len(moved) != 1 || moved[0].Stream != name {
+		t.Errorf("moved %v, %v", moved, err)
+	}
+	if got := config(t, b, name); got.MaxMsgsPerSubject != 2 {
+		t.Errorf("it keeps %d messages for each subject", got.MaxMsgsPerSubject)
+	}
+	if got, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil || len(got.Differences) != 0 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 // formerOutbox makes the outbox one of version 3 with a notification.
 func formerOutbox(t *testing.T, b *bus.Bus) {
 	t.Helper()
@@ -256,7 +278,7 @@ func TestUnreleasedFormatIsMoved(t *testing.T) {
 	}
 	dir := t.TempDir()
 	moved, err := admin.Move(t.Context(), b, dir, func(admin.Step) {})
-	if err != nil || len(moved) != 11 { // ten streams, and the outbox twice
+	if err != nil || len(moved) != 12 { // ten streams, two of them twice
 		t.Fatalf("moved %v, %v", moved, err)
 	}
 	if _, err := b.Formats(t.Context()); err != nil {

@@ -26,7 +26,7 @@ type Step struct {
 	// Beside is set if workers of the version before can run during the step and after it.
 	Beside bool
 	// run, if not nil, changes what is stored. The stream has its earlier subjects and settings and
-	// those of this version. A step without it only adds subjects.
+	// those of this version. A step without it only adds subjects and sets the messages per subject.
 	run func(ctx context.Context, b *bus.Bus) error
 	// same is set if only the version changes, so that there is nothing to copy.
 	same bool
@@ -49,6 +49,7 @@ var steps = []Step{
 	{Stream: bus.Results, From: unreleased, To: jsapi.Base, Does: "stores reports for the notifier", run: readReports},
 	{From: unreleased, To: jsapi.Base, Does: "nothing else changes", same: true},
 	{Stream: bus.Outbox, From: jsapi.Base, To: bus.OutboxFormat, Does: "gives each chat its own subject", Beside: true},
+	{Stream: bus.Ticks, From: jsapi.Base, To: bus.TicksFormat, Does: "keeps removed jobs from coming back after a kill of the server", Beside: true},
 }
 
 // Steps returns the steps that move what err names, in their order. If one of the differences has
@@ -138,8 +139,9 @@ func (s Step) apply(ctx context.Context, b *bus.Bus) error {
 	if err != nil {
 		return err
 	}
-	config := stream.CachedInfo().Config
-	for _, subject := range b.StreamOf(b.Config(), s.Stream).Subjects {
+	config, want := stream.CachedInfo().Config, b.StreamOf(b.Config(), s.Stream)
+	config.MaxMsgsPerSubject = want.MaxMsgsPerSubject
+	for _, subject := range want.Subjects {
 		if !slices.Contains(config.Subjects, subject) {
 			config.Subjects = append(config.Subjects, subject)
 		}
@@ -154,7 +156,6 @@ func (s Step) apply(ctx context.Context, b *bus.Bus) error {
 	}
 	config.Metadata = s.To.Mark(config.Metadata)
 	if s.From == (jsapi.Version{}) { // the mark says that it has the settings, so both are one change
-		want := b.StreamOf(b.Config(), s.Stream)
 		keepLimits(b, &want, config)
 		align(&config, want)
 		if err := updateStream(ctx, b, config); err != nil {
