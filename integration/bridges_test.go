@@ -58,7 +58,7 @@ process.exit(0);
 }
 
 // The status names a bridge whose program does not run, and no longer when one takes its notifications, also one that
-// asks for the next notification only when it has sent the one before.
+// asks for the next notification only when it has sent the one before. It names a program that acknowledges nothing.
 func TestSilentBridgeIsNamed(t *testing.T) {
 	t.Parallel()
 	u := startUp(t, "--console", "off", "--channel", "team=bridge:chat=C1")
@@ -67,12 +67,11 @@ func TestSilentBridgeIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	named := func() bool {
+	is := func(code string) bool {
 		t.Helper()
-		return slices.ContainsFunc(problemsOf(t, []string{"--server", u.url}), func(p status.Problem) bool {
-			return p.Code == status.BridgeSilent && p.Name == "team"
-		})
+		return slices.ContainsFunc(problemsOf(t, []string{"--server", u.url}), func(p status.Problem) bool { return p.Code == code && p.Name == "team" })
 	}
+	named := func() bool { t.Helper(); return is(status.BridgeSilent) }
 	var consumer jetstream.Consumer
 	bustest.WaitUntil(t, "the consumer of the bridge", func() bool {
 		consumer, err = b.JetStream().Consumer(t.Context(), b.StreamName(bus.Outbox), b.ChannelConsumer("team").Name)
@@ -101,7 +100,11 @@ func TestSilentBridgeIsNamed(t *testing.T) {
 	if named() {
 		t.Error("a program that sends a notification is named")
 	}
+	bustest.WaitUntil(t, "the status to name a program that acknowledges nothing", func() bool { return is(status.BridgeRepeats) })
 	if err := msg.DoubleAck(t.Context()); err != nil {
 		t.Error(err)
+	}
+	if is(status.BridgeRepeats) {
+		t.Error("a program that has acknowledged is named")
 	}
 }

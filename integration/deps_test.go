@@ -59,7 +59,7 @@ var allowedImports = map[string][]string{
 	"bus/internal/nkey":          {},
 	"cmd/internal/httpauth":      {},
 	"cmd/internal/console":       {"bus", "bus/agents", "bus/dead", "bus/cron", "cmd/internal/httpauth", "bus/notify/channel", "bus/notify/markup", "bus/rpc", "bus/status", "bus/task", "offload", "tools", "tools/agent", "tools/linediff", "tools/tracing"},
-	"bus/status":                 {"bus", "bus/rpc", "bus/task", "bus/worker", "tools", "tools/trouble"},
+	"bus/status":                 {"bus", "bus/cron", "bus/rpc", "bus/task", "bus/worker", "tools", "tools/trouble"},
 
 	// For tests only.
 	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools", "tools/tracing"},

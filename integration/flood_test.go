@@ -153,7 +153,8 @@ func TestFlood(t *testing.T) {
 	p95, longest := report("beside the flood")
 	callUntil(after(idle))
 	afterwards, _ := report("idle after")
-	if limit := 3 * max(before, afterwards); longest > time.Second || p95 > limit {
+	// 50 ms are not felt, also if the machine is faster when idle.
+	if limit := max(3*max(before, afterwards), 50*time.Millisecond); longest > time.Second || p95 > limit {
 		t.Errorf("p95 %s and longest %s; want at most %s and 1s", p95, longest, limit)
 	}
 }

@@ -3,7 +3,11 @@ package cron
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -35,6 +39,11 @@ func (js *Jobs) lastRun(ctx context.Context, j Job) (*Run, error) {
 	if json.Unmarshal(last.Body, &record) != nil || record.Call == "" || record.Session != j.Session {
 		return nil, nil // not a job's, or of an earlier job with this name
 	}
+	return readRun(ctx, b, record)
+}
+
+// readRun reads how a run went.
+func readRun(ctx context.Context, b *bus.Bus, record RunRecord) (*Run, error) {
 	run := &Run{Call: record.Call, Due: record.Due}
 	call := tools.Call{ID: record.Call, Session: record.Session}
 	stored, err := task.ReadResults(ctx, b, call.SessionToken(), call.IDToken())
@@ -58,6 +67,63 @@ func (js *Jobs) lastRun(ctx context.Context, j Job) (*Run, error) {
 		}
 	}
 	return run, nil
+}
+
+const (
+	// newestRuns is how many runs Failing looks at, and readsAtOnce how many at the same time.
+	newestRuns  = 200
+	readsAtOnce = 16
+)
+
+// Failing returns the jobs and heartbeats whose last run failed, if they will run again: the newest run
+// first. It looks at the schedules with the newest runs only.
+func (js *Jobs) Failing(ctx context.Context) ([]Entry, error) {
+	b := js.bus
+	if stream, err := b.UsedStream(ctx, bus.Ticks); stream == nil || err != nil {
+		return nil, err
+	}
+	var failing [newestRuns]Entry
+	group, readCtx := errgroup.WithContext(ctx)
+	group.SetLimit(readsAtOnce)
+	seen := map[string]bool{} // the stream keeps two messages for each subject
+	for m, err := range b.Read(ctx, bus.Ticks, bus.Back(b.RunOf("*", "*"), 0)) {
+		if err != nil {
+			return nil, errors.Join(err, group.Wait())
+		}
+		if seen[m.Subject] {
+			continue
+		}
+		if len(seen) == newestRuns {
+			break
+		}
+		i := len(seen)
+		seen[m.Subject] = true
+		group.Go(func() (err error) {
+			failing[i], err = js.failing(readCtx, m)
+			return err
+		})
+	}
+	err := group.Wait()
+	return slices.DeleteFunc(failing[:], func(e Entry) bool { return e.LastRun == nil }), err
+}
+
+// failing returns the schedule of the record of a run, with the run if it failed.
+func (js *Jobs) failing(ctx context.Context, m bus.Stored) (Entry, error) {
+	var record RunRecord
+	if json.Unmarshal(m.Body, &record) != nil || record.Call == "" {
+		return Entry{}, nil
+	}
+	run, err := readRun(ctx, js.bus, record)
+	if err != nil || run.Message == "" || run.Outcome == tools.Cancelled || run.EndedAt.IsZero() {
+		return Entry{}, err
+	}
+	tokens := js.bus.Split(m.Subject)
+	e, ok, err := js.read(ctx, tokens[1], tokens[2])
+	if err != nil || !ok || e.Disabled || e.Ended || e.Session != record.Session {
+		return Entry{}, err
+	}
+	e.LastRun = run
+	return e, nil
 }
 
 func (run *Run) apply(e tools.ResultEvent) {

@@ -154,8 +154,9 @@ func channels(ctx context.Context, b *bus.Bus, check checkConsumer) ([]Channel, 
 	for _, name := range slices.Sorted(maps.Keys(consumers)) {
 		info := consumers[name]
 		check(b.ChannelConsumer(name), info)
+		lately := func(last *time.Time) bool { return last != nil && time.Since(*last) < takesWithin }
 		found = append(found, Channel{Name: name, Waiting: info.NumPending, Sending: info.NumAckPending, Served: info.NumWaiting > 0,
-			lately: info.Delivered.Last != nil && time.Since(*info.Delivered.Last) < takesWithin})
+			lately: lately(info.Delivered.Last), repeats: info.NumRedelivered > 0 && !lately(info.AckFloor.Last)})
 	}
 	return found, err
 }

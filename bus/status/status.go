@@ -20,9 +20,11 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
@@ -48,6 +50,7 @@ type Status struct {
 	missing  []string       // streams
 	headless []string       // streams of a cluster without a leader
 	offline  []string       // servers of the cluster that hold replicas
+	failing  []cron.Entry   // jobs and heartbeats whose last run failed
 	ticks    uint64         // those that wait while no worker asks for one
 	noQuorum bool           // the servers of the cluster that are left cannot elect a leader
 }
@@ -78,9 +81,11 @@ const (
 	StoresDiffer         = "stores_differ"
 	ChannelWithoutWorker = "channel_without_worker"
 	BridgeSilent         = "bridge_silent"
+	BridgeRepeats        = "bridge_repeats"
 	RunsWaiting          = "runs_waiting"
 	ApprovalWaiting      = "approval_waiting"
 	OneLeader            = "one_leader"
+	JobFailing           = "job_failing"
 	DeadLetters          = "dead_letters"
 	ConsumerPaused       = "consumer_paused"
 	ConsumerAltered      = "consumer_altered"
@@ -170,8 +175,12 @@ type Channel struct {
 	// Sending ones are then those of a process that died.
 	Served bool `json:"served"`
 
-	lately bool // a process took a notification during the last takesWithin
+	lately  bool // a process took a notification during the last takesWithin
+	repeats bool // notifications came again, and none was acknowledged during the last takesWithin
 }
+
+// maxFailing is how many jobs whose last run failed are named.
+const maxFailing = 5
 
 // nearlyFull is the fill of a stream that needs attention.
 const nearlyFull = 0.8
@@ -206,6 +215,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 		"workers":      func() (err error) { s.Workers, err = workers(ctx, b); return err },
 		"channels":     func() (err error) { s.Channels, err = channels(ctx, b, check); return err },
 		"parked calls": func() error { return s.readParked(ctx, b) },
+		"jobs":         func() (err error) { s.failing, err = cron.New(b).Failing(ctx); return err },
 	} {
 		group.Go(func() {
 			if err := read(); err != nil {
@@ -322,6 +332,8 @@ func (s *Status) problems() []Problem {
 	for _, c := range s.Channels {
 		waiting := c.Waiting + uint64(c.Sending)
 		switch {
+		case c.Kind == bridge && c.repeats && c.Served && waiting > 0:
+			add(BridgeRepeats, c.Name, "The program of the bridge %q takes notifications and acknowledges none, so they come to it again and again. Notifications that wait: %d.", c.Name, waiting)
 		case waiting == 0 || c.Served || len(s.Errors) > 0:
 		case c.Kind == bridge:
 			add(BridgeSilent, c.Name, "The program of the bridge %q takes no notifications. Notifications that wait: %d.", c.Name, waiting)
@@ -337,6 +349,17 @@ func (s *Status) problems() []Problem {
 	}
 	if leader := s.onlyLeader(); leader != "" && len(s.offline) == 0 && !s.noQuorum {
 		add(OneLeader, leader, "The server %q leads all streams of the cluster, and does the work of all servers.", leader)
+	}
+	for i, e := range s.failing {
+		if i == maxFailing {
+			add(JobFailing, "", "Further jobs whose last run failed: %d.", len(s.failing)-i)
+			break
+		}
+		kind := "job"
+		if e.Kind == bus.Heartbeat {
+			kind = "heartbeat"
+		}
+		add(JobFailing, e.Name, "The last run of the %s %q failed: %s.", kind, e.Name, strings.TrimSuffix(tools.OneLine(tools.Excerpt(e.LastRun.Message, 200)), "."))
 	}
 	if s.DeadLetters > 0 {
 		add(DeadLetters, "", "Dead letters: %d.", s.DeadLetters)

@@ -110,6 +110,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		return "Start a worker with --channel " + p.Name + "=SPEC.", nil
 	case status.BridgeSilent:
 		return "Start that program again, or read its log: one that runs has lost its connection, or hangs.", nil
+	case status.BridgeRepeats:
+		return "Read its log: either the network refuses what it sends, or it does not acknowledge what it has sent, which then arrives twice.", nil
 	case status.ApprovalWaiting:
 		return "Answer them:", []string{"approvals", "ls"}
 	case status.ConsumerPaused:
@@ -120,6 +122,11 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		return "Let another server lead a part of them: nats stream cluster step-down STREAM", nil
 	case status.RunsWaiting:
 		return "They go on when the provider answers:", []string{"tasks", "ls"}
+	case status.JobFailing:
+		if p.Name == "" {
+			return "Look at all jobs:", []string{"cron", "ls"}
+		}
+		return "Look at it, and correct, disable or remove it:", []string{"cron", "get", p.Name}
 	case status.DeadLetters:
 		return "Read their reasons, then retry or remove them:", []string{"dead", "ls"}
 	}

@@ -1,0 +1,88 @@
+package status_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/cron"
+	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// The status names jobs whose last run failed, until a run ends well or nobody wants the job any more.
+func TestFailingJobsAreNamed(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.Connect(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
+		var broken atomic.Bool
+		broken.Store(true)
+		tool, err := tools.NewTool("backup", "makes a backup", func(context.Context, tools.Call, struct{}) *tools.Result {
+			if broken.Load() {
+				return tools.ErrorResult("the disk\nis away.")
+			}
+			return tools.NewToolResult("done")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true}, tool.WithEffect(tools.Idempotent))
+		jobs, operator := cron.New(b), cron.Caller{Operator: true}
+		for i := range 7 {
+			if _, err := jobs.Add(t.Context(), operator, cron.Job{Name: fmt.Sprint("job", i), Session: "s", Every: time.Minute, Tool: "backup"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := jobs.Add(t.Context(), operator, cron.Job{Name: "single", Session: "s", At: time.Now().Add(90 * time.Second), Tool: "backup"}); err != nil {
+			t.Fatal(err)
+		}
+		named := func() (names []string) {
+			s := status.Read(t.Context(), b)
+			for _, p := range s.Problems {
+				if p.Code == status.JobFailing {
+					names = append(names, p.Name+": "+p.Text)
+				}
+			}
+			if len(s.Errors) > 0 {
+				t.Error(s.Errors)
+			}
+			return names
+		}
+		time.Sleep(30 * time.Second)
+		if got := named(); len(got) != 0 {
+			t.Errorf("before the first run: %q", got)
+		}
+		time.Sleep(5 * time.Minute)
+		got := named()
+		if len(got) != 6 || got[5] != ": Further jobs whose last run failed: 2." {
+			t.Fatalf("got %q", got)
+		}
+		for _, text := range got[:5] {
+			var i int
+			if n, _ := fmt.Sscanf(text, "job%d:", &i); n != 1 || text != fmt.Sprintf(`job%d: The last run of the job "job%d" failed: the disk is away.`, i, i) {
+				t.Errorf("got %q", text)
+			}
+		}
+		for i := range 5 {
+			if err := jobs.Remove(t.Context(), operator, fmt.Sprint("job", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := jobs.Update(t.Context(), operator, "job5", func(j *cron.Job) error { j.Disabled = true; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if got := named(); len(got) != 1 || got[0][:4] != "job6" {
+			t.Errorf("one job goes on, got %q", got)
+		}
+		broken.Store(false)
+		time.Sleep(2 * time.Minute)
+		if got := named(); len(got) != 0 {
+			t.Errorf("after a run that ended well: %q", got)
+		}
+	})
+}
