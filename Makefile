@@ -101,7 +101,7 @@ fuzz: hostile
 kill:
 	STEVEDORE_KILLS=1000 go test -run Kill -count=1 -timeout 30m ./bus/worker/
 	STEVEDORE_KILLS=1000 go test -run KillAsync -count=1 -timeout 30m ./integration/
-	STEVEDORE_KILLS=20 go test -run 'KillOne|KillUp' -count=1 -timeout 30m ./integration/
+	STEVEDORE_KILLS=20 go test -run 'KillOne|KillUp|KillGateways' -count=1 -timeout 30m ./integration/
 	STEVEDORE_TENANTS=100 go test -run KillFleet -count=1 -timeout 30m ./integration/
 	STEVEDORE_AGENT_RUNS=200 go test -run AgentsSurvive -count=1 -timeout 30m ./bus/agents/
 
@@ -173,10 +173,10 @@ frameworks:
 	cd "$(FRAMEWORKS)" && npm install --no-audit --no-fund ai@6 @ai-sdk/openai-compatible @openai/agents openai langchain@1 @langchain/core @langchain/openai @anthropic-ai/claude-agent-sdk zod
 	STEVEDORE_FRAMEWORKS="$(FRAMEWORKS)" go test -run TestRealFrameworks -count=1 -v ./integration/
 
-# The official suite of MCP, with Node 22, through the proxy and against the gateway.
+# The official suite of MCP, with Node 22, through the proxy and against the gateway; and each MCP client with each server.
 CONFORMANCE ?= $${TMPDIR:-/tmp}/stevedore-conformance
 conformance: conformance-packages
-	STEVEDORE_CONFORMANCE="$(CONFORMANCE)" go test -run TestConformance -count=1 -v ./integration/
+	STEVEDORE_CONFORMANCE="$(CONFORMANCE)" go test -run 'TestConformance|TestMCPClients' -count=1 -v ./integration/
 conformance-packages:
 	mkdir -p "$(CONFORMANCE)"
 	cd "$(CONFORMANCE)" && npm install --no-audit --no-fund --loglevel=error node@22 @modelcontextprotocol/conformance@0.1.16

@@ -31,7 +31,7 @@ func TestTypesOnOtherSystems(t *testing.T) {
 		Tests:   true,
 		ParseFile: func(files *token.FileSet, name string, src []byte) (*ast.File, error) {
 			file, err := parser.ParseFile(files, name, src, parser.SkipObjectResolution)
-			if file != nil && !strings.HasPrefix(name, root+string(filepath.Separator)) {
+			if file != nil && file.Name.Name != "main" && !strings.HasPrefix(name, root+string(filepath.Separator)) {
 				leaveOutBodies(file)
 			}
 			return file, err
@@ -49,11 +49,20 @@ func TestTypesOnOtherSystems(t *testing.T) {
 	})
 }
 
-// leaveOutBodies removes the bodies of the functions that may be declared without one.
+// leaveOutBodies removes the bodies of the functions that may be declared without one, and the elements of slices and maps.
 func leaveOutBodies(file *ast.File) {
 	for _, d := range file.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok && f.Type.TypeParams == nil && f.Name.Name != "init" && f.Name.Name != "main" {
 			f.Body = nil
 		}
+		ast.Inspect(d, func(n ast.Node) bool {
+			if literal, ok := n.(*ast.CompositeLit); ok {
+				list, isList := literal.Type.(*ast.ArrayType)
+				if _, isMap := literal.Type.(*ast.MapType); isMap || isList && list.Len == nil {
+					literal.Elts = nil
+				}
+			}
+			return true
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -122,10 +123,7 @@ func (f *fleetOf) login(user string) plain {
 // fleetSize is how many tenants TestKillFleet has; STEVEDORE_TENANTS overrides it.
 func fleetSize(t *testing.T) int {
 	t.Helper()
-	n, err := strconv.Atoi(os.Getenv("STEVEDORE_TENANTS"))
-	if os.Getenv("STEVEDORE_TENANTS") == "" {
-		return 5
-	}
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("STEVEDORE_TENANTS"), "5"))
 	if err != nil || n < 2 {
 		t.Fatalf("STEVEDORE_TENANTS: want a number above 1")
 	}
@@ -136,7 +134,7 @@ func fleetSize(t *testing.T) int {
 // the middle of their calls and starts it again: each call has one result, a once-only call runs
 // at most once, and each tenant has read its own files.
 func TestKillFleet(t *testing.T) {
-	t.Parallel()
+	inMakeKill(t)
 	f := startFleetServer(t)
 	f.add("first")
 	serve := func() *process {

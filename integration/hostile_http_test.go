@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -23,8 +24,8 @@ type endpoint struct {
 	process     *process
 }
 
-// send writes a request as it is, and returns the answer.
-func (e endpoint) send(t *testing.T, request string) (status int, answer string) {
+// send writes a request as it is, in its parts, and returns the answer.
+func (e endpoint) send(t *testing.T, parts ...string) (status int, answer string) {
 	t.Helper()
 	c, err := net.Dial("tcp", e.host)
 	if err != nil {
@@ -32,10 +33,14 @@ func (e endpoint) send(t *testing.T, request string) (status int, answer string)
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(testTimeout)) // a TCP connection has deadlines
-	go func() { _, _ = io.WriteString(c, request) }()
+	go func() {
+		for _, part := range parts {
+			_, _ = io.Copy(c, struct{ io.Reader }{strings.NewReader(part)}) // a WriterTo would copy all of a large part
+		}
+	}()
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
-		t.Errorf("no answer to %.200q: %v", request, err)
+		t.Errorf("no answer to %.200q: %v", parts[0], err)
 		return 0, ""
 	}
 	defer resp.Body.Close()
@@ -47,7 +52,7 @@ func (e endpoint) send(t *testing.T, request string) (status int, answer string)
 func (e endpoint) ask(t *testing.T, line, header, body string) (status int, answer string) {
 	t.Helper()
 	return e.send(t, line+" HTTP/1.1\r\nHost: "+e.host+"\r\nConnection: close\r\nAuthorization: Bearer "+e.token+"\r\n"+header+
-		"Content-Length: "+strconv.Itoa(len(body))+"\r\n\r\n"+body)
+		"Content-Length: "+strconv.Itoa(len(body))+"\r\n\r\n", body)
 }
 
 // unharmed fails if the process ended, panicked, or needs much more memory than before.
@@ -260,6 +265,11 @@ const (
 	mcpHeader     = "Content-Type: application/json\r\nAccept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2025-06-18\r\n"
 )
 
+// tooLarge returns a message of 65 MB, which is made once.
+var tooLarge = sync.OnceValue(func() string {
+	return `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + strings.Repeat("x", 65<<20) + `"}}`
+})
+
 // session initializes a session and returns the headers of its requests.
 func (e endpoint) session(t *testing.T) (header string) {
 	t.Helper()
@@ -321,7 +331,7 @@ func attackMCP(t *testing.T, alice, bob endpoint, big, reader string) {
 		"an answer": `{"jsonrpc":"2.0","id":1,"result":{}}`, "an error": `{"jsonrpc":"2.0","id":"x","error":{"code":1e400,"message":"x"}}`,
 		"a cancellation of another": `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":{"a":1}}}`,
 		"progress":                  `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"http-1","progress":1e400}}`,
-		"too large":                 `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"x":"` + strings.Repeat("x", 65<<20) + `"}}`,
+		"too large":                 tooLarge(),
 	}
 	for name, body := range bodies {
 		headers := []string{his, strings.ReplaceAll(his, "2025-06-18", "2026-07-28")}

@@ -176,9 +176,19 @@ func reconnecting(t *testing.T, url string) plain {
 // worker is killed five times correctly becomes a dead letter.
 const many = "--max-attempts=100000"
 
+// inMakeKill skips a test of kills in a run of all tests, which kills a process of each kind once:
+// TestKillUp, TestKillAsyncWorkersAndNotifiers, TestMCPTakeover.
+func inMakeKill(t *testing.T) {
+	t.Helper()
+	if os.Getenv("STEVEDORE_KILLS") == "" && os.Getenv("STEVEDORE_TENANTS") == "" {
+		t.Skip("make kill runs this test")
+	}
+	t.Parallel()
+}
+
 // The test kills one of two workers repeatedly and starts it again.
 func TestKillOneOfTwoWorkers(t *testing.T) {
-	t.Parallel()
+	inMakeKill(t)
 	kills := killCount(t)
 	u := startUp(t, "--lease", "2s", "--queue", "home")
 	serve := []string{"serve", "--server", u.url, "--workspace", u.workspace, "--slots", "4", "--lease", "2s", many}

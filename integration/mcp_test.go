@@ -132,7 +132,7 @@ func TestMCPTakeover(t *testing.T) {
 // proxy. It repeats a request that failed, with the same id: no call runs twice, and it
 // finds its artifacts again.
 func TestKillGatewaysAndWorkers(t *testing.T) {
-	t.Parallel()
+	inMakeKill(t)
 	u := startUp(t, "--queue", "home", "--lease", "2s")
 	serve := []string{"serve", "--server", u.url, "--workspace", u.workspace, "--lease", "2s", many}
 	start(t, append(serve, "--name", "survivor")...)

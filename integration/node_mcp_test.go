@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Real MCP clients and servers from npm: node/mcp.mjs.
+// Real MCP clients and servers from npm: node/mcp.mjs. "make conformance" runs each client with each server.
 func TestMCPClients(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -17,7 +17,11 @@ func TestMCPClients(t *testing.T) {
 	if _, err := os.Stat(filepath.Join("node", "node_modules", "@modelcontextprotocol", "server-everything")); err != nil {
 		t.Skip("the MCP packages are not installed: run npm ci in integration/node")
 	}
-	clients := exec.CommandContext(t.Context(), node, "mcp.mjs", workerProgram, t.TempDir())
+	args := []string{"mcp.mjs", workerProgram, t.TempDir()}
+	if os.Getenv("STEVEDORE_CONFORMANCE") != "" {
+		args = append(args, "all")
+	}
+	clients := exec.CommandContext(t.Context(), node, args...)
 	clients.Dir = "node"
 	clients.Env = cleanEnvironment()
 	out, err := clients.CombinedOutput()

@@ -174,10 +174,16 @@ func (s stored) check(t *testing.T, p *process, file string, where ...string) {
 	})
 }
 
-// The directory of the version before is moved whole, also if the process is killed while it moves.
-func TestUpgradeOfDirectory(t *testing.T) {
+// What the version before has stored is moved whole.
+func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	s := storeFormer(t, formerProgram(t))
+	t.Run("directory", func(t *testing.T) { t.Parallel(); upgradeDirectory(t, s) })
+	t.Run("backup", func(t *testing.T) { t.Parallel(); upgradeBackup(t, s) })
+}
+
+// The directory is moved also if the process is killed while it moves.
+func upgradeDirectory(t *testing.T, s stored) {
 	file := filepath.Join(t.TempDir(), "later.jsonl")
 	args := append(append(s.args(), "--console", "off", "--heartbeat-every", "24h"), s.settings(file)...)
 	cmd := exec.Command(workerProgram, args...)
@@ -198,10 +204,8 @@ func TestUpgradeOfDirectory(t *testing.T) {
 	}
 }
 
-// A backup of the version before is restored, and moved.
-func TestUpgradeOfBackup(t *testing.T) {
-	t.Parallel()
-	s := storeFormer(t, formerProgram(t))
+// A backup is restored, and moved.
+func upgradeBackup(t *testing.T, s stored) {
 	url := bustest.Listen(t).URL()
 	if o := runProgram(t, workerProgram, "restore", s.backup, "--server", url); o.code != 0 {
 		t.Fatalf("restore: %d\n%s%s", o.code, o.stdout, o.stderr)

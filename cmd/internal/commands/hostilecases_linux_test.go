@@ -192,19 +192,20 @@ const sample = 2
 
 // inputsOf returns the inputs of a parser: the known ones, and those that are generated from a seed.
 func inputsOf(name string) (inputs [][]byte) {
-	if known := cases[name]; known != nil {
-		for _, text := range known() {
-			inputs = append(inputs, []byte(text))
-		}
+	var known []string
+	if c := cases[name]; c != nil {
+		known = c()
 	}
-	for n := range eachParser {
-		inputs = append(inputs, generate(name, parsers[name].tokens, n))
+	every := 1
+	if os.Getenv("STEVEDORE_HOSTILE") == "" {
+		every = (len(known) + eachParser + sample - 1) / sample
 	}
-	if every := (len(inputs) + sample - 1) / sample; os.Getenv("STEVEDORE_HOSTILE") == "" {
-		for i := range (len(inputs) + every - 1) / every {
-			inputs[i] = inputs[i*every]
+	for i := 0; i < len(known)+eachParser; i += every {
+		if i < len(known) {
+			inputs = append(inputs, []byte(known[i]))
+		} else {
+			inputs = append(inputs, generate(name, parsers[name].tokens, i-len(known)))
 		}
-		inputs = inputs[:(len(inputs)+every-1)/every]
 	}
 	return inputs
 }
