@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -174,10 +173,11 @@ func TestRunWithProgressIsNotDeadLetter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.CallSubject(b, bus.AgentQueue, agent.AgentTool, body), Body: body, Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.CallSubject(b, bus.AgentQueue, agent.AgentTool, body), Body: body}); err != nil {
 			t.Fatal(err)
 		}
 	}
+	bustest.Fail(t, b, bus.AgentQueue, 7)
 	for range 7 { // the first start is not recorded
 		if err := task.CountStart(t.Context(), b, tools.CallKey{Session: "s2", ID: "r"}, 1); err != nil {
 			t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server/ats"
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 	"github.com/rs/zerolog"
 
@@ -236,6 +237,36 @@ func RunWaiting(m *testing.M) int {
 // Message returns the answer of bus.Last: the body, and whether there is a message.
 func Message(m bus.Stored, err error) (body []byte, ok bool, _ error) {
 	return m.Body, m.Sequence > 0, err
+}
+
+// Fail delivers each message that waits in a queue so many times, as to workers that fail: the next
+// delivery is a further attempt.
+func Fail(t testing.TB, b *bus.Bus, queue string, times int) {
+	t.Helper()
+	consumer, err := b.Consumer(t.Context(), b.WorkerConsumer(queue))
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := consumer.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range times {
+		batch, err := consumer.Fetch(int(info.NumPending), jetstream.FetchMaxWait(Timeout))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var taken []jetstream.Msg // all of them, because the server delivers one that failed first
+		for msg := range batch.Messages() {
+			taken = append(taken, msg)
+		}
+		for _, msg := range taken {
+			err = errors.Join(err, msg.Nak())
+		}
+		if err = errors.Join(err, batch.Error()); err != nil || len(taken) != int(info.NumPending) {
+			t.Fatalf("%d of %d messages: %v", len(taken), info.NumPending, err)
+		}
+	}
 }
 
 // Consumers creates consumers.

@@ -245,9 +245,10 @@ func TestPoisonIsNotHandled(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"3"}}}); err != nil {
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
+	bustest.Fail(t, b, "default", 3)
 	run(t, b, consume.Config{MaxAttempts: 3}, func(context.Context, *consume.Delivery) error {
 		t.Error("it is handled")
 		return nil
@@ -264,9 +265,10 @@ func TestShouldRetry(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}"), Header: nats.Header{"Stevedore-Attempt": {"7"}}}); err != nil {
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}")}); err != nil {
 		t.Fatal(err)
 	}
+	bustest.Fail(t, b, "default", 7)
 	var asked, handled atomic.Int64
 	run(t, b, consume.Config{MaxAttempts: 3, ShouldRetry: func(context.Context, *consume.Delivery) (bool, error) {
 		n := asked.Add(1)

@@ -3,7 +3,6 @@ package consume
 import (
 	"fmt"
 	"regexp"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -11,13 +10,6 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
-)
-
-const (
-	// attemptHeader has a number of earlier attempts. Only tests send it.
-	attemptHeader = "Stevedore-Attempt"
-	// maxPriorAttempts limits that number, because any client can set it.
-	maxPriorAttempts = 1000
 )
 
 // Delivery is a message that a handler received, with its lease.
@@ -62,11 +54,6 @@ func newDelivery(b *bus.Bus, msg *nats.Msg) (*Delivery, error) {
 		Published: meta.Timestamp,
 		bus:       b, msg: msg,
 		number: meta.Sequence.Consumer, pending: meta.NumPending,
-	}
-	if text := msg.Header.Get(attemptHeader); text != "" {
-		if prior, err := strconv.Atoi(text); err == nil && prior > 0 && prior <= maxPriorAttempts {
-			d.Attempt += prior
-		}
 	}
 	d.Redelivered, d.Republished = d.Attempt > 1, d.stored().Republished()
 	return d, nil

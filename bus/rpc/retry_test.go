@@ -45,11 +45,7 @@ func (simpleAsync) ExecuteAsync(ctx context.Context, _ tools.Call, callback tool
 func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
-	workertest.Start(t, b, memOffloader(), worker.Config{MaxAttempts: 3, AskTimeout: 50 * time.Millisecond},
-		simpleTool{"plain", tools.Keyed}, simpleTool{"fresh", tools.Once}, simpleTool{"begun", tools.Once}, simpleTool{"job", tools.Keyed},
-		simpleAsync{simpleTool{"async", tools.Keyed}}, simpleAsync{simpleTool{"async_begun", tools.Once}})
-
-	for tool, want := range map[string]struct {
+	calls := map[string]struct {
 		async     bool
 		first     tools.Outcome // of the first final result
 		retriable bool
@@ -60,24 +56,31 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 		"begun":       {false, tools.Unknown, false},
 		"async":       {true, tools.Failed, true},
 		"async_begun": {true, tools.Unknown, false},
-	} {
+	}
+	const begun = `{"id":"async","session":"s","outcome":"async","for_user":"it has begun"}`
+	for tool := range calls {
+		if strings.HasSuffix(tool, "begun") {
+			publish(t, b, bus.Message{Subject: b.Claim("s", tool), Body: []byte(`{"worker":"dead","nonce":"n"}`)})
+		}
+		if tool == "async" {
+			publish(t, b, bus.Message{Subject: b.Result("s", tool), Body: []byte(begun)})
+		}
+		// Three workers died while they ran it. The start of the first one is not recorded.
+		for range 2 {
+			if err := task.CountStart(t.Context(), b, tools.CallKey{Session: "s", ID: tool}, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		publish(t, b, bus.Message{Subject: b.Call("default", tool, "s", tool), Body: fmt.Appendf(nil, `{"action":%q}`, map[string]string{"job": bus.Cron}[tool])})
+	}
+	bustest.Fail(t, b, "default", 3)
+	workertest.Start(t, b, memOffloader(), worker.Config{MaxAttempts: 3, AskTimeout: 50 * time.Millisecond},
+		simpleTool{"plain", tools.Keyed}, simpleTool{"fresh", tools.Once}, simpleTool{"begun", tools.Once}, simpleTool{"job", tools.Keyed},
+		simpleAsync{simpleTool{"async", tools.Keyed}}, simpleAsync{simpleTool{"async_begun", tools.Once}})
+
+	for tool, want := range calls {
 		t.Run(tool, func(t *testing.T) {
 			call := tools.Call{ID: tool, Session: "s", Tool: tool}
-			if strings.HasSuffix(tool, "begun") {
-				publish(t, b, bus.Message{Subject: b.Claim("s", tool), Body: []byte(`{"worker":"dead","nonce":"n"}`)})
-			}
-			const begun = `{"id":"async","session":"s","outcome":"async","for_user":"it has begun"}`
-			if tool == "async" {
-				publish(t, b, bus.Message{Subject: b.Result("s", tool), Body: []byte(begun)})
-			}
-			// Three workers died while they ran it. The start of the first one is not recorded.
-			for range 2 {
-				if err := task.CountStart(t.Context(), b, tools.CallKey{Session: "s", ID: tool}, 1); err != nil {
-					t.Fatal(err)
-				}
-			}
-			publish(t, b, bus.Message{Subject: b.Call("default", tool, "s", tool), Body: fmt.Appendf(nil, `{"action":%q}`, map[string]string{"job": bus.Cron}[tool]),
-				Header: map[string][]string{"Stevedore-Attempt": {"3"}}})
 			got := ends(t, b, call, want.async)
 			letter := letterOf(t, b, tool)
 			if got.Outcome != want.first || !got.IsError || !strings.Contains(got.ForLLM, "dead letter "+letter) {

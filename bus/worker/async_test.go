@@ -199,11 +199,12 @@ func TestDeadLetterOfScheduledCall(t *testing.T) {
 	recordStart(t, b, "mine")
 	recordStart(t, b, "tick")
 	for _, call := range []string{`{"id":"mine"}`, `{"id":"tick","action":"cron"}`} {
-		msg := bus.Message{Subject: bustest.CallSubject(b, "default", "gone", []byte(call)), Body: []byte(call), Header: map[string][]string{"Stevedore-Attempt": {"1"}}}
+		msg := bus.Message{Subject: bustest.CallSubject(b, "default", "gone", []byte(call)), Body: []byte(call)}
 		if _, err := b.Publish(t.Context(), msg); err != nil {
 			t.Fatal(err)
 		}
 	}
+	bustest.Fail(t, b, "default", 1)
 	start(t, b, worker.Config{MaxAttempts: 1})
 	waitEmpty(t, b)
 	for _, id := range []string{"mine", "tick"} {

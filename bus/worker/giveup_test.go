@@ -21,6 +21,11 @@ func TestGivingUpTakesTheClaim(t *testing.T) {
 	s := bustest.Listen(t)
 	b := bustest.Connect(t, s, bus.Config{Lease: time.Second, Log: bustest.Log(t)})
 	proxy := bustest.NewProxy(t, s)
+	msg := bus.Message{Subject: b.Call("default", "once", "default", "a"), Body: []byte(`{"id":"a","args":{"text":"x"}}`)}
+	if _, err := b.Publish(t.Context(), msg); err != nil {
+		t.Fatal(err)
+	}
+	bustest.Fail(t, b, "default", 2)
 	var runs atomic.Int64
 	once := echo(t, "once", tools.Once, &runs, nil)
 	claiming := make(chan struct{})
@@ -30,10 +35,6 @@ func TestGivingUpTakesTheClaim(t *testing.T) {
 			cutOff()
 		}
 	}, once)
-	msg := bus.Message{Subject: b.Call("default", "once", "default", "a"), Body: []byte(`{"id":"a","args":{"text":"x"}}`), Header: map[string][]string{"Stevedore-Attempt": {"2"}}}
-	if _, err := b.Publish(t.Context(), msg); err != nil {
-		t.Fatal(err)
-	}
 	select {
 	case <-claiming:
 	case <-time.After(bustest.Timeout):
@@ -65,10 +66,11 @@ func TestGivenUpWithoutResult(t *testing.T) {
 	b := bustest.New(t)
 	submit(t, b, b.Claim("default", "a"), `{"worker":"dead","nonce":"n","given_up":true}`)
 	var runs atomic.Int64
-	msg := bus.Message{Subject: b.Call("default", "once", "default", "a"), Body: []byte(`{"id":"a","args":{"text":"x"}}`), Header: map[string][]string{"Stevedore-Attempt": {"1"}}}
+	msg := bus.Message{Subject: b.Call("default", "once", "default", "a"), Body: []byte(`{"id":"a","args":{"text":"x"}}`)}
 	if _, err := b.Publish(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
+	bustest.Fail(t, b, "default", 1)
 	start(t, b, worker.Config{AskTimeout: 300 * time.Millisecond}, echo(t, "once", tools.Once, &runs, nil))
 	waitEmpty(t, b)
 	if result, _ := event(t, b, b.Result("default", "a")); result.Error == nil || result.Error.Code != tools.CodeGivenUp || runs.Load() != 0 {
@@ -86,12 +88,13 @@ func TestLastAttemptStillRuns(t *testing.T) {
 	gate := make(chan struct{})
 	open := sync.OnceFunc(func() { close(gate) })
 	defer open()
-	start(t, b, worker.Config{MaxAttempts: 2, AskTimeout: 300 * time.Millisecond}, echo(t, "keyed", tools.Keyed, &runs, func() { <-gate }))
-	recordStart(t, b, "a") // by a worker that died
-	msg := bus.Message{Subject: b.Call("default", "keyed", "default", "a"), Body: []byte(`{"id":"a","args":{"text":"x"}}`), Header: map[string][]string{"Stevedore-Attempt": {"1"}}}
+	msg := bus.Message{Subject: b.Call("default", "keyed", "default", "a"), Body: []byte(`{"id":"a","args":{"text":"x"}}`)}
 	if _, err := b.Publish(t.Context(), msg); err != nil {
 		t.Fatal(err)
 	}
+	bustest.Fail(t, b, "default", 1)
+	recordStart(t, b, "a") // by a worker that died
+	start(t, b, worker.Config{MaxAttempts: 2, AskTimeout: 300 * time.Millisecond}, echo(t, "keyed", tools.Keyed, &runs, func() { <-gate }))
 	for requeued := false; !requeued; {
 		lease, err := leases.NextMsg(bustest.Timeout)
 		if err != nil {

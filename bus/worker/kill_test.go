@@ -203,13 +203,13 @@ func TestDeadLetterOfAsyncCall(t *testing.T) {
 	notified := startConsoleAt(t, url)
 	want := map[string]tools.Outcome{"async_keyed": tools.Failed, "async_once": tools.Unknown}
 	for tool := range want {
-		victim := startChild(t, url, log.dir, tool, "ack") // after the first result
-		msg := bus.Message{Subject: b.Call(tool, tool, "default", tool), Body: fmt.Appendf(nil, `{"id":%q}`, tool), Header: map[string][]string{"Stevedore-Attempt": {"2"}}}
+		msg := bus.Message{Subject: b.Call(tool, tool, "default", tool), Body: fmt.Appendf(nil, `{"id":%q}`, tool)}
 		if _, err := b.Publish(t.Context(), msg); err != nil {
 			t.Fatal(err)
 		}
-		victim.awaitKilled(t)
-		recordStart(t, b, tool) // by the worker that died before
+		bustest.Fail(t, b, tool, 2)
+		startChild(t, url, log.dir, tool, "ack").awaitKilled(t) // after the first result
+		recordStart(t, b, tool)                                 // by the worker that died before
 	}
 	start(t, b, worker.Config{Queues: slices.Collect(maps.Keys(want)), AskTimeout: killAskTimeout, MaxAttempts: 3}, log.tools()...)
 	waitEmpty(t, b)

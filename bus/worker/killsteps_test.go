@@ -149,12 +149,13 @@ func TestKillWhileRetryingDeadLetters(t *testing.T) {
 			subject := b.Call("default", tool, "default", id)
 			recordStart(t, b, id)
 			recordStart(t, b, id)
-			msg := bus.Message{Subject: subject, Body: fmt.Appendf(nil, `{"id":%q}`, id), Header: map[string][]string{"Stevedore-Attempt": {"5"}}}
+			msg := bus.Message{Subject: subject, Body: fmt.Appendf(nil, `{"id":%q}`, id)}
 			if _, err := b.Publish(t.Context(), msg); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
+	bustest.Fail(t, b, "default", 2)
 	stop := start(t, b, worker.Config{AskTimeout: killAskTimeout, MaxAttempts: 2, Log: zerolog.Nop()}, log.tools()...)
 	bustest.WaitUntil(t, "all calls to be dead letters", func() bool { return bustest.Messages(t, b, bus.Dead) == 2*writes })
 	waitEmpty(t, b)

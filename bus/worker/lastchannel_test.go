@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
@@ -122,13 +121,8 @@ func TestRedeliveryDoesNotRecordItsChannel(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	store, _ := openState(t)
-	msg := bus.Message{
-		Subject: "stevedore.call.default.echo.default.a", Body: []byte(`{"id":"a","channel":"old","args":{"text":"x"}}`),
-		Header: map[string][]string{"Stevedore-Attempt": {"1"}},
-	}
-	if _, err := b.Publish(t.Context(), msg); err != nil {
-		t.Fatal(err)
-	}
+	submit(t, b, "stevedore.call.default.echo.default.a", `{"id":"a","channel":"old","args":{"text":"x"}}`)
+	bustest.Fail(t, b, "default", 1)
 	bustest.Consumers(t, b, b.ChannelConsumer("old"))
 	if err := state.SetLastChannel(t.Context(), store, "default", state.Channel{Name: "new"}, true); err != nil {
 		t.Fatal(err)

@@ -26,13 +26,15 @@ func TestParkedCallIsDeliveredAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	start(t, b, worker.Config{AskTimeout: 300 * time.Millisecond}, pausing.WithEffect(tools.Idempotent))
 	for range 2 {
-		msg := bus.Message{Subject: b.Call("default", "pausing", "s", "a"), Body: []byte(`{"args":{}}`), Header: map[string][]string{"Stevedore-Attempt": {"1"}, bus.PriorityHeader: {"high"}}}
+		msg := bus.Message{Subject: b.Call("default", "pausing", "s", "a"), Body: []byte(`{"args":{}}`), Header: map[string][]string{bus.PriorityHeader: {"high"}}}
 		if _, err := b.Publish(t.Context(), msg); err != nil {
 			t.Fatal(err)
 		}
+		bustest.Fail(t, b, "default", 1)
+		stop := start(t, b, worker.Config{AskTimeout: 300 * time.Millisecond}, pausing.WithEffect(tools.Idempotent))
 		waitEmpty(t, b)
+		stop()
 	}
 	p, ok, err := task.ReadParked(t.Context(), b, tools.CallKey{Session: "s", ID: "a"})
 	if err != nil || !ok || runs.Load() != 1 {

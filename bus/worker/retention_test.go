@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,16 +14,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
 )
-
-// redeliver publishes a call that the worker takes for a redelivery.
-func redeliver(t *testing.T, b *bus.Bus, tool, id string) {
-	t.Helper()
-	msg := bus.Message{Subject: b.Call("default", tool, "default", id), Body: fmt.Appendf(nil, `{"id":%q,"args":{"text":"x"}}`, id),
-		Header: map[string][]string{"Stevedore-Attempt": {"1"}}}
-	if _, err := b.Publish(t.Context(), msg); err != nil {
-		t.Fatal(err)
-	}
-}
 
 // The results stream dropped the claim of a once-only call earlier than after its
 // default of 7 days. The call does not run again. A call that is younger than what the
@@ -45,7 +34,7 @@ func TestDroppedClaim(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := bustest.New(t)
-			redeliver(t, b, "once", "old")
+			submit(t, b, short("default", "once"), `{"id":"old","args":{"text":"x"}}`)
 			submit(t, b, b.Claim("default", "old"), `{"worker":"dead","nonce":"n"}`)
 			submit(t, b, b.Result("default", "newer"), `{}`)
 			s, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Results))
@@ -59,7 +48,8 @@ func TestDroppedClaim(t *testing.T) {
 				_, sequence, err := task.ReadClaim(t.Context(), b, "default", "old")
 				return sequence == 0 && err == nil
 			})
-			redeliver(t, b, "once", "young")
+			submit(t, b, short("default", "once"), `{"id":"young","args":{"text":"x"}}`)
+			bustest.Fail(t, b, "default", 1)
 			results := bustest.Subscribe(t, b, b.Result("default", "*"))
 			var runs atomic.Int64
 			start(t, b, worker.Config{AskTimeout: 50 * time.Millisecond}, echo(t, "once", tools.Once, &runs, nil))
