@@ -34,6 +34,29 @@ const (
 	PriorityLow    = "low"
 )
 
+// OnceHeader and AsideHeader mark notifications that bus/notify put into the outbox.
+//
+// The ID of one with OnceHeader comes from the event, so a second notification with the same ID is a copy. The
+// stream's own deduplication does not find a copy if the event is routed again after more than 10 minutes or after
+// a restart of the server. Clients may use an ID twice on purpose.
+//
+// A console shows one with AsideHeader only because it shows everything. It belongs to no conversation of its user.
+const (
+	OnceHeader  = "Stevedore-Once"
+	AsideHeader = "Stevedore-Aside"
+)
+
+// KeptHeader returns what a message that is published again keeps of its header, which may come from any client.
+func KeptHeader(get func(name string) string) nats.Header {
+	kept := nats.Header{}
+	for _, name := range []string{PriorityHeader, OnceHeader, AsideHeader, "traceparent"} {
+		if value := get(name); value != "" && len(value) < 100 {
+			kept.Set(name, value)
+		}
+	}
+	return kept
+}
+
 // maxID is the longest accepted id, in bytes. Ids are copied into records and headers, so they
 // must be short.
 const maxID = 1024

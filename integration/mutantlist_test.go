@@ -129,6 +129,8 @@ var mutants = []mutant{
 	{"space wakes no publish", "bus/space.go", "	close(s.freed)", "", "bus/retention", "TestWaitingPublishIsWoken"},
 	{"a refusal wakes no keeper", "bus/publish.go", "	p.b.space.Note(p.Subject, rejection)\n", "", "bus/retention", "TestWaitingPublishIsWoken"},
 	{"a removed job comes back after a kill", "bus/topology.go", "ticks.MaxMsgsPerSubject = true, true, 2", "ticks.MaxMsgsPerSubject = true, true, 1", "bus/cron", "TestKillAfterRemoval"},
+	{"a retried message loses its header", "bus/dead/retry.go", "Header: bus.KeptHeader(l.Header.Get), ", "Header: bus.KeptHeader(func(string) string { return \"\" }), ",
+		"bus/notify", "TestRetryIsRepeated"},
 	{"notifications of a chat overtake each other", "bus/notify/order.go", "			case stored == t.sequence:", "			case stored > 0:",
 		"bus/notify", "TestOrderPerChatOverTwoNotifiers"},
 	{"a chat waits on after another process has sent", "bus/notify/order.go", "			case pause > 0 && stored == c.awaits:", "			case pause > 0:",

@@ -16,20 +16,21 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/dead"
 )
 
-// A call whose arguments are in an artifact keeps them when its letter is retried.
-func TestRetriedLetterKeepsItsArguments(t *testing.T) {
+// A call whose arguments are in an artifact keeps them when its letter is retried, and also its priority, but no
+// header by which the server or a worker would treat it as another call.
+func TestRetriedLetterKeepsItsHeader(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	letters := bustest.Subscribe(t, b, "stevedore.dead.call.>")
-	args := make(chan string, 2)
+	headers := make(chan [4]string, 2)
 	run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
-		args <- d.Header(bus.ArgsHeader)
-		if len(args) == 1 {
+		headers <- [4]string{d.Header(bus.ArgsHeader), d.Header(bus.PriorityHeader), d.Header("traceparent"), d.Header(bus.FreshHeader)}
+		if len(headers) == 1 {
 			return consume.Reject("code", errors.New("a reason"))
 		}
 		return nil
 	})
-	header := nats.Header{bus.ArgsHeader: {"args-c"}}
+	header := nats.Header{bus.ArgsHeader: {"args-c"}, bus.PriorityHeader: {"high"}, bus.FreshHeader: {"1"}, "traceparent": {strings.Repeat("0", 50_000)}}
 	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte(`{}`), Header: header}); err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +40,8 @@ func TestRetriedLetterKeepsItsArguments(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitForEmpty(t, b)
-	if first, second := <-args, <-args; first != "args-c" || second != first {
-		t.Errorf("arguments in %q, after the retry in %q", first, second)
+	if <-headers; (<-headers) != [4]string{"args-c", "high"} {
+		t.Error("a header is missing, or too much")
 	}
 }
 

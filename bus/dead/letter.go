@@ -20,6 +20,8 @@ import (
 	"io"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/stevedore-bus/stevedore/bus"
 )
 
@@ -45,6 +47,8 @@ type Letter struct {
 	BodySequence uint64          `json:"body_sequence,omitempty"`
 	// ArgsIn is the artifact that has the arguments of the call, if the message does not contain them.
 	ArgsIn string `json:"args_in,omitempty"`
+	// Header is what the message has again after a retry (bus.KeptHeader).
+	Header nats.Header `json:"header,omitempty"`
 }
 
 // Stored is a dead letter in its stream.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
@@ -134,7 +133,8 @@ func CheckRetriable(s bus.Subjects, l Stored) error {
 
 // Republish publishes the message of a dead letter again, with its id, and keeps the letter,
 // which the caller removes. A crash in between leaves both. A second retry within the
-// duplicate window of the stream then does not publish the message again. The attempts start
+// duplicate window of the stream then does not publish the message again. If it does so because a
+// notification was delivered meanwhile, bus.OnceHeader marks it as a copy. The attempts start
 // again from 1.
 func Republish(ctx context.Context, b *bus.Bus, l Stored) error {
 	err := CheckRetriable(b.Subjects, l)
@@ -154,9 +154,9 @@ func republish(ctx context.Context, b *bus.Bus, l Letter) error {
 	if err != nil {
 		return err
 	}
-	m := bus.Message{Subject: l.Subject, Body: body, Key: fmt.Sprintf("retry-%d-%d", l.Sequence, l.At.UnixNano())}
+	m := bus.Message{Subject: l.Subject, Body: body, Header: bus.KeptHeader(l.Header.Get), Key: fmt.Sprintf("retry-%d-%d", l.Sequence, l.At.UnixNano())}
 	if l.ArgsIn != "" {
-		m.Header = nats.Header{bus.ArgsHeader: {l.ArgsIn}}
+		m.Header.Set(bus.ArgsHeader, l.ArgsIn)
 	}
 	err = b.Republish(ctx, m, l.ID, func(stored uint64) bool { return stored == l.Sequence })
 	if errors.Is(err, bus.ErrTooLarge) { // the original had no headers; its id, if any, is in the body

@@ -20,7 +20,8 @@ type Report func(ctx context.Context, d *consume.Delivery, letter Stored) error
 // may be nil.
 func Consume(ctx context.Context, b *bus.Bus, c bus.Consumer, cfg consume.Config, report Report, handler consume.Handler) error {
 	cfg.GiveUp = func(ctx context.Context, d *consume.Delivery, code string, reason error) error {
-		letter := Letter{Code: code, Subject: d.Subject, Sequence: d.Sequence, ID: d.ID(), Attempts: d.Attempt, ArgsIn: d.Header(bus.ArgsHeader)}
+		letter := Letter{Code: code, Subject: d.Subject, Sequence: d.Sequence, ID: d.ID(), Attempts: d.Attempt, ArgsIn: d.Header(bus.ArgsHeader),
+			Header: bus.KeptHeader(d.Header)}
 		stored, err := store(ctx, b, c.Stream, letter, d.Body, reason)
 		if err != nil {
 			return fmt.Errorf("store dead letter of %q: %w", d.Subject, err)
@@ -41,7 +42,7 @@ const maxReason = 4 << 10
 
 // GiveUp makes a stored message a dead letter and removes it from its stream.
 func GiveUp(ctx context.Context, b *bus.Bus, stream string, m bus.Stored, code string, reason error) error {
-	letter := Letter{Code: code, Subject: m.Subject, Sequence: m.Sequence, ID: m.ID()}
+	letter := Letter{Code: code, Subject: m.Subject, Sequence: m.Sequence, ID: m.ID(), Header: bus.KeptHeader(m.Header.Get)}
 	if _, err := store(ctx, b, stream, letter, m.Body, reason); err != nil {
 		return fmt.Errorf("store dead letter of %q: %w", m.Subject, err)
 	}

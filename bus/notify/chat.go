@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
@@ -24,12 +22,7 @@ func (n *Notifier) notifySubject(sent channel.Notification) string {
 
 // moveToChat publishes a notification of bus.NotifyAny again, on the subject of its chat.
 func (n *Notifier) moveToChat(ctx context.Context, sent channel.Notification, d *consume.Delivery) error {
-	header := nats.Header{}
-	for _, name := range []string{onceHeader, asideHeader, "traceparent"} {
-		if value := d.Header(name); value != "" {
-			header.Set(name, value)
-		}
-	}
+	header := bus.KeptHeader(d.Header)
 	m := bus.Message{Subject: n.notifySubject(sent), Body: d.Body, Header: header, Key: fmt.Sprintf("chat-%d-%d", d.Sequence, d.Published.UnixNano())}
 	if err := n.bus.Republish(ctx, m, d.ID(), nil); !errors.Is(err, bus.ErrTooLarge) { // with the header of its id
 		return err

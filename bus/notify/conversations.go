@@ -29,10 +29,6 @@ func (n *Notifier) addCompletion(ctx context.Context, kind, session, call string
 	return n.cfg.Conversations.Completed(ctx, session, call, event)
 }
 
-// asideHeader marks the notifications that a console shows only because it shows everything. They
-// belong to no conversation of its user.
-const asideHeader = "Stevedore-Aside"
-
 // receivedTimeout is the age below which a notification waits for its conversation: whoever
 // answers it finds it there. An older one is sent anyway.
 const receivedTimeout = time.Minute

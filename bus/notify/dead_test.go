@@ -1,12 +1,15 @@
 package notify
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/consume"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
@@ -41,5 +44,35 @@ func TestOwnersAreNotifiedOfDeadTicks(t *testing.T) {
 	}
 	if len(console.got)+len(log.got) != 0 {
 		t.Error("unexpected notifications")
+	}
+}
+
+// A retry of a dead letter is cut off before it removes the letter. The next retry publishes the notification again
+// although its user has it: it is known as a copy.
+func TestRetryIsRepeated(t *testing.T) {
+	t.Parallel()
+	b, chat := bustest.New(t), newRecorder()
+	chat.set(consume.Reject("forbidden", errors.New("the bot was blocked")), nil)
+	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
+	cfg := Config{Default: "chat", Channels: map[string]channel.Channel{"chat": chat}}
+	start(t, b, cfg)
+	n, err := New(b, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Send(t.Context(), channel.Notification{ID: "m", Text: "hello"}); err != nil {
+		t.Fatal(err)
+	}
+	letter, _ := bustest.Next[dead.Letter](t, letters)
+	chat.set(nil, nil)
+	for range 3 {
+		waitAcked(t, b, b.ChannelConsumer("chat"))
+		if err := dead.Republish(t.Context(), b, dead.Stored{Letter: letter}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waitAcked(t, b, b.ChannelConsumer("chat"))
+	if got := len(chat.got); got != 1 {
+		t.Errorf("the user got it %d times", got)
 	}
 }

@@ -15,13 +15,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
-// onceHeader marks the notifications that this package put into the outbox. Their
-// ID comes from the event, so a second notification with the same ID is a copy.
-// The stream's own deduplication does not find a copy if the event is routed
-// again after more than 10 minutes or after a restart of the server. Clients may
-// use an ID twice on purpose.
-const onceHeader = "Stevedore-Once"
-
 // deliveredKey is the key of the record that a channel accepted a notification. It depends
 // on what the user read: a client that publishes another text with the same ID does not
 // suppress this one.
@@ -60,7 +53,7 @@ func (n *Notifier) wasDelivered(ctx context.Context, notification channel.Notifi
 // setDelivered records the delivery for as long as a copy can appear: the event
 // may be routed until maxAge, and the copy may wait for its channel until GiveUp.
 func (n *Notifier) setDelivered(ctx context.Context, d *consume.Delivery, notification channel.Notification) {
-	if d.Header(onceHeader) == "" {
+	if d.Header(bus.OnceHeader) == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)

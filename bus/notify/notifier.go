@@ -182,11 +182,11 @@ func (n *Notifier) handle(ctx context.Context, to channel.Channel, name string, 
 // next, as for a consume.Handler.
 func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification channel.Notification, d *consume.Delivery) (verdict error) {
 	name := notification.Channel
-	if d.Header(onceHeader) != "" && n.wasDelivered(ctx, notification) {
+	if d.Header(bus.OnceHeader) != "" && n.wasDelivered(ctx, notification) {
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Msg("dropped: the channel already accepted it")
 		return nil
 	}
-	if d.Header(asideHeader) == "" {
+	if d.Header(bus.AsideHeader) == "" {
 		if err := n.addReceived(ctx, to, notification); err != nil {
 			return err
 		}

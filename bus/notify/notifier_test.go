@@ -223,7 +223,7 @@ func TestForeignIDSuppressesNothing(t *testing.T) {
 	b := bustest.New(t)
 	console := newRecorder()
 	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}})
-	forged := &nats.Msg{Subject: b.NotifyAny("console"), Data: []byte(`{"id":"result.s.c","text":"forged"}`), Header: nats.Header{onceHeader: {"1"}, "Nats-Msg-Id": {"result.s.c"}}}
+	forged := &nats.Msg{Subject: b.NotifyAny("console"), Data: []byte(`{"id":"result.s.c","text":"forged"}`), Header: nats.Header{bus.OnceHeader: {"1"}, "Nats-Msg-Id": {"result.s.c"}}}
 	if _, err := b.JetStream().PublishMsg(t.Context(), forged); err != nil {
 		t.Fatal(err)
 	}
@@ -366,13 +366,13 @@ func TestMovedNotificationStaysAside(t *testing.T) {
 		{Subject: b.NotifyAny("console"), Body: []byte(large), Key: strings.Repeat("k", 1000)},
 		{Subject: b.NotifyAny("pager"), Body: []byte(`{"text":"one"}`)},
 	} {
-		m.Header = nats.Header{asideHeader: {"1"}}
+		m.Header = nats.Header{bus.AsideHeader: {"1"}}
 		if _, err := b.Publish(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 	}
 	got := func() *nats.Msg { t.Helper(); _, msg := bustest.Next[channel.Notification](t, outbox); return msg }
-	if msg := got(); len(msg.Data) != len(large) || msg.Header.Get(asideHeader) == "" || msg.Header.Get("Stevedore-Id") != "" {
+	if msg := got(); len(msg.Data) != len(large) || msg.Header.Get(bus.AsideHeader) == "" || msg.Header.Get("Stevedore-Id") != "" {
 		t.Errorf("%d bytes with the header %v", len(msg.Data), msg.Header)
 	}
 	n, err := New(b, cfg)
@@ -382,7 +382,7 @@ func TestMovedNotificationStaysAside(t *testing.T) {
 	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 1 || err != nil {
 		t.Errorf("moved %d, %v", moved, err)
 	}
-	if msg := got(); msg.Header.Get(asideHeader) == "" {
+	if msg := got(); msg.Header.Get(bus.AsideHeader) == "" {
 		t.Errorf("the header %v", msg.Header)
 	}
 }

@@ -73,7 +73,7 @@ func (n *Notifier) route(ctx context.Context, d *consume.Delivery) error {
 	}
 	if !placed && kind == channel.KindResult && !bus.IsScheduled(event.Action) {
 		if n.showsAll() {
-			return errors.Join(n.put(ctx, notification, asideHeader), completed)
+			return errors.Join(n.put(ctx, notification, bus.AsideHeader), completed)
 		}
 		return completed
 	}
@@ -244,7 +244,7 @@ func (n *Notifier) SendOutput(ctx context.Context, output channel.Notification) 
 			if !n.showsAll() {
 				return nil
 			}
-			marks = append(marks, asideHeader)
+			marks = append(marks, bus.AsideHeader)
 		}
 	}
 	_, err := n.send(ctx, output, marks...)
@@ -263,7 +263,7 @@ func (n *Notifier) put(ctx context.Context, notification channel.Notification, m
 			return consume.Reject(consume.CodeUndecodable, err)
 		}
 		m := bus.Message{Subject: n.notifySubject(notification), Body: body, Key: notification.ID, Same: isStored(notification),
-			Header: nats.Header{onceHeader: {"1"}}}
+			Header: nats.Header{bus.OnceHeader: {"1"}}}
 		for _, mark := range marks {
 			m.Header.Set(mark, "1")
 		}

@@ -65,8 +65,8 @@ func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, 
 				break
 			}
 			var marks []string
-			if m.Header.Get(asideHeader) != "" {
-				marks = append(marks, asideHeader)
+			if m.Header.Get(bus.AsideHeader) != "" {
+				marks = append(marks, bus.AsideHeader)
 			}
 			if err == nil {
 				err = n.put(ctx, n.forDefault(name, m), marks...)
