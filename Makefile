@@ -141,7 +141,7 @@ simulate:
 	  'STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=N bin/simulate.test -test.v -test.run TestSimulate -test.timeout 30m >bin/simulate-N.log 2>&1; \
 	  grep -h "seed N:" bin/simulate-N.log; \
 	  if grep -q "^PASS" bin/simulate-N.log; then rm bin/simulate-N.log; else echo "seed N FAILED: bin/simulate-N.log"; fi' | \
-	  awk '{print} /simulated in/ {h += 2; c += $$(NF-6); f += $$(NF-4); p += $$(NF-2)} /FAILED/ {bad++} END {print h " hours, " c " calls, " f " faults, " p " promises checked, " bad+0 " seeds failed"; exit bad > 0}'
+	  awk '{print} /simulated in/ {h += 2; c += $$(NF-9); l += $$(NF-7); f += $$(NF-4); p += $$(NF-2)} /FAILED/ {bad++} END {print h " hours, " c " calls, " l " retried letters, " f " faults, " p " promises checked, " bad+0 " seeds failed"; exit bad > 0}'
 
 # Two weeks of a person with Telegram and two bridges in virtual time, with kills, outages, budgets,
 # reminders and approvals. Some minutes.

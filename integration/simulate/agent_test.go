@@ -122,13 +122,16 @@ func (s *simulation) ask() {
 	})
 }
 
-// approve says yes to each call that waits for an approval, until stop is closed.
-func (s *simulation) approve(stop <-chan struct{}) {
+// approvalPause is how long calls wait for their approval, at most.
+const approvalPause = 20 * time.Second
+
+// approve says yes to each call that waits for an approval.
+func (s *simulation) approve() {
 	for {
 		select {
-		case <-stop:
+		case <-s.leaving:
 			return
-		case <-time.After(20 * time.Second):
+		case <-time.After(approvalPause):
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		waiting, _ := approvals.List(ctx, s.client, "*") // the next turn asks again

@@ -6,7 +6,11 @@
 // its agents (agent_test.go), a notifier and a service each, which talk to it over links
 // (link_test.go). Links are the only place of faults between the processes and the server; streams can
 // be full besides. The model of the agents fails some requests, and some messages take a chat up to
-// 12 s. In a quarter of each hour nothing fails: there, the judges also check that all happens once
+// 12 s; others it refuses once, so that they are dead letters, and one call per hour kills each process that runs
+// it. A person retries all dead letters (letters_test.go). Some calls have a deadline that passes while they wait or
+// run, and one session floods the queue (load_test.go; the faults are in faults_test.go).
+//
+// In a quarter of each hour nothing fails: there, the judges also check that all happens once
 // and in time. The ledger
 // (ledger_test.go) notes what clients were promised and what the outside world saw; the judges
 // (judge_test.go) know nothing else. The histories of facts that several processes write at once are

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,7 +37,6 @@ func (s *simulation) judge() (checked int) {
 	l := s.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	letters := uint64(0)
 	fail := func(format string, a ...any) { s.t.Errorf(format, a...) }
 	for id, p := range l.accepted {
 		checked++
@@ -55,6 +55,7 @@ func (s *simulation) judge() (checked int) {
 				continue
 			}
 		}
+		checked += s.judgeDeadline(p, end, fail)
 		if at := l.informed[id]; at.After(end.at) {
 			fail("%s ran at %s, and has its result at %s", id, at.Format(time.TimeOnly), end.at.Format(time.TimeOnly))
 		}
@@ -75,9 +76,11 @@ func (s *simulation) judge() (checked int) {
 				fail("%s: the user got %d times %q, want once", id, countOf(l.sent[p.chat], p.user), p.user)
 			}
 		case end.Outcome == "cancelled" && p.cancelled:
+		case end.isLate() && !p.deadline.IsZero() && !end.at.Before(p.deadline):
+			if end.Error.Code == "denied" && (p.tool != "asked" || len(l.runs[id]) > 0) {
+				fail("%s (%s): %s after the runs %v", id, p.tool, end.ForLLM, l.runs[id])
+			}
 		case end.Outcome == "unknown" && (p.tool == "once" || p.tool == "async"):
-		case end.Outcome == "failed" && len(l.runs[id]) >= attempts-1: // its first delivery counts as one
-			letters++
 		default:
 			fail("%s (%s): outcome %s: %s", id, p.tool, end.Outcome, end.ForLLM)
 		}
@@ -88,15 +91,19 @@ func (s *simulation) judge() (checked int) {
 	}
 	for chat, told := range l.told {
 		checked++
-		var got []string
+		var got, want []string
 		for _, text := range l.sent[chat] {
-			if strings.HasPrefix(text, "message ") {
+			if number, ok := strings.CutPrefix(text, "message "); ok && !rejects(chat+"-"+number) {
 				got = append(got, text)
 			}
 		}
-		var want []string
 		for n := range len(told) {
-			want = append(want, fmt.Sprintf("message %d", n+1))
+			text, id := fmt.Sprintf("message %d", n+1), fmt.Sprintf("%s-%d", chat, n+1)
+			if !rejects(id) {
+				want = append(want, text)
+			} else if countOf(l.sent[chat], text) != 1 { // it was a dead letter, and later ones went on
+				fail("%s got %d times %q, want once", chat, countOf(l.sent[chat], text), text)
+			}
 		}
 		if !slices.Equal(got, want) {
 			fail("%s got %q, want %q", chat, got, want)
@@ -132,7 +139,7 @@ func (s *simulation) judge() (checked int) {
 			}
 		}
 	}
-	for stream, wanted := range map[string]uint64{"STEVEDORE_CALLS": 0, "STEVEDORE_OUTBOX": 0, "STEVEDORE_DEAD": letters} {
+	for stream, wanted := range map[string]uint64{"STEVEDORE_CALLS": 0, "STEVEDORE_OUTBOX": 0, "STEVEDORE_DEAD": 0} {
 		checked++
 		if st, err := s.client.JetStream().Stream(ctx, stream); err != nil {
 			fail("%s at the end: %v", stream, err)
@@ -160,6 +167,23 @@ func (s *simulation) judgeRun(ctx context.Context, results jetstream.Stream, p *
 	case runs == 0 && res.Outcome == "completed", runs > 1 && res.Tool == "once":
 		fail("%s (%s): ran %d times", call, res.Tool, runs)
 	}
+}
+
+// judgeDeadline holds a call with a deadline against its promise: its tool does not start afterwards, and what it
+// does not complete by then counts as not completed.
+func (s *simulation) judgeDeadline(p *promise, end event, fail func(string, ...any)) (checked int) {
+	if p.deadline.IsZero() {
+		return 0
+	}
+	runs := s.ledger.runs[p.id]
+	if n := len(runs); n > 0 && runs[n-1].After(p.deadline) {
+		fail("%s (%s) began after its deadline of %s: %v", p.id, p.tool, p.deadline.Format(time.TimeOnly), runs)
+	}
+	inTime := func(run time.Time) bool { return !run.Add(time.Duration(p.ms) * time.Millisecond).After(p.deadline) }
+	if end.Outcome == "completed" && !slices.ContainsFunc(runs, inTime) {
+		fail("%s (%s) has a deadline of %s, takes %d ms, and completed: %v", p.id, p.tool, p.deadline.Format(time.TimeOnly), p.ms, runs)
+	}
+	return 1
 }
 
 // judgeTicks holds the ticks of a job against their promise: each makes at most one call, the calls
@@ -212,8 +236,15 @@ func (s *simulation) judgeCalm(ctx context.Context, results jetstream.Stream, c 
 		}
 	}
 	for id, p := range l.accepted {
-		end := p.at.Add(time.Duration(p.ms)*time.Millisecond + soon)
-		if p.reply != "" || p.at.Before(c.from) || end.After(c.to) {
+		work := time.Duration(p.ms) * time.Millisecond
+		if p.tool == "asked" {
+			work += approvalPause
+		}
+		if p.priority == "low" {
+			work += floodTime
+		}
+		end := p.at.Add(work + soon)
+		if p.reply != "" || p.flood || p.at.Before(c.from) || end.After(c.to) {
 			continue
 		}
 		checked++
@@ -221,10 +252,19 @@ func (s *simulation) judgeCalm(ctx context.Context, results jetstream.Stream, c 
 		if p.tool == "async" && !p.raw {
 			kind = "completion"
 		}
-		if e, _ := read(ctx, results, kind, p); e.at.After(end) {
+		punctual := p.deadline.IsZero() || p.deadline.After(end)
+		if !punctual {
+			end = slices.MaxFunc([]time.Time{p.at, p.deadline}, time.Time.Compare).Add(soon)
+		}
+		e, _ := read(ctx, results, kind, p)
+		if punctual && e.isLate() {
+			fail("%s was accepted at %s, runs for %d ms, and missed its deadline of %s although nothing failed", id, p.at.Format(time.TimeOnly), p.ms, p.deadline.Format(time.TimeOnly))
+		}
+		if e.at.After(end) {
 			fail("%s was accepted at %s, runs for %d ms, and has its %s at %s although nothing failed", id, p.at.Format(time.TimeOnly), p.ms, kind, e.at.Format(time.TimeOnly))
 		}
 	}
+	checked += l.judgeOrder(c, fail)
 	for job, of := range jobs {
 		interval := jobInterval // of the ticks that find no run of an earlier one
 		for interval < time.Duration(of.ms)*time.Millisecond {
@@ -246,18 +286,47 @@ func (s *simulation) judgeCalm(ctx context.Context, results jetstream.Stream, c 
 	return checked
 }
 
+// judgeOrder holds the calls of a session that waits against their promise: they begin in the order of the queue.
+func (l *ledger) judgeOrder(c calm, fail func(string, ...any)) (checked int) {
+	var waiting []*promise
+	for _, p := range l.accepted {
+		if p.flood && p.at.After(c.from) && p.at.Before(c.to) && len(l.runs[p.id]) > 0 {
+			waiting = append(waiting, p)
+		}
+	}
+	slices.SortFunc(waiting, func(p, q *promise) int { return cmp.Compare(p.sequence, q.sequence) })
+	for i := 1; i < len(waiting); i++ {
+		checked++
+		if p, q := waiting[i-1], waiting[i]; l.runs[q.id][0].Before(l.runs[p.id][0]) {
+			fail("%s began at %s, and %s behind it at %s", p.id, l.runs[p.id][0].Format(time.TimeOnly), q.id, l.runs[q.id][0].Format(time.TimeOnly))
+		}
+	}
+	return checked
+}
+
+// floodTime is how long a flood takes, in which calls with a low priority wait.
+const floodTime = 20 * time.Second
+
 // soon is how long something may take without faults, beside the time that a tool runs.
 const soon = 5 * time.Second
 
 // event is what the judges read of a result or a completion.
 type event struct {
-	at       time.Time // when it was stored
-	Tool     string    `json:"tool"`
-	Outcome  string    `json:"outcome"`
-	ForLLM   string    `json:"for_llm"`
+	at      time.Time // when it was stored
+	Tool    string    `json:"tool"`
+	Outcome string    `json:"outcome"`
+	ForLLM  string    `json:"for_llm"`
+	Error   struct {
+		Code string `json:"code"`
+	} `json:"error"`
 	Artifact *struct {
 		ID string `json:"artifact_id"`
 	} `json:"artifact"`
+}
+
+// isLate reports whether the call ended because of its deadline.
+func (e event) isLate() bool {
+	return e.Outcome == "timeout" || e.Outcome == "failed" && e.Error.Code == "denied"
 }
 
 func read(ctx context.Context, results jetstream.Stream, kind string, p *promise) (e event, ok bool) {

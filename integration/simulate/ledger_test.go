@@ -1,9 +1,13 @@
 package simulate
 
 import (
+	"encoding/json"
 	"fmt"
 	"sync"
+	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // ledger notes what clients were promised and what the outside world saw.
@@ -29,6 +33,8 @@ type promise struct {
 	at          time.Time // when it was accepted
 	session, id string
 	tool        string
+	priority    string
+	deadline    time.Time
 	ms          int    // how long it runs
 	size        int    // of the result
 	user        string // the text for the user
@@ -36,6 +42,17 @@ type promise struct {
 	cancelled   bool   // the client asked for it
 	raw         bool   // another program ran the tool
 	reply       string // the text of the result, if it is an answer of an agent
+	flood       bool   // it waits behind many calls of its own session
+	sequence    uint64 // of the call in its stream
+}
+
+// call is what the client submits.
+func (p *promise) call(t *testing.T) tools.Call {
+	in, err := json.Marshal(args{MS: p.ms, Size: p.size, User: p.user})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tools.Call{ID: p.id, Session: p.session, Tool: p.tool, Args: in, Channel: "chat", ChatID: p.chat, Priority: p.priority, Deadline: p.deadline}
 }
 
 // jobRun is a run of a scheduled job.
@@ -79,6 +96,12 @@ func (l *ledger) ran(call string, informed bool) {
 		l.informed[call] = time.Now()
 	}
 	l.runs[call] = append(l.runs[call], time.Now())
+}
+
+func (l *ledger) timesRan(call string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.runs[call])
 }
 
 func (l *ledger) jobRan(job, call string) {

@@ -88,12 +88,17 @@ func (p *process) tools(t *testing.T, l *ledger) (list []tools.Tool) {
 		if in.Job != "" {
 			l.jobRan(in.Job, call.ID)
 		}
+		if call.Tool == "poison" && l.timesRan(call.ID) <= attempts {
+			p.link.set(finished)
+			<-ctx.Done()
+			return tools.ErrorResult("died")
+		}
 		if err := tools.Sleep(ctx, time.Duration(in.MS)*time.Millisecond); err != nil {
 			return tools.Failure(err)
 		}
 		return &tools.Result{ForLLM: output(call.ID, in.Size), UserContent: tools.UserContent{ForUser: in.User}, Silent: in.User == ""}
 	}
-	for name, effect := range map[string]tools.Effect{"once": tools.Once, "keyed": tools.Keyed, "asked": tools.Keyed, "idempotent": tools.Idempotent} {
+	for name, effect := range map[string]tools.Effect{"once": tools.Once, "keyed": tools.Keyed, "asked": tools.Keyed, "idempotent": tools.Idempotent, "poison": tools.Idempotent} {
 		tool, err := tools.NewTool(name, "a simulated tool", run)
 		if err != nil {
 			t.Fatal(err)
@@ -142,6 +147,9 @@ type chat struct {
 	ledger *ledger
 }
 
+// rejects reports whether the chat makes a notification a dead letter, once.
+func rejects(id string) bool { return crc32.ChecksumIEEE([]byte(id))%20 == 3 }
+
 // Send implements channel.Channel.
 func (c *chat) Send(ctx context.Context, n channel.Notification) error {
 	if c.link.died() {
@@ -152,6 +160,8 @@ func (c *chat) Send(ctx context.Context, n channel.Notification) error {
 	switch {
 	case fails && hash%20 == 0:
 		return errors.New("the chat is down")
+	case rejects(n.ID) && c.ledger.failOnce(n.ID):
+		return consume.Reject("blocked", errors.New("the chat refuses the message"))
 	case fails && hash%20 == 1:
 		return consume.RetryAfter(40*time.Second, errors.New("the chat has too many messages"))
 	}

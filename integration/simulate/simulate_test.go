@@ -35,7 +35,8 @@ func TestSimulate(t *testing.T) {
 				checked = s.judge()
 				s.close()
 			})
-			t.Logf("seed %d: %v simulated in %.1f s, %d calls, %d faults, %d promises checked", seed, duration, time.Since(began).Seconds(), s.calls, s.faults, checked)
+			t.Logf("seed %d: %v simulated in %.1f s, %d calls, %d retried letters, %d faults, %d promises checked",
+				seed, duration, time.Since(began).Seconds(), s.calls, s.letters, s.faults, checked)
 		})
 	}
 }

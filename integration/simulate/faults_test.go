@@ -1,0 +1,130 @@
+package simulate
+
+import (
+	"context"
+	"os"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
+)
+
+// breakSomething lets one thing fail.
+func (s *simulation) breakSomething() {
+	s.faults++
+	i := s.rnd.IntN(len(s.running))
+	p := s.running[i]
+	outage := time.Duration(s.rnd.IntN(100)) * time.Second
+	writes := s.rnd.IntN(30) // between two steps of what the process does
+	switch fault := s.rnd.IntN(11); fault {
+	case 0, 1, 2, 3:
+		state := []linkState{down, silent, deaf, mute}[fault]
+		s.note("link of process %d: state %d after %d writes, for %v", i, state, writes, outage)
+		p.link.setAfter(writes, state)
+		s.healing.Go(func() { time.Sleep(outage); p.link.set(whole) })
+		s.contend()
+	case 4, 5:
+		s.note("process %d dies after %d writes", i, writes)
+		p.link.setAfter(writes, finished)
+		s.replace(i, outage)
+	case 6:
+		s.note("server restarts after %v", outage/2)
+		s.unplug().Close()
+		time.Sleep(outage / 2)
+		s.startServer()
+	case 7:
+		s.fillStream([]string{bus.Calls, bus.Results, bus.Outbox, bus.Sessions}[s.rnd.IntN(4)], outage)
+	case 8:
+		s.stopProcess(i)
+	default:
+		s.note("server is killed, and starts after %v", outage/2)
+		s.killServer()
+		time.Sleep(outage / 2)
+		s.startServer()
+	}
+}
+
+// replace starts another process beside one that dies, or ends within a time.
+func (s *simulation) replace(i int, within time.Duration) {
+	p := s.running[i]
+	s.healing.Go(func() { time.Sleep(within); p.link.set(finished); p.stop(); p.bus.Close() })
+	s.running[i] = startProcess(s.t, s)
+}
+
+// replaceDead starts another process for each one that a call has killed.
+func (s *simulation) replaceDead() {
+	for i, p := range s.running {
+		if p.link.died() {
+			s.note("process %d has died", i)
+			s.replace(i, 0)
+		}
+	}
+}
+
+// fillStream lets a stream accept no more than it has. Half of the time, a process stops meanwhile, with what it could
+// not store.
+func (s *simulation) fillStream(name string, outage time.Duration) {
+	s.note("stream %s is full for %v", name, outage)
+	limit := func(size func(jetstream.StreamInfo) int64) {
+		s.retry(func(ctx context.Context) error {
+			stream, err := s.client.JetStream().Stream(ctx, s.client.StreamName(name))
+			if err != nil {
+				return err
+			}
+			info := *stream.CachedInfo()
+			info.Config.MaxBytes = size(info)
+			_, err = s.client.JetStream().UpdateStream(ctx, info.Config)
+			return err
+		})
+	}
+	s.healing.Go(func() {
+		limit(func(info jetstream.StreamInfo) int64 {
+			s.sizes.LoadOrStore(name, info.Config.MaxBytes) // another outage may have made it full before
+			return max(int64(info.State.Bytes), 1)
+		})
+		time.Sleep(outage)
+		limit(func(jetstream.StreamInfo) int64 { size, _ := s.sizes.Load(name); return size.(int64) })
+	})
+	if s.rnd.IntN(2) == 0 {
+		time.Sleep(outage / 2)
+		s.stopProcess(s.rnd.IntN(len(s.running)))
+	}
+}
+
+// stopProcess stops a process as a supervisor does, and starts another one.
+func (s *simulation) stopProcess(i int) {
+	s.note("process %d stops", i)
+	p := s.running[i]
+	p.stop()
+	p.bus.Close()
+	s.running[i] = startProcess(s.t, s)
+}
+
+// unplug disconnects everybody from the server. The server stops only then: it sleeps under a lock
+// if it must tell clients of its end, and virtual time stands still if another request wants the lock.
+func (s *simulation) unplug() *embedded.Server {
+	srv := s.server.Swap(nil)
+	for _, l := range s.links {
+		l.disconnect()
+	}
+	time.Sleep(time.Millisecond)
+	synctest.Wait()
+	return srv
+}
+
+// killServer goes on with the files as they are now. What the server does afterwards is lost.
+func (s *simulation) killServer() {
+	srv := s.unplug()
+	old := s.dir
+	s.dir = dataDir(s.t)
+	if err := os.CopyFS(s.dir, os.DirFS(old)); err != nil {
+		s.t.Fatal(err)
+	}
+	srv.Close()
+	if err := os.RemoveAll(old); err != nil {
+		s.t.Fatal(err)
+	}
+}

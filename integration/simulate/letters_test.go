@@ -1,0 +1,52 @@
+package simulate
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus/dead"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
+)
+
+// retryLetters retries all dead letters again and again, as "stevedore dead retry --all" does. Some of its programs
+// are cut off in between. A letter that another try has retried, so that its call has its result, is removed.
+func (s *simulation) retryLetters() {
+	l := s.newLink()
+	b := s.connect(l)
+	defer func() { l.set(whole); b.Close() }()
+	for n := 0; ; n++ {
+		select {
+		case <-s.leaving:
+			return
+		case <-time.After(45 * time.Second):
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		page, _ := dead.ListPage(ctx, b, dead.Query{}) // the next turn asks again
+		if n%2 == 0 {
+			l.setAfter(1+n/2%8, down)
+		}
+		var ended []dead.Stored
+		rpc.ChangeLetters(ctx, b, page.Letters, true, func(letter dead.Stored, err error) {
+			if err == nil {
+				s.letters++
+			} else if s.hasEnded(ctx, letter.Subject) {
+				ended = append(ended, letter)
+			}
+		})
+		l.set(whole)
+		rpc.ChangeLetters(ctx, s.client, ended, false, func(dead.Stored, error) {})
+		cancel()
+	}
+}
+
+// hasEnded reports whether the call of a subject has another result than that of its dead letter.
+func (s *simulation) hasEnded(ctx context.Context, subject string) bool {
+	results, err := s.client.JetStream().Stream(ctx, "STEVEDORE_RESULTS")
+	if err != nil || !strings.HasPrefix(subject, "stevedore.call.") {
+		return false
+	}
+	tokens := strings.Split(subject, ".")
+	end, ok := read(ctx, results, "result", &promise{session: tokens[len(tokens)-2], id: tokens[len(tokens)-1]})
+	return ok && end.Outcome != "failed"
+}
