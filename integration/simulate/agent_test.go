@@ -1,9 +1,12 @@
 package simulate
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -22,7 +25,8 @@ import (
 )
 
 // model is the provider of a process. It answers the n-th question of a conversation, "ask ID", with
-// a call of a tool and then with "answer ID". Some requests fail, and some take long.
+// a call of a tool and then with "answer ID". Some requests fail, some take
+// long, and some answers are no use.
 type model struct {
 	process  *process
 	ledger   *ledger
@@ -42,12 +46,24 @@ func (m *model) Complete(ctx context.Context, req agent.Request) (agent.Response
 	if n%7 == 0 {
 		return agent.Response{}, &agent.ProviderError{Code: agent.CodeOverloaded, Model: "m", Status: 529, Retryable: true, Message: "overloaded"}
 	}
+	switch n % 13 {
+	case 4: // late, and then nothing
+		err := tools.Sleep(ctx, 2*time.Minute)
+		return agent.Response{}, cmp.Or(err, error(&agent.ProviderError{Code: agent.CodeUnreachable, Model: "m", Retryable: true, Message: "the connection ended"}))
+	case 11: // late
+		if err := tools.Sleep(ctx, 2*time.Minute); err != nil {
+			return agent.Response{}, err
+		}
+	}
 	if req.Summary {
 		return agent.Response{Content: []agent.Block{agent.Text("a summary")}, StopReason: agent.StopEndTurn, Model: "m"}, nil
 	}
 	said := spoken(req.Messages)
 	if len(said) == 0 {
 		said = []string{"ask none-0"}
+	}
+	if bad := unacceptable(req.Messages); bad != "" {
+		m.ledger.wrong("a request of the model has " + bad)
 	}
 	id := strings.TrimPrefix(said[len(said)-1], "ask ")
 	want := conversationTo(id)
@@ -57,9 +73,52 @@ func (m *model) Complete(ctx context.Context, req agent.Request) (agent.Response
 	if end := req.Messages[len(req.Messages)-1]; slices.ContainsFunc(end.Content, func(b agent.Block) bool { return b.Type == agent.TypeToolResult && b.ToolUseID == "use-"+id }) {
 		return agent.Response{Content: []agent.Block{agent.Text("answer " + id)}, StopReason: agent.StopEndTurn, Model: "m"}, nil
 	}
+	if bad, ok := m.badAnswer(n); ok {
+		return bad, nil
+	}
 	in, err := json.Marshal(args{MS: int(n%3) * 500, Size: int(n%4/3) * 60_000})
 	tool := []string{"once", "keyed", "idempotent", "asked"}[n%4]
 	return agent.Response{Content: []agent.Block{agent.ToolUse("use-"+id, tool, in)}, StopReason: agent.StopToolUse, Model: "m"}, err
+}
+
+// badAnswer returns what the model answers to some of the requests: a turn that was cut off in the middle of a call, or
+// calls that no tool has or that no provider takes back.
+func (m *model) badAnswer(n int64) (res agent.Response, ok bool) {
+	switch n % 13 {
+	case 6:
+		cut := agent.ToolUse(fmt.Sprint("cut-", n), "idempotent", json.RawMessage(`{"ms":0,"job":"cut"}`))
+		return agent.Response{Content: []agent.Block{agent.Text("ans"), cut}, StopReason: agent.StopMaxTokens, Model: "m"}, true
+	case 9:
+		return agent.Response{Content: []agent.Block{
+			agent.Text(" "), agent.ToolUse("", "no such tool!", json.RawMessage(`{}`)), agent.ToolUse("", "once", json.RawMessage(`"ms"`)), agent.ToolUse("a", "keyed", json.RawMessage(`"{\"ms\":"`)),
+		}, StopReason: "garbage", Model: "m"}, true
+	}
+	return res, false
+}
+
+var acceptable = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// unacceptable returns why a provider rejects a conversation: a call that is not valid or has the id of another one, or
+// a call without a result.
+func unacceptable(messages []agent.Message) string {
+	open := map[string]bool{}
+	for i, message := range messages {
+		if message.Role == agent.RoleAssistant && len(open) > 0 {
+			return fmt.Sprintf("no results of %v", open)
+		}
+		for _, b := range message.Content {
+			switch {
+			case b.Type == agent.TypeToolResult:
+				delete(open, b.ToolUseID)
+			case b.Type != agent.TypeToolUse:
+			case !acceptable.MatchString(b.ID) || !acceptable.MatchString(b.Name) || !bytes.HasPrefix(b.Input, []byte("{")) || open[b.ID]:
+				return fmt.Sprintf("the call %q of %q with %s in message %d", b.ID, b.Name, b.Input, i)
+			default:
+				open[b.ID] = true
+			}
+		}
+	}
+	return ""
 }
 
 // spoken returns the questions and answers of a conversation in their order.

@@ -19,7 +19,7 @@ func (s *simulation) breakSomething() {
 	p := s.running[i]
 	outage := time.Duration(s.rnd.IntN(100)) * time.Second
 	writes := s.rnd.IntN(30) // between two steps of what the process does
-	switch fault := s.rnd.IntN(11); fault {
+	switch fault := s.rnd.IntN(12); fault {
 	case 0, 1, 2, 3:
 		state := []linkState{down, silent, deaf, mute}[fault]
 		s.note("link of process %d: state %d after %d writes, for %v", i, state, writes, outage)
@@ -39,6 +39,10 @@ func (s *simulation) breakSomething() {
 		s.fillStream([]string{bus.Calls, bus.Results, bus.Outbox, bus.Sessions}[s.rnd.IntN(4)], outage)
 	case 8:
 		s.stopProcess(i)
+	case 9:
+		s.note("store fails after %d writes, for %v", writes/8, 4*outage)
+		s.disk.fail(writes/8, storeFault(s.rnd.IntN(3)))
+		s.healing.Go(func() { time.Sleep(4 * outage); s.disk.heal() })
 	default:
 		s.note("server is killed, and starts after %v", outage/2)
 		s.killServer()

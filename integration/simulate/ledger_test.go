@@ -25,6 +25,7 @@ type ledger struct {
 	failed   map[string]bool         // notifications that the chat answered with an error once, by id
 	told     map[string]map[int]bool // messages with a number that a chat was promised, by chat
 	approved map[string]bool         // calls that a person approved
+	unstored map[string]refusal      // calls whose artifact a store refused
 	wrongs   []string                // what came to a model, a chat or a tool and should not have
 }
 
@@ -61,11 +62,17 @@ type jobRun struct {
 	at   time.Time
 }
 
+// refusal is the first failure of a store to write the artifact of a call.
+type refusal struct {
+	at   time.Time
+	full bool // the store said so once
+}
+
 // calm is a time in which nothing failed.
 type calm struct{ from, to time.Time }
 
 func newLedger() *ledger {
-	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, removed: map[string]time.Time{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, failed: map[string]bool{}, approved: map[string]bool{}, told: map[string]map[int]bool{}}
+	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, removed: map[string]time.Time{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, failed: map[string]bool{}, approved: map[string]bool{}, unstored: map[string]refusal{}, told: map[string]map[int]bool{}}
 }
 
 func (l *ledger) accept(p *promise) {
@@ -141,6 +148,24 @@ func (l *ledger) approve(call string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.approved[call] = true
+}
+
+func (l *ledger) refuse(call string, full bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, ok := l.unstored[call]
+	if !ok {
+		r.at = time.Now()
+	}
+	r.full = r.full || full
+	l.unstored[call] = r
+}
+
+// mayLackText reports whether a result may have less than the text of its tool: its store was full, or failed for as
+// long as a worker waits for it.
+func (l *ledger) mayLackText(call string, end event) bool {
+	r, ok := l.unstored[call]
+	return ok && end.Artifact == nil && (r.full || end.at.Sub(r.at) >= 5*time.Minute)
 }
 
 func (l *ledger) isApproved(call string) bool {

@@ -35,7 +35,7 @@ type process struct {
 func startProcess(t *testing.T, s *simulation) *process {
 	p := &process{link: s.newLink()}
 	p.bus = s.connect(p.link)
-	store := s.openStore(p.bus)
+	store := &flakyStore{s.openStore(p.bus), s}
 	registry := tools.NewRegistry(bustest.Log(t))
 	if err := registry.Register(append(p.tools(t, s.ledger), p.agentTools(t, store, registry, s.ledger)...)...); err != nil {
 		t.Fatal(err)
@@ -84,6 +84,9 @@ func (p *process) tools(t *testing.T, l *ledger) (list []tools.Tool) {
 		l.ran(call.ID, !p.link.brokeSince(time.Now().Add(-time.Minute)))
 		if call.Tool == "asked" && !l.isApproved(call.ID) {
 			l.wrong(call.ID + " ran without its approval")
+		}
+		if in.Job == "cut" {
+			l.wrong(call.ID + " ran although the model did not finish it")
 		}
 		if in.Job != "" {
 			l.jobRan(in.Job, call.ID)

@@ -15,7 +15,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/offload"
-	"github.com/stevedore-bus/stevedore/offload/object"
 )
 
 const (
@@ -43,6 +42,8 @@ type simulation struct {
 	dir    string
 	server atomic.Pointer[embedded.Server] // nil while none runs
 
+	disk       storeFaults
+	artifacts  string // the directory of the disk store, or "" for the object store
 	links      []*link
 	client     *bus.Bus // of all clients; its link is whole while the server runs
 	messages   *notify.Notifier
@@ -158,18 +159,6 @@ func (s *simulation) connect(l *link) *bus.Bus {
 				return b
 			}
 			s.t.Logf("%s cannot connect: %v", clock(), err)
-		}
-		time.Sleep(time.Second)
-	}
-}
-
-// openStore opens the object store of the installation.
-func (s *simulation) openStore(b *bus.Bus) offload.Store {
-	for {
-		store, err := object.Open(s.t.Context(), b.JetStream(), object.Config{Bucket: b.BucketName(bus.BlobsBucket), Records: b.BucketName(bus.ArtifactsBucket)})
-		if err == nil {
-			s.stores = append(s.stores, store)
-			return store
 		}
 		time.Sleep(time.Second)
 	}
