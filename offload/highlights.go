@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 
 var (
 	// failure matches a line that says what failed in a test run or build.
-	failure = regexp.MustCompile(`^\s*(?:--- FAIL|FAIL(?:ED)?\b|not ok\b|[✗✕✖] |error(?:\[\w+\])?:|npm ERR!)|^\S+:\d+(?::\d+)?:(?: fatal)? error|\berror [A-Z]+\d+:`)
+	failure = lazyregexp.New(`^\s*(?:--- FAIL|FAIL(?:ED)?\b|not ok\b|[✗✕✖] |error(?:\[\w+\])?:|npm ERR!)|^\S+:\d+(?::\d+)?:(?: fatal)? error|\berror [A-Z]+\d+:`)
 )
 
 // highlights returns how many lines of a log have each level and the first errors, or the first lines

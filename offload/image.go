@@ -10,7 +10,6 @@ import (
 	stdimage "image"
 	"image/color"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
@@ -313,7 +313,7 @@ func (o *Offloader) storePicture(ctx context.Context, call tools.Call, i int, im
 
 // encodedPicture finds a PNG, JPEG, GIF or WebP in base64. The shortest that is worth a block has
 // 1,000 characters.
-var encodedPicture = regexp.MustCompile(`(?:data:image/[a-z]+;base64,)?((?:iVBORw0KGgo|/9j/|R0lGOD|UklGR)[A-Za-z0-9+/]{1000,}={0,2})`)
+var encodedPicture = lazyregexp.New(`(?:data:image/[a-z]+;base64,)?((?:iVBORw0KGgo|/9j/|R0lGOD|UklGR)[A-Za-z0-9+/]{1000,}={0,2})`)
 
 // pictureStarts are what such a picture begins with. Most texts have none of them, and the search
 // for a fixed text is much faster.

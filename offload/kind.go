@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 
 	"github.com/gabriel-vasile/mimetype"
@@ -18,6 +17,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/jq"
 	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools/charset"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // Types of artifacts.
@@ -82,11 +82,11 @@ func kind(src io.ReaderAt, size int64) (typ, mediaType string, form describe.For
 // beginsXML, beginsYAML and nestedYAML match texts that may be XML, or YAML with a value of several lines, and flowYAML
 // a list of YAML whose commas are not between cells.
 var (
-	beginsXML  = regexp.MustCompile(`^\s*<(?:[?]xml|!--|!DOCTYPE|[A-Za-z])`)
-	beginsYAML = regexp.MustCompile(`^(?:\s*(?:[#%].*)?\n)*(?:---|["']?[A-Za-z_][^:\n]{0,100}:(?:\s|$)|- ["']?[A-Za-z_][^:\n]{0,100}:.*\n +["'A-Za-z_])`)
-	nestedYAML = regexp.MustCompile(`(?m)^ *(?:- | \S)`)
-	flowYAML   = regexp.MustCompile(`^(?:\s*(?:#.*)?\n)*(?:---\n)?- \{["']?[A-Za-z_][\w. -]*["']?: .*\}\s*(?:\n- \{|$)`)
-	memberYAML = regexp.MustCompile(`^(?:["']?([A-Za-z_][\w.-]*)["']?:(?:\s.*)?|(?:#|---).*|\s*)$`)
+	beginsXML  = lazyregexp.New(`^\s*<(?:[?]xml|!--|!DOCTYPE|[A-Za-z])`)
+	beginsYAML = lazyregexp.New(`^(?:\s*(?:[#%].*)?\n)*(?:---|["']?[A-Za-z_][^:\n]{0,100}:(?:\s|$)|- ["']?[A-Za-z_][^:\n]{0,100}:.*\n +["'A-Za-z_])`)
+	nestedYAML = lazyregexp.New(`(?m)^ *(?:- | \S)`)
+	flowYAML   = lazyregexp.New(`^(?:\s*(?:#.*)?\n)*(?:---\n)?- \{["']?[A-Za-z_][\w. -]*["']?: .*\}\s*(?:\n- \{|$)`)
+	memberYAML = lazyregexp.New(`^(?:["']?([A-Za-z_][\w.-]*)["']?:(?:\s.*)?|(?:#|---).*|\s*)$`)
 )
 
 // isFlatYAML reports whether each line of a text has a key and a value, and none has the key of another one, as

@@ -3,16 +3,16 @@ package offload
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // lineRangeText matches "10-20", "10-", "-10", "10", and the same with an en dash, ":", ".." or ",",
 // also in brackets or quotes. Both numbers may be negative.
-var lineRangeText = regexp.MustCompile(`^[\s\[]*(-?\d+)?\s*(-|–|:|\.\.|,)?\s*(-?\d+|null)?[\s\]]*$`)
+var lineRangeText = lazyregexp.New(`^[\s\[]*(-?\d+)?\s*(-|–|:|\.\.|,)?\s*(-?\d+|null)?[\s\]]*$`)
 
 // ParseLines returns the range that a model or a person writes for lines of an artifact: "10-20",
 // "10-" (to the end), "-10" (the last 10), "10" or 10 (one line), [10, 20], [10], or [10, null] (to

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
 	"github.com/stevedore-bus/stevedore/tools/charset"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // previewRunes is the budget of the head and of the tail of a preview.
@@ -42,7 +42,7 @@ func previewOf(src io.ReaderAt, size, chars, lines int64) (string, error) {
 }
 
 // ansi matches the escape sequences of terminals, also one that is cut at the end.
-var ansi = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*(?:[@-~]|$)|\][^\x07\x1b]*(?:\x07|\x1b\\|$)|[ -/]*[0-~]|$)`)
+var ansi = lazyregexp.New(`\x1b(?:\[[0-?]*[ -/]*(?:[@-~]|$)|\][^\x07\x1b]*(?:\x07|\x1b\\|$)|[ -/]*[0-~]|$)`)
 
 // stripANSI removes colors and other escape sequences, and keeps of a line that was
 // overwritten with "\r" the last version.
@@ -66,7 +66,7 @@ func stripANSI(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-var base64Text = regexp.MustCompile(`^[A-Za-z0-9+/_\-\r\n]+={0,2}\s*$`)
+var base64Text = lazyregexp.New(`^[A-Za-z0-9+/_\-\r\n]+={0,2}\s*$`)
 
 // unreadable returns what a text is if its start says nothing to a reader.
 func unreadable(head []byte, chars, lines int64) string {

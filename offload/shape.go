@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"regexp"
 	"time"
 	"unicode/utf8"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/offload/internal/markup"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 const (
@@ -107,7 +107,7 @@ func rowLines(src io.ReaderAt, size, used int64, rows int) (int64, bool) {
 	return lines, err == nil
 }
 
-var lineBreak = regexp.MustCompile(`\s*\n\s*`)
+var lineBreak = lazyregexp.New(`\s*\n\s*`)
 
 // sample returns the start of the first row of a table.
 func sample(src io.ReaderAt, size int64, table describe.Place) (string, error) {

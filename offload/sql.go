@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
@@ -77,8 +77,8 @@ func comma(delimiter string) (rune, error) {
 
 // inFrom matches FROM or JOIN with the names behind it, and tableName one of these names.
 var (
-	inFrom    = regexp.MustCompile(`(?i)\b(?:from|join)\s+` + anyName + `(?:(?:\s+(?:as\s+)?\w+)?\s*,\s*` + anyName + `)*`)
-	tableName = regexp.MustCompile(`(?:^\w+\s|,)\s*(` + anyName + `)`)
+	inFrom    = lazyregexp.New(`(?i)\b(?:from|join)\s+` + anyName + `(?:(?:\s+(?:as\s+)?\w+)?\s*,\s*` + anyName + `)*`)
+	tableName = lazyregexp.New(`(?:^\w+\s|,)\s*(` + anyName + `)`)
 )
 
 const anyName = "(?:\"[^\"]+\"|`[^`]+`|\\[[^\\]]+\\]|'[^']+'|[A-Za-z0-9_:.-]+)"

@@ -3,13 +3,14 @@ package cron
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"sort"
 	"strings"
 	"time"
 
 	robfig "github.com/robfig/cron/v3"
+
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // parser is the origin of the server's parser, so both understand an expression alike.
@@ -22,7 +23,7 @@ var expressionFields = []struct{ name, values string }{
 }
 
 // fieldForm rejects what the parser accepts in another meaning, such as "*-5".
-var fieldForm = regexp.MustCompile(`^(([*?]|\w+(-\w+)?)(/\d+)?(,|$))+$`)
+var fieldForm = lazyregexp.New(`^(([*?]|\w+(-\w+)?)(/\d+)?(,|$))+$`)
 
 // maxExpression is longer than a list of all sixty minutes and all sixty seconds.
 const maxExpression = 1000

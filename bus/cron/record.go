@@ -2,11 +2,11 @@ package cron
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus/consume"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // RunRecord is the record of a schedule's last call. The worker stores it before it
@@ -38,7 +38,7 @@ func CallID(d *consume.Delivery, kind, name string) (id string, due time.Time) {
 	return id, due
 }
 
-var callID = regexp.MustCompile(`^(?:heartbeat|cron)-([A-Za-z0-9_-]{1,64})-\d{8}T\d+Z(?:-\d+)?(?:-t\d+-\d+)*$`)
+var callID = lazyregexp.New(`^(?:heartbeat|cron)-([A-Za-z0-9_-]{1,64})-\d{8}T\d+Z(?:-\d+)?(?:-t\d+-\d+)*$`)
 
 // ParseCallID returns the name of the schedule whose tick became the call, or the run of an
 // agent that made the call. ok is false if the id is not from CallID.

@@ -1,12 +1,13 @@
 package describe
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 	"unicode"
 
 	"github.com/mattn/go-runewidth"
+
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 const (
@@ -103,7 +104,7 @@ func (f *Form) aligned(head []byte) (filledCells int) {
 }
 
 // dashes matches the line under the names of some tables, such as those of pip, and above their sums.
-var dashes = regexp.MustCompile(`^[-=]{2,}(?: +[-=]{2,})*\s*$`)
+var dashes = lazyregexp.New(`^[-=]{2,}(?: +[-=]{2,})*\s*$`)
 
 // byWords reports whether each cell but the last is a word that is below its name, as ps prints them: a
 // wide cell moves the others of its row.
@@ -297,7 +298,7 @@ func (f *Form) alignedCells(row []rune) (cells []string, fits bool) {
 }
 
 // gap matches what is between cells rather than words.
-var gap = regexp.MustCompile(`\s{2,}`)
+var gap = lazyregexp.New(`\s{2,}`)
 
 // cut returns the cells of a line that begin at starts. ok is false if a cell crosses a start.
 func cut(line []rune, starts []int) (cells []string, ok bool) {

@@ -5,8 +5,9 @@ package describe
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // Kinds of tables.
@@ -104,7 +105,7 @@ func (f Form) end() byte {
 func (f Form) WholeLines(head []byte) []byte { return head[:bytes.LastIndexByte(head, f.end())+1] }
 
 // fieldsLine matches the names of the columns of W3C logs and of Zeek.
-var fieldsLine = regexp.MustCompile(`(?i)^#fields(:[ \t]*|\t)(.+?)[ \t\r]*$`)
+var fieldsLine = lazyregexp.New(`(?i)^#fields(:[ \t]*|\t)(.+?)[ \t\r]*$`)
 
 // fields reports whether a line such as "#Fields: date time" (W3C) or "#fields\tts\tuid" (Zeek)
 // names the columns.
@@ -131,10 +132,10 @@ func (f *Form) fields(head []byte) bool {
 var commas = []rune{'\t', ';', '|', ','}
 
 // logged matches a time such as 2025-01-31 10:00:00,123 in a log, as programs in Python print it.
-var logged = regexp.MustCompile(`(?m)^[^,\n]{0,40}:\d\d,\d{3}[^\d,]`)
+var logged = lazyregexp.New(`(?m)^[^,\n]{0,40}:\d\d,\d{3}[^\d,]`)
 
 // sepLine matches the first line with which Excel is told the comma.
-var sepLine = regexp.MustCompile(`(?i)^sep=(.)(?:\r?\n|\r)`)
+var sepLine = lazyregexp.New(`(?i)^sep=(.)(?:\r?\n|\r)`)
 
 // cells finds the comma between the cells of rows.
 func (f *Form) cells(head []byte, complete bool, known Hints) bool {

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 const (
@@ -346,7 +346,7 @@ func join(path, step string) string {
 	return path + step
 }
 
-var plainKey = regexp.MustCompile(`^[A-Za-z_][A-Za-z_0-9]*$`)
+var plainKey = lazyregexp.New(`^[A-Za-z_][A-Za-z_0-9]*$`)
 
 // Step returns the part of a path, as in jq, that leads to a member.
 func Step(name string) string {

@@ -2,8 +2,9 @@ package describe
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // NoTable is the error of a text that is not a table. It says why.
@@ -15,10 +16,10 @@ func (e NoTable) Error() string { return string(e) }
 const maxLead = 50
 
 // rule matches the line under the names of a table in Markdown, psql and mysql.
-var rule = regexp.MustCompile(`^\s*[|+:]?[-:+| ]*-{2,}[-:+| ]*$`)
+var rule = lazyregexp.New(`^\s*[|+:]?[-:+| ]*-{2,}[-:+| ]*$`)
 
 // frame matches the lines around and between the rows of a table of mysql.
-var frame = regexp.MustCompile(`^\s*\+[-+=]+\+\s*$`)
+var frame = lazyregexp.New(`^\s*\+[-+=]+\+\s*$`)
 
 // boxes replaces the lines that some programs draw around cells.
 var boxes = strings.NewReplacer("│", "|", "┃", "|", "║", "|", "─", "-", "━", "-", "═", "-", "┌", "+", "┬", "+", "┐", "+", "├", "+", "┼", "+", "┤", "+",

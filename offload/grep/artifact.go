@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
@@ -330,9 +331,9 @@ func lineBytes(src Source, n int64) (start, end int64, err error) {
 }
 
 var (
-	noMinimum   = regexp.MustCompile(`\{,\d+\}`)
-	asciiClass  = regexp.MustCompile(`\\[bBwWdD]`)
-	lookForLine = regexp.MustCompile(`\\n|\n`)
+	noMinimum   = lazyregexp.New(`\{,\d+\}`)
+	asciiClass  = lazyregexp.New(`\\[bBwWdD]`)
+	lookForLine = lazyregexp.New(`\\n|\n`)
 )
 
 // whyNoMatch returns possible reasons why a pattern does not match.

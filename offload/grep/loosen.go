@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"html"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // loosenings are the ways in which a text that looks like another one has other characters.
@@ -28,10 +28,10 @@ var loosenings = []struct {
 }
 
 var (
-	terminal   = regexp.MustCompile(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))|.\x08`)
-	escape     = regexp.MustCompile(`\\(?:u[0-9a-fA-F]{4}|[/"nt])`)
-	spaces     = regexp.MustCompile(`[\s\p{Zs}]+`)
-	beside     = regexp.MustCompile(` *([:,=]) *`)
+	terminal   = lazyregexp.New(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))|.\x08`)
+	escape     = lazyregexp.New(`\\(?:u[0-9a-fA-F]{4}|[/"nt])`)
+	spaces     = lazyregexp.New(`[\s\p{Zs}]+`)
+	beside     = lazyregexp.New(` *([:,=]) *`)
 	lookalikes = strings.NewReplacer("‘", "'", "’", "'", "“", `"`, "”", `"`, "‐", "-", "‑", "-", "–", "-", "—", "-", "−", "-",
 		"\u00ad", "", "\u200b", "")
 )

@@ -2,17 +2,18 @@ package jq
 
 import (
 	"fmt"
-	"regexp"
+
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // A query that begins with the path of an array and goes on in one of these ways has an SQL form.
 // The first group is the path, and may be empty.
 var (
-	grouped = regexp.MustCompile(`^\s*(?:` + fields + `\s*\|)?\s*(group_by|unique_by|sort_by|max_by|min_by)\(\s*(-?)` + field + `\s*\)`)
-	chosen  = regexp.MustCompile(`^\s*` + fields + `?\.?(?:\[\]\s*\||\s*\|?\s*map\()\s*select\(\s*` + field +
+	grouped = lazyregexp.New(`^\s*(?:` + fields + `\s*\|)?\s*(group_by|unique_by|sort_by|max_by|min_by)\(\s*(-?)` + field + `\s*\)`)
+	chosen  = lazyregexp.New(`^\s*` + fields + `?\.?(?:\[\]\s*\||\s*\|?\s*map\()\s*select\(\s*` + field +
 		`\s*(==|!=|<=|>=|<|>)\s*("[^"\\']*"|-?\d+(?:\.\d+)?)\s*\)`)
-	counted = regexp.MustCompile(`^\s*` + fields + `?\s*\|?\s*length\s*$`)
-	leading = regexp.MustCompile(`^\s*\[?\s*` + fields)
+	counted = lazyregexp.New(`^\s*` + fields + `?\s*\|?\s*length\s*$`)
+	leading = lazyregexp.New(`^\s*\[?\s*` + fields)
 )
 
 const (

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload/internal/markup"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
@@ -90,7 +90,7 @@ func badQuery(query string, err error) error {
 }
 
 // dashed matches a name with dashes, which jq reads as a difference.
-var dashed = regexp.MustCompile(`\.([A-Za-z_]\w*(?:-[A-Za-z_]\w*)+)`)
+var dashed = lazyregexp.New(`\.([A-Za-z_]\w*(?:-[A-Za-z_]\w*)+)`)
 
 // sampleRows is how many rows decide whether a query is about each row or about all.
 const sampleRows = 5

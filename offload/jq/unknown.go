@@ -5,17 +5,17 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/itchyny/gojq"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // says matches the results that have no data, such as null and [null, 0].
-var says = regexp.MustCompile(`^(?:null|true|false|0|""|"(?:[^"\\\\]|\\\\.)*":|[\[\]{},\s])*$`)
+var says = lazyregexp.New(`^(?:null|true|false|0|""|"(?:[^"\\\\]|\\\\.)*":|[\[\]{},\s])*$`)
 
 // maxUnknown is how many keys of the document a note shows.
 const maxUnknown = 20

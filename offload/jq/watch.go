@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/big"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // watch notes where a query compares, sorts or adds values of which a reader expects something else: in jq, "10" is
@@ -363,7 +363,7 @@ func (w *watch) column(function string, values []any) {
 }
 
 // amount matches a number with its unit, such as 512Mi, 1.5 GB and 90ms.
-var amount = regexp.MustCompile(`^\d+(\.\d+)? ?\pL{1,3}$`)
+var amount = lazyregexp.New(`^\d+(\.\d+)? ?\pL{1,3}$`)
 
 // maxSorted is how many strings are sorted as numbers.
 const maxSorted = 100_000

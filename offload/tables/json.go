@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // scalars is the column of elements that are not objects, and keys that of the keys of a map.
@@ -81,7 +81,7 @@ func (l *layout) follow(r *jsonread.Reader, steps []string, yield func([]cell) e
 }
 
 // pathStep matches a step of a path: .name, [0], [], ["name"] or .["name"].
-var pathStep = regexp.MustCompile(`^(?:\.?\[\s*("(?:[^"\\]|\\.)*"|'[^']*'|\d*)\s*\]|\.([^.\[\]"]+))`)
+var pathStep = lazyregexp.New(`^(?:\.?\[\s*("(?:[^"\\]|\\.)*"|'[^']*'|\d*)\s*\]|\.([^.\[\]"]+))`)
 
 // parsePath splits a path, as jq writes it, into steps: .NAME, [0] or [].
 func parsePath(path string) (steps []string, err error) {

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // maxNotes is how many notes about columns an answer has.
@@ -66,8 +66,8 @@ func (d *database) notes(ctx context.Context, query string) (notes []string) {
 // everyColumn matches the "*" of a SELECT, and calculates what needs the order or the value of a
 // column.
 var (
-	everyColumn = regexp.MustCompile(`(?i)\b(?:select|distinct)\s+\*|,\s*\*|\w\.\*`)
-	calculates  = regexp.MustCompile(`(?i)[<>+*/-]|\b(?:sum|total|avg|min|max|order|between|round|abs|cast)\b`)
+	everyColumn = lazyregexp.New(`(?i)\b(?:select|distinct)\s+\*|,\s*\*|\w\.\*`)
+	calculates  = lazyregexp.New(`(?i)[<>+*/-]|\b(?:sum|total|avg|min|max|order|between|round|abs|cast)\b`)
 )
 
 // note says what a query may not expect of a column that it uses, or is empty.
@@ -275,10 +275,10 @@ func (c Column) instead() string {
 }
 
 // unpadded matches a text that begins with a date whose month or day has one digit.
-var unpadded = regexp.MustCompile(`'\d{4}-(\d|\d?\d-\d)(\D|$)`)
+var unpadded = lazyregexp.New(`'\d{4}-(\d|\d?\d-\d)(\D|$)`)
 
 // startOfDate matches the texts with which dates can be compared.
-var startOfDate = regexp.MustCompile(`^\d{4}(-\d\d(-\d\d([T ].*)?)?)?$`)
+var startOfDate = lazyregexp.New(`^\d{4}(-\d\d(-\d\d([T ].*)?)?)?$`)
 
 // converts reports whether a text has a form that the cells had before they were converted.
 func (c Column) converts(text string) bool {
@@ -331,7 +331,7 @@ func (d *database) wrong(query string, err error) error {
 }
 
 // noColumn matches the error about a name. SQLite adds advice to that of a name in double quotes.
-var noColumn = regexp.MustCompile(`^no such column: "?(.*?)"?(?: - should this be a string literal in single-quotes\?)?$`)
+var noColumn = lazyregexp.New(`^no such column: "?(.*?)"?(?: - should this be a string literal in single-quotes\?)?$`)
 
 // meant says which column a wrong name may mean, and that a text has single quotes.
 func (d *database) meant(name, query string) string {
@@ -360,7 +360,7 @@ func (d *database) meant(name, query string) string {
 
 // isChange matches statements that change something. For some, SQLite looks for the table
 // before it asks authorize.
-var isChange = regexp.MustCompile(`(?i)^\s*(alter|attach|create|delete|drop|insert|pragma|reindex|replace|update|vacuum)\b`)
+var isChange = lazyregexp.New(`(?i)^\s*(alter|attach|create|delete|drop|insert|pragma|reindex|replace|update|vacuum)\b`)
 
 // resultCode matches the number that the driver adds to an error.
-var resultCode = regexp.MustCompile(` \(\d+\)$`)
+var resultCode = lazyregexp.New(` \(\d+\)$`)

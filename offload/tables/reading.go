@@ -3,13 +3,13 @@ package tables
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // reading is how the cells of a column become values.
@@ -135,14 +135,14 @@ func (t looks) decide(c *Column) {
 }
 
 // isTotal matches what names a row with the sums or the means of others.
-var isTotal = regexp.MustCompile(`^(?:\d+ )?(?i:(?:grand |sub)?totals?|total g\x{e9}n\x{e9}ral|(?:zwischen)?summe|gesamt(?:summe|ergebnis)?|somme|suma|totale|totaal|average|mean|` +
+var isTotal = lazyregexp.New(`^(?:\d+ )?(?i:(?:grand |sub)?totals?|total g\x{e9}n\x{e9}ral|(?:zwischen)?summe|gesamt(?:summe|ergebnis)?|somme|suma|totale|totaal|average|mean|` +
 	`mittelwert|moyenne|\x{438}\x{442}\x{43e}\x{433}\x{43e}|\x{5408}[\x{8a08}\x{8ba1}]|\x{603b}\x{8ba1}):?$`)
 
 // maxExact is how many digits of an integer a number of the type REAL has.
 const maxExact = 15
 
 // isVersion matches the names of columns in which 3.10 is no number.
-var isVersion = regexp.MustCompile(`(?i:(?:^|[^a-z])(?:ver|versions?|release|tag)(?:$|[^a-z]))|[a-z]Version$`)
+var isVersion = lazyregexp.New(`(?i:(?:^|[^a-z])(?:ver|versions?|release|tag)(?:$|[^a-z]))|[a-z]Version$`)
 
 // differs notes how the cells of a group are stored, if their text is another one.
 func (t looks) differs(c *Column, g *group, lossy bool) {

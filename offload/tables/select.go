@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
@@ -255,7 +255,7 @@ func columnsOf(schemas []Schema) string {
 	return b.String()
 }
 
-var plainColumn = regexp.MustCompile(`^[A-Za-z_][A-Za-z_0-9]*$`)
+var plainColumn = lazyregexp.New(`^[A-Za-z_][A-Za-z_0-9]*$`)
 
 // columnName returns a name as a query must write it.
 func columnName(name string) string {

@@ -1,9 +1,10 @@
 package tables
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // token is a name, a text or a sign of a query.
@@ -14,7 +15,7 @@ type token struct {
 	within []string // the functions in whose arguments it is
 }
 
-var tokenForm = regexp.MustCompile("(?s)--[^\\n]*|/\\*.*?\\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\\[[^\\]]*\\]|" +
+var tokenForm = lazyregexp.New("(?s)--[^\\n]*|/\\*.*?\\*/|'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`[^`]*`|\\[[^\\]]*\\]|" +
 	"[\\pL_][\\pL\\pN_$]*|\\.?\\d[\\w.]*|->>?|\\|\\||[<>=!]+|\\S")
 
 // tokens returns the tokens of a query.

@@ -4,17 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // validName matches the ids and tool names that every provider accepts. Anthropic
 // and OpenAI reject a whole conversation, and each later turn of it, if one id or
 // name in it does not match.
-var validName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var validName = lazyregexp.New(`^[A-Za-z0-9_-]{1,64}$`)
 
 // maxInvalidInput is how much of an invalid input the model sees again, in bytes.
 const maxInvalidInput = 2000
@@ -68,7 +68,7 @@ func wrapInvalidInput(input []byte) json.RawMessage {
 	return object
 }
 
-var invalidNameChars = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+var invalidNameChars = lazyregexp.New(`[^A-Za-z0-9_-]+`)
 
 func normalizeName(name string) string {
 	name = invalidNameChars.ReplaceAllString(name, "_")

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
@@ -37,7 +37,7 @@ func (n Notice) block() Block {
 	return Text(text)
 }
 
-var endOfNotice = regexp.MustCompile(`(?i)[\[［]\s*end\s+of\s+this\s+notice`)
+var endOfNotice = lazyregexp.New(`(?i)[\[［]\s*end\s+of\s+this\s+notice`)
 
 // maxNotice is the length in bytes to which a notice is cut: a longer one would push out others.
 const maxNotice = 32 << 10

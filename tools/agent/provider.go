@@ -3,11 +3,11 @@ package agent
 import (
 	"context"
 	"math"
-	"regexp"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // Provider is a language model. Complete returns the model's next turn. Its error
@@ -49,7 +49,7 @@ const DefaultMaxTokens = 8192
 // imageData is the base64 text of a picture in a request, and imageTokens is about what a model
 // takes for it: a 750th of its pixels, of which there are at most 1.2 million. Source:
 // https://docs.anthropic.com/en/docs/build-with-claude/vision
-var imageData = regexp.MustCompile(`"data":"[A-Za-z0-9+/]{400,}=*"`)
+var imageData = lazyregexp.New(`"data":"[A-Za-z0-9+/]{400,}=*"`)
 
 const imageTokens = 1600
 

@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
-	"regexp"
 	"runtime/debug"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // ErrMemory means that the process needed more memory than it may have.
@@ -70,11 +70,11 @@ func Run(ctx context.Context, command []string, stdin io.Reader, stdout io.Write
 
 // runtimeDied matches the output of a Go runtime that gets no more memory. It mostly
 // says so, but its garbage collector may also find a nil pointer.
-var runtimeDied = regexp.MustCompile(`(?m)^(fatal error|SIGSEGV): `)
+var runtimeDied = lazyregexp.New(`(?m)^(fatal error|SIGSEGV): `)
 
 // noThread matches the output of a Go runtime that may start no thread: the first line without cgo,
 // the second one with it.
-var noThread = regexp.MustCompile(`(?m)^(runtime: failed to create new OS thread .*errno=11|runtime/cgo: pthread_create failed: )`)
+var noThread = lazyregexp.New(`(?m)^(runtime: failed to create new OS thread .*errno=11|runtime/cgo: pthread_create failed: )`)
 
 // capped keeps the first 4 KiB that are written to it.
 type capped struct{ bytes.Buffer }

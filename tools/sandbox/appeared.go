@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/state/durable"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // before is what was there when a command began. Its file, whose lock this process holds, lets the
@@ -261,7 +261,7 @@ func (s *Sandbox) writable() []string {
 
 // harmless are the keys of a repository's configuration that make git execute nothing. clone and init
 // write no others.
-var harmless = regexp.MustCompile(`^(?i:` +
+var harmless = lazyregexp.New(`^(?i:` +
 	`\[(core|user|extensions|remote "[^"\\]*"|branch "[^"\\]*")\]` +
 	`|(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf` +
 	`|name|email|objectformat|refstorage|url|fetch|tagopt|merge|remote|rebase)\s*=[^\\]*` +

@@ -4,8 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
+
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // Refusal says what the sandbox refused. The text is for people and models; a program that knows
@@ -27,20 +28,20 @@ const (
 
 // refusals are what programs print if the sandbox refuses something.
 var refusals = []struct {
-	pattern *regexp.Regexp
+	pattern lazyregexp.Regexp
 	refusal Refusal
 }{
-	{regexp.MustCompile(`(?i)network is unreachable|could not resolve|name resolution|temporary failure in name|no such host|enotfound|eai_again|nodename nor servname|failed to lookup address|unable to resolve host|name or service not known|could not connect to server|connection refused|econnrefused|socket.*permission denied`), NoNetwork},
-	{regexp.MustCompile(`(?i)(\.git\b|\.vscode|\.husky|\.claude|\.cursor|\.agents|agents\.md|skill\.md|claude\.md).*(read-only file system|device or resource busy)`), Protected},
-	{regexp.MustCompile(`(?i)read-only file system|erofs|device or resource busy|ebusy`), ReadOnly},
-	{regexp.MustCompile(`(?i)permission denied|eacces|operation not permitted|eperm`), Unreadable},
-	{regexp.MustCompile(`(?i)too many open files|emfile`), OpenFiles},
-	{regexp.MustCompile(`(?i)file too large|efbig|file size limit exceeded`), FileSize},
-	{regexp.MustCompile(`(?i)cannot fork|can't fork|fork: (retry|resource)|resource temporarily unavailable|eagain|failed to create new os thread|unable to create.*thread`), Processes},
+	{lazyregexp.New(`(?i)network is unreachable|could not resolve|name resolution|temporary failure in name|no such host|enotfound|eai_again|nodename nor servname|failed to lookup address|unable to resolve host|name or service not known|could not connect to server|connection refused|econnrefused|socket.*permission denied`), NoNetwork},
+	{lazyregexp.New(`(?i)(\.git\b|\.vscode|\.husky|\.claude|\.cursor|\.agents|agents\.md|skill\.md|claude\.md).*(read-only file system|device or resource busy)`), Protected},
+	{lazyregexp.New(`(?i)read-only file system|erofs|device or resource busy|ebusy`), ReadOnly},
+	{lazyregexp.New(`(?i)permission denied|eacces|operation not permitted|eperm`), Unreadable},
+	{lazyregexp.New(`(?i)too many open files|emfile`), OpenFiles},
+	{lazyregexp.New(`(?i)file too large|efbig|file size limit exceeded`), FileSize},
+	{lazyregexp.New(`(?i)cannot fork|can't fork|fork: (retry|resource)|resource temporarily unavailable|eagain|failed to create new os thread|unable to create.*thread`), Processes},
 }
 
 // missing matches the names of programs and files that a program did not find.
-var missing = regexp.MustCompile(`(?im)([^\s:'"]+)['"]?: (?:command )?not found|([^\s:'"]+)['"]?: no such file or directory|no such file or directory: ['"]?([^\s:'"]+)`)
+var missing = lazyregexp.New(`(?im)([^\s:'"]+)['"]?: (?:command )?not found|([^\s:'"]+)['"]?: no such file or directory|no such file or directory: ['"]?([^\s:'"]+)`)
 
 // explained is how much of the end of the output is searched, in bytes.
 const explained = 4 << 10

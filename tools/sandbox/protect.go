@@ -4,10 +4,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // executed are the names of directories and files whose content programs execute when a person
@@ -58,7 +59,7 @@ func WouldBeGitDir(dir, next string) bool {
 	return has("HEAD") && (has("objects") && has("refs") || has("commondir"))
 }
 
-var hooksPath = regexp.MustCompile(`(?i)\bhookspath\s*=\s*"?([^"\r\n]+)`)
+var hooksPath = lazyregexp.New(`(?i)\bhookspath\s*=\s*"?([^"\r\n]+)`)
 
 // HooksPaths returns where git looks for hooks instead of .git/hooks, according to the repository
 // in dir, or to that of which dir is a worktree or a submodule.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"sync"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // Console writes notifications to a terminal or another writer.
@@ -35,7 +35,7 @@ func (c *Console) Send(_ context.Context, n Notification) error {
 
 // subSession matches the session of a sub-agent that a user's session started. A
 // deeper one contains a hash, which begins with h_, instead of the user's session.
-var subSession = regexp.MustCompile(`^sub/([A-Za-z0-9_-]{1,64})/[A-Za-z0-9_-]{1,64}$`)
+var subSession = lazyregexp.New(`^sub/([A-Za-z0-9_-]{1,64})/[A-Za-z0-9_-]{1,64}$`)
 
 // heading returns the source of a notification in one line.
 func heading(n Notification) string {

@@ -7,7 +7,6 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/markup"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // HTTP posts notifications to the incoming webhooks of chats and push services,
@@ -245,7 +245,7 @@ func chatText(n Notification, showsMarkdown bool) markup.Styled {
 	return text
 }
 
-var massMention = regexp.MustCompile(`(?i)@(all|channel|here|everyone)`)
+var massMention = lazyregexp.New(`(?i)@(all|channel|here|everyone)`)
 
 // disableMentions breaks the mentions that notify all members.
 func disableMentions(text string) string {

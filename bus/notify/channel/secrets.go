@@ -7,11 +7,11 @@ import (
 	"html"
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // secrets are texts that no error may contain, in each encoding that a receiver
@@ -74,7 +74,7 @@ func encodings(text string) []string {
 }
 
 // possibleSecret matches the parts of a template that may be credentials.
-var possibleSecret = regexp.MustCompile(`[A-Za-z0-9_.:/+=-]{8,}`)
+var possibleSecret = lazyregexp.New(`[A-Za-z0-9_.:/+=-]{8,}`)
 
 // hide returns a text for an error: one line, bounded, without secrets. It removes
 // them first, since it would not find one that is cut.

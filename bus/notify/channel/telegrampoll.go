@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 const (
@@ -143,7 +143,7 @@ func (t *Telegram) handle(ctx context.Context, u telegramUpdate, r *reception) e
 }
 
 // addressed is a command for one bot of a group, as Telegram completes it: /stop@NAME.
-var addressed = regexp.MustCompile(`^/[A-Za-z0-9_]{1,32}@([A-Za-z0-9_]{5,32})(?:\s|$)`)
+var addressed = lazyregexp.New(`^/[A-Za-z0-9_]{1,32}@([A-Za-z0-9_]{5,32})(?:\s|$)`)
 
 // isForOtherBot reports whether a message is a command for another bot of its group. If the
 // server does not say which name this bot has, all commands are for this bot.

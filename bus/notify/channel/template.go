@@ -5,14 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
-var placeholder = regexp.MustCompile(`\{\{[^{}]*(?:\}\})?`)
+var placeholder = lazyregexp.New(`\{\{[^{}]*(?:\}\})?`)
 
 // fill replaces the placeholders of a template (see HTTPConfig.Template). It does
 // not use text/template, which looks up methods by name: the linker would then

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strconv"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // Webhook posts notifications as JSON, signed as standardwebhooks.com describes.
@@ -86,7 +86,7 @@ func (w *Webhook) Send(ctx context.Context, n Notification) error {
 	return w.post.post(ctx, header, body)
 }
 
-var safeID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
+var safeID = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,254}$`)
 
 // headerID returns an id that is safe in a header; a client may have chosen it.
 func headerID(id string) string {

@@ -1,17 +1,18 @@
 package markup
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // The marks of Discord and Mattermost, anywhere in a text and at the start of a
 // line. A URL is a link without marks, and a backslash would become part of it.
 var (
-	inlineMarks = regexp.MustCompile("<?https?://[\\w.:/?#@$&=%+,;~-]+|[\\\\`*_\\[~|]|<[@#:/A-Za-z0-9]")
-	lineMarks   = regexp.MustCompile(`(?m)^([ \t]*)([#>+-]|\d+(?:[.)]))`)
-	underline   = regexp.MustCompile(`(?m)^[ \t]*=`)
-	deepIndent  = regexp.MustCompile(`(?m)^[ \t]+`)
+	inlineMarks = lazyregexp.New("<?https?://[\\w.:/?#@$&=%+,;~-]+|[\\\\`*_\\[~|]|<[@#:/A-Za-z0-9]")
+	lineMarks   = lazyregexp.New(`(?m)^([ \t]*)([#>+-]|\d+(?:[.)]))`)
+	underline   = lazyregexp.New(`(?m)^[ \t]*=`)
+	deepIndent  = lazyregexp.New(`(?m)^[ \t]+`)
 )
 
 // EscapeMarkdown escapes a plain text for Discord.

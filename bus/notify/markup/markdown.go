@@ -2,7 +2,6 @@ package markup
 
 import (
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +14,8 @@ import (
 	east "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
+
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 const (
@@ -31,7 +32,7 @@ const (
 )
 
 // languageName is the name of the language of a code block.
-var languageName = regexp.MustCompile(`^[A-Za-z0-9+#._-]{1,20}$`)
+var languageName = lazyregexp.New(`^[A-Za-z0-9+#._-]{1,20}$`)
 
 // Parse parses a clean text. It leaves out no text: a piece that would take too
 // long, or that has no visible text, stays unparsed.

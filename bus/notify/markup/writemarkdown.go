@@ -2,10 +2,11 @@ package markup
 
 import (
 	"net/url"
-	"regexp"
 	"strings"
 
 	"golang.org/x/net/idna"
+
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // WriteMarkdown returns the function that writes a text in the Markdown of a service. It
@@ -63,7 +64,7 @@ func CodeLink(address string) (before, after string) {
 	return "", " `" + strings.ReplaceAll(address, "`", "%60") + "`"
 }
 
-var bareURL = regexp.MustCompile(`(?i)\bhttps?://[^\s<>]+`)
+var bareURL = lazyregexp.New(`(?i)\bhttps?://[^\s<>]+`)
 
 // InertURLs writes the URLs of a text as code, which no service fetches.
 func InertURLs(escape func(string) string) func(string) string {

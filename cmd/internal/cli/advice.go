@@ -4,7 +4,6 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/state/durable"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // Advice says what somebody who has the connection can do about an error, or nothing. The packages that
@@ -90,7 +90,7 @@ func (c *Connection) Advice(err error) string {
 }
 
 // ended matches the errors of a server about a credential; the library knows only some of them by their types.
-var ended = regexp.MustCompile(`(?i)authentication (expired|revoked)`)
+var ended = lazyregexp.New(`(?i)authentication (expired|revoked)`)
 
 // Codes of an account that may have no more consumers or streams.
 const errMaxConsumers, errMaxStreams = 10026, 10027

@@ -3,12 +3,13 @@ package cli
 import (
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
+
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 const (
@@ -83,7 +84,7 @@ func fit(rows [][]string, columns int) (fitted [][]string, hidden []string) {
 }
 
 // longTime is a time as rows have it, with what a narrow terminal does without.
-var longTime = regexp.MustCompile(`^(\d{4}-\d\d-\d\d` + NoBreak + `\d\d:\d\d):\d\d` + NoBreak + `[+-]\d{4}$`)
+var longTime = lazyregexp.New(`^(\d{4}-\d\d-\d\d` + NoBreak + `\d\d:\d\d):\d\d` + NoBreak + `[+-]\d{4}$`)
 
 // shortenTimes takes the seconds and the offset from times, and reports whether there was one.
 func shortenTimes(rows [][]string) (shortened bool) {

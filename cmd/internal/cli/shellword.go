@@ -1,13 +1,14 @@
 package cli
 
 import (
-	"regexp"
 	"strings"
 	"unicode"
+
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // plainWord matches text that a shell does not change.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_./:@%+,=-]+$`)
+var plainWord = lazyregexp.New(`^[A-Za-z0-9_./:@%+,=-]+$`)
 
 // ShellWord quotes a text for the command line of a shell. It removes control
 // characters, which a terminal would interpret.

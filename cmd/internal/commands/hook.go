@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"io"
 	"os"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 const hookHelp = `The hook of a coding host: it reads an event on standard input, and answers if it has something
@@ -141,7 +141,7 @@ func (o *hookOptions) claudeCode(ctx context.Context, stdin io.Reader) []byte {
 }
 
 // readsBack matches commands whose output was asked for, or is short.
-var readsBack = regexp.MustCompile(`stevedore\S* (run|read)\b`)
+var readsBack = lazyregexp.New(`stevedore\S* (run|read)\b`)
 
 // shortened is the answer with the short form of a long output of the host's shell.
 func (o *hookOptions) shortened(ctx context.Context, event claudeEvent) map[string]any {

@@ -6,11 +6,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 const (
@@ -34,7 +34,7 @@ func (o *hookOptions) rewritten(event claudeEvent) map[string]any {
 	return map[string]any{"permissionDecision": "allow", "updatedInput": event.Input}
 }
 
-var strictRule = regexp.MustCompile(`forbidden|prompt`)
+var strictRule = lazyregexp.New(`forbidden|prompt`)
 
 // hasCodexRules reports whether rules of the computer, the user or the project may forbid a
 // command or ask for it.

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/hosts"
 	adapters "github.com/stevedore-bus/stevedore/integration/hosts"
 	"github.com/stevedore-bus/stevedore/state/durable"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // shellServer is the name of the adapter for the shell of a host among its servers.
@@ -45,10 +45,10 @@ func (s adapterState) String() string {
 }
 
 // hookCall matches a call of this program in a file: in a line of a shell, and in JavaScript.
-var hookCall = regexp.MustCompile(`stevedore hook ([a-z-]+)|"stevedore", \["hook", "([a-z-]+)"\]`)
+var hookCall = lazyregexp.New(`stevedore hook ([a-z-]+)|"stevedore", \["hook", "([a-z-]+)"\]`)
 
 // hookLine matches the lines of installed files that call a program.
-var hookLine = regexp.MustCompile(`hook("?, "?| )(claude-code|codex|gemini-cli|opencode|pi)\b`)
+var hookLine = lazyregexp.New(`hook("?, "?| )(claude-code|codex|gemini-cli|opencode|pi)\b`)
 
 // adapterFiles returns the files of the adapter of a host, which call a program with flags.
 func adapterFiles(host *hosts.Host, m hosts.Machine, program string, flags ...string) (files []adapterFile, err error) {

@@ -6,11 +6,11 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 const (
@@ -22,7 +22,7 @@ const (
 
 // trouble matches lines that say what went wrong, as compilers, test runners and programs
 // print them.
-var trouble = regexp.MustCompile(`(?i)\b(error|errors|failed|failure|fatal|panic|exception|traceback|segmentation fault)\b|^\s*(not ok\b|--- FAIL|FAIL\b|✗|✘|✖|×|E\s{2,})`)
+var trouble = lazyregexp.New(`(?i)\b(error|errors|failed|failure|fatal|panic|exception|traceback|segmentation fault)\b|^\s*(not ok\b|--- FAIL|FAIL\b|✗|✘|✖|×|E\s{2,})`)
 
 // hints are in all lines that trouble matches, in lower case: to look for them is 50 times as
 // fast.
@@ -39,7 +39,7 @@ func isTrouble(line string) bool {
 }
 
 // none matches lines of success that have a word of trouble.
-var none = regexp.MustCompile(`(?i)\b(0|no|without) (errors?|failed|failures?)\b`)
+var none = lazyregexp.New(`(?i)\b(0|no|without) (errors?|failed|failures?)\b`)
 
 // Summary is what a model sees of an output.
 type Summary struct {

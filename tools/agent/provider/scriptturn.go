@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // checkExpected fails if a text that the turn expects is not in the tool results.
@@ -69,8 +69,8 @@ func (t scriptTurn) response(vars map[string]string, done int, req agent.Request
 }
 
 var (
-	textPlaceholder = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
-	intPlaceholder  = regexp.MustCompile(`^\$\{int:([A-Za-z_][A-Za-z0-9_]*)([+-][0-9]+)?\}$`)
+	textPlaceholder = lazyregexp.New(`\$\{([A-Za-z_][A-Za-z0-9_]*)\}`)
+	intPlaceholder  = lazyregexp.New(`^\$\{int:([A-Za-z_][A-Za-z0-9_]*)([+-][0-9]+)?\}$`)
 )
 
 // expand replaces the placeholders in a text.

@@ -3,7 +3,6 @@ package artifacts
 import (
 	"context"
 	"encoding/json"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // Family are the names of the tools that read artifacts on the bus.
@@ -165,8 +165,8 @@ func (t *Tools) Text(text string, rename func(string) string) string {
 
 // call matches a call of a tool of the family as references name it, and calls a list of them.
 var (
-	call  = regexp.MustCompile(callForm)
-	calls = regexp.MustCompile(callForm + `(?:(?:, | or | and )` + callForm + `)*`)
+	call  = lazyregexp.New(callForm)
+	calls = lazyregexp.New(callForm + `(?:(?:, | or | and )` + callForm + `)*`)
 )
 
 const callForm = `(?:get_knowledge_by_id|get_knowledge_by_lines|grep_knowledge|jq_knowledge|sql_knowledge)\((?:artifact_id|artifacts)(?:, \w+)*\)`

@@ -2,11 +2,11 @@ package hosts
 
 import (
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // splice replaces bytes of a file.
@@ -106,7 +106,7 @@ func (s Server) wrapEdits(data []byte, prefix []string, f format) []splice {
 
 // plain are strings that mean the same in a YAML map and in brackets: in quotes, or
 // without special characters. The strings of other formats are always in quotes.
-var plain = regexp.MustCompile(`^(?s:["'].*|[\w./@+~-]+)$`)
+var plain = lazyregexp.New(`^(?s:["'].*|[\w./@+~-]+)$`)
 
 // newArgs returns the member with the arguments for a server that has none. It is inserted
 // before the command, because a comment may follow that.

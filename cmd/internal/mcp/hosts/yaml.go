@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // maxYAML bounds the memory of the parser, which takes 30 times the size.
@@ -119,8 +120,8 @@ func (y *yamlTree) list(n *yaml.Node, start int) (*node, error) {
 }
 
 var (
-	quoted  = regexp.MustCompile(`^(?:"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\n]|'')*')`)
-	closing = regexp.MustCompile(`^(?:[\s,]|\s#.*\n)*\]`)
+	quoted  = lazyregexp.New(`^(?:"(?:[^"\\\n]|\\[^\n])*"|'(?:[^'\n]|'')*')`)
+	closing = lazyregexp.New(`^(?:[\s,]|\s#.*\n)*\]`)
 )
 
 // scalar returns the node of a scalar, which is text if it is a string. It compares the string with

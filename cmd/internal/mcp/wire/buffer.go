@@ -4,7 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
+
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // MaxMessage is the largest message, in bytes.
@@ -111,8 +112,8 @@ func syntaxError(text []byte, err error) error {
 // The members of a message whose text is cut: most programs write the id before or after
 // all other members, except for the version.
 var (
-	idAtStart = regexp.MustCompile(`^\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*,`)
-	idAtEnd   = regexp.MustCompile(`,\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
+	idAtStart = lazyregexp.New(`^\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*,`)
+	idAtEnd   = lazyregexp.New(`,\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+)\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$`)
 )
 
 func idOf(start, end []byte) string {

@@ -3,12 +3,12 @@ package wrap
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/hosts"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // hosted is the part of a proxy that depends on the host.
@@ -55,8 +55,8 @@ func (p *proxy) reads() hosts.ReadWay {
 
 // readCall is a call of the tool as references name it, and readWith one as errors do.
 var (
-	readCall = regexp.MustCompile(`read_result\(id, ([a-z|]+)\)`)
-	readWith = regexp.MustCompile(`read_result with (grep|lines|offset|jq|sql)`)
+	readCall = lazyregexp.New(`read_result\(id, ([a-z|]+)\)`)
+	readWith = lazyregexp.New(`read_result with (grep|lines|offset|jq|sql)`)
 )
 
 // withoutTool replaces the calls of the tool in a text by what the model of the host can do.
