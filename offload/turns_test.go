@@ -50,20 +50,24 @@ func TestSmallReadsAmongEndlessOnes(t *testing.T) {
 			})
 		}
 	}
+	var calm sync.WaitGroup // at the same time, because the reads without end use all processors meanwhile
 	for session, r := range map[string]*Reader{"calm": r, "other": ofBlue, "hostile": r} {
-		sql, err := r.SQL(t.Context(), session, SQLQuery{SQL: "SELECT count(*) FROM rows"})
-		if err != nil || sql.Text() != "Found 1 row(s):\n\ncount(*)\n2" {
-			t.Errorf("SQL of %s: %+v, %v", session, sql, err)
-		}
-		jq, err := r.JQ(t.Context(), session, "rows", JQQuery{Query: "length"})
-		if err != nil || string(jq.Results[0]) != "2" {
-			t.Errorf("jq of %s: %+v, %v", session, jq, err)
-		}
-		grep, err := r.Grep(t.Context(), session, "rows", GrepQuery{Pattern: "B.b"})
-		if err != nil || grep.Matches != 1 {
-			t.Errorf("grep of %s: %+v, %v", session, grep, err)
-		}
+		calm.Go(func() {
+			sql, err := r.SQL(t.Context(), session, SQLQuery{SQL: "SELECT count(*) FROM rows"})
+			if err != nil || sql.Text() != "Found 1 row(s):\n\ncount(*)\n2" {
+				t.Errorf("SQL of %s: %+v, %v", session, sql, err)
+			}
+			jq, err := r.JQ(t.Context(), session, "rows", JQQuery{Query: "length"})
+			if err != nil || string(jq.Results[0]) != "2" {
+				t.Errorf("jq of %s: %+v, %v", session, jq, err)
+			}
+			grep, err := r.Grep(t.Context(), session, "rows", GrepQuery{Pattern: "B.b"})
+			if err != nil || grep.Matches != 1 {
+				t.Errorf("grep of %s: %+v, %v", session, grep, err)
+			}
+		})
 	}
+	calm.Wait()
 	if n := ended.Load(); n > 0 {
 		t.Errorf("%d reads without end have ended", n)
 	}
