@@ -268,7 +268,7 @@ func (s *simulation) judgeCalm(ctx context.Context, results jetstream.Stream, c 
 		if p.tool == "async" && !p.raw {
 			kind = "completion"
 		}
-		punctual := p.deadline.IsZero() || p.deadline.After(end)
+		punctual := p.deadline.IsZero() || p.deadline.After(end) && !p.isIgnored()
 		if !punctual {
 			end = slices.MaxFunc([]time.Time{p.at, p.deadline}, time.Time.Compare).Add(soon)
 		}
