@@ -86,12 +86,12 @@ func (s *simulation) run(d time.Duration) {
 	for range processes {
 		s.running = append(s.running, startProcess(s.t, s))
 	}
-	time.Sleep(time.Minute)
-	s.goroutines = runtime.NumGoroutine()
-	s.addJobs()
 	s.leaving, s.questions = make(chan struct{}), map[string]int{}
 	s.people.Go(s.approve)
 	s.people.Go(s.retryLetters)
+	time.Sleep(time.Minute)
+	s.goroutines = runtime.NumGoroutine()
+	s.addJobs()
 	for hour := time.Hour; hour <= d; hour += time.Hour {
 		s.poison()
 		s.load(s.began.Add(hour-calmTime), true)
