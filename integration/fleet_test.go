@@ -134,7 +134,7 @@ func fleetSize(t *testing.T) int {
 // the middle of their calls and starts it again: each call has one result, a once-only call runs
 // at most once, and each tenant has read its own files.
 func TestKillFleet(t *testing.T) {
-	inMakeKill(t)
+	t.Parallel()
 	f := startFleetServer(t)
 	f.add("first")
 	serve := func() *process {

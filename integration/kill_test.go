@@ -177,10 +177,10 @@ func reconnecting(t *testing.T, url string) plain {
 const many = "--max-attempts=100000"
 
 // inMakeKill skips a test of kills in a run of all tests, which kills a process of each kind once:
-// TestKillUp, TestKillAsyncWorkersAndNotifiers, TestMCPTakeover.
+// TestKillUp, TestKillAsyncWorkersAndNotifiers, TestKillFleet, TestMCPTakeover.
 func inMakeKill(t *testing.T) {
 	t.Helper()
-	if os.Getenv("STEVEDORE_KILLS") == "" && os.Getenv("STEVEDORE_TENANTS") == "" {
+	if os.Getenv("STEVEDORE_KILLS") == "" {
 		t.Skip("make kill runs this test")
 	}
 	t.Parallel()

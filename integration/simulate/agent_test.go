@@ -66,10 +66,11 @@ func (m *model) Complete(ctx context.Context, req agent.Request) (agent.Response
 		m.ledger.wrong("a request of the model has " + bad)
 	}
 	id := strings.TrimPrefix(said[len(said)-1], "ask ")
-	want := conversationTo(id)
-	if whole := len(want) == len(said); req.ReplacedTurns == 0 && !whole || !slices.Equal(said, want[max(0, len(want)-len(said)):]) {
+	lacking, ok := lacks(said, conversationTo(id), req.ReplacedTurns == 0)
+	if !ok {
 		m.ledger.wrong(fmt.Sprintf("a request of the model has the texts %q", said))
 	}
+	m.ledger.lack(lacking)
 	if end := req.Messages[len(req.Messages)-1]; slices.ContainsFunc(end.Content, func(b agent.Block) bool { return b.Type == agent.TypeToolResult && b.ToolUseID == "use-"+id }) {
 		return agent.Response{Content: []agent.Block{agent.Text("answer " + id)}, StopReason: agent.StopEndTurn, Model: "m"}, nil
 	}
@@ -144,6 +145,24 @@ func conversationTo(id string) (said []string) {
 		}
 	}
 	return said
+}
+
+// lacks returns the questions whose answers a conversation lacks. Nothing else may be missing, but for a beginning that
+// a summary has replaced.
+func lacks(said, want []string, whole bool) (questions []string, ok bool) {
+	for ; len(want) > 0 && (whole || len(said) > 0); want = want[:len(want)-1] {
+		last := want[len(want)-1]
+		question, isAnswer := strings.CutPrefix(last, "answer ")
+		switch {
+		case len(said) > 0 && said[len(said)-1] == last:
+			said = said[:len(said)-1]
+		case isAnswer:
+			questions = append(questions, question)
+		default:
+			return nil, false
+		}
+	}
+	return questions, len(said) == 0
 }
 
 // agentTools are the tools with which a worker runs agents.

@@ -64,7 +64,11 @@ func (s *simulation) judge() (checked int) {
 		if at := l.informed[id]; at.After(end.at) {
 			fail("%s ran at %s, and has its result at %s", id, at.Format(time.TimeOnly), end.at.Format(time.TimeOnly))
 		}
+		if l.lacking[id] && !l.isAbandoned(id, end) {
+			fail("%s: its conversation went on without its answer", id)
+		}
 		switch {
+		case p.reply != "" && l.isAbandoned(id, end):
 		case end.Outcome == "completed":
 			if p.reply != "" {
 				checked++

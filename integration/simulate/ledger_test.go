@@ -27,6 +27,8 @@ type ledger struct {
 	told     map[string]map[int]bool // messages with a number that a chat was promised, by chat
 	approved map[string]bool         // calls that a person approved
 	unstored map[string]refusal      // calls whose artifact a store refused
+	retried  map[string]bool         // calls whose dead letter was retried
+	lacking  map[string]bool         // questions whose answers a conversation lacked when it had gone on
 	wrongs   []string                // what came to a model, a chat or a tool and should not have
 }
 
@@ -78,7 +80,7 @@ type refusal struct {
 type calm struct{ from, to time.Time }
 
 func newLedger() *ledger {
-	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, removed: map[string]time.Time{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, failed: map[string]bool{}, approved: map[string]bool{}, unstored: map[string]refusal{}, told: map[string]map[int]bool{}}
+	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, removed: map[string]time.Time{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, failed: map[string]bool{}, approved: map[string]bool{}, unstored: map[string]refusal{}, retried: map[string]bool{}, lacking: map[string]bool{}, told: map[string]map[int]bool{}}
 }
 
 func (l *ledger) accept(p *promise) {
@@ -179,6 +181,25 @@ func (l *ledger) refuse(call string, full bool) {
 func (l *ledger) mayLackText(call string, end event) bool {
 	r, ok := l.unstored[call]
 	return ok && end.Artifact == nil && (r.full || end.at.Sub(r.at) >= 5*time.Minute)
+}
+
+func (l *ledger) retry(call string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.retried[call] = true
+}
+
+func (l *ledger) lack(questions []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, id := range questions {
+		l.lacking[id] = true
+	}
+}
+
+// isAbandoned reports whether an agent was given up, and its conversation went on before somebody retried it.
+func (l *ledger) isAbandoned(call string, end event) bool {
+	return l.retried[call] && end.Outcome == "failed" && end.Error.Code == "abandoned"
 }
 
 func (l *ledger) isApproved(call string) bool {

@@ -30,6 +30,7 @@ func (s *simulation) retryLetters() {
 		rpc.ChangeLetters(ctx, b, page.Letters, true, func(letter dead.Stored, err error) {
 			if err == nil {
 				s.letters++
+				s.ledger.retry(letter.ID)
 			} else if s.hasEnded(ctx, letter.Subject) {
 				ended = append(ended, letter)
 			}
