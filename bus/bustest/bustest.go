@@ -251,6 +251,9 @@ func Fail(t testing.TB, b *bus.Bus, queue string, times int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if info.NumPending == 0 {
+		t.Fatalf("no message waits in the queue %q", queue)
+	}
 	for range times {
 		batch, err := consumer.Fetch(int(info.NumPending), jetstream.FetchMaxWait(Timeout))
 		if err != nil {

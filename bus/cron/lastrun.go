@@ -3,7 +3,6 @@ package cron
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"time"
 
@@ -75,55 +74,62 @@ const (
 	readsAtOnce = 16
 )
 
-// Failing returns the jobs and heartbeats whose last run failed, if they will run again: the newest run
-// first. It looks at the schedules with the newest runs only.
+// Failing returns the jobs and heartbeats whose last run that ended has failed, if they will run again: the
+// newest run first. It looks at the schedules with the newest runs only, and a run counts while its result
+// is stored.
 func (js *Jobs) Failing(ctx context.Context) ([]Entry, error) {
 	b := js.bus
 	if stream, err := b.UsedStream(ctx, bus.Ticks); stream == nil || err != nil {
 		return nil, err
 	}
-	var failing [newestRuns]Entry
-	group, readCtx := errgroup.WithContext(ctx)
-	group.SetLimit(readsAtOnce)
-	seen := map[string]bool{} // the stream keeps two messages for each subject
-	for m, err := range b.Read(ctx, bus.Ticks, bus.Back(b.RunOf("*", "*"), 0)) {
+	runs, order := map[string][]bus.Stored{}, []string{} // the stream keeps two runs of each schedule
+	for m, err := range b.Read(ctx, bus.Ticks, bus.Query{Subject: b.RunOf("*", "*"), Back: true, Limit: 2 * newestRuns}) {
 		if err != nil {
-			return nil, errors.Join(err, group.Wait())
+			return nil, err
 		}
-		if seen[m.Subject] {
-			continue
+		if runs[m.Subject] == nil {
+			order = append(order, m.Subject)
 		}
-		if len(seen) == newestRuns {
-			break
-		}
-		i := len(seen)
-		seen[m.Subject] = true
+		runs[m.Subject] = append(runs[m.Subject], m)
+	}
+	order = order[:min(len(order), newestRuns)]
+	failing := make([]Entry, len(order))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(readsAtOnce)
+	for i, subject := range order {
 		group.Go(func() (err error) {
-			failing[i], err = js.failing(readCtx, m)
+			failing[i], err = js.failing(ctx, subject, runs[subject])
 			return err
 		})
 	}
 	err := group.Wait()
-	return slices.DeleteFunc(failing[:], func(e Entry) bool { return e.LastRun == nil }), err
+	return slices.DeleteFunc(failing, func(e Entry) bool { return e.LastRun == nil }), err
 }
 
-// failing returns the schedule of the record of a run, with the run if it failed.
-func (js *Jobs) failing(ctx context.Context, m bus.Stored) (Entry, error) {
-	var record RunRecord
-	if json.Unmarshal(m.Body, &record) != nil || record.Call == "" {
-		return Entry{}, nil
+// failing returns the schedule of the records of some runs, the newest first, with its last run that has ended if
+// that failed.
+func (js *Jobs) failing(ctx context.Context, subject string, runs []bus.Stored) (Entry, error) {
+	for _, m := range runs {
+		var record RunRecord
+		if json.Unmarshal(m.Body, &record) != nil || record.Call == "" {
+			return Entry{}, nil
+		}
+		run, err := readRun(ctx, js.bus, record)
+		if err == nil && run.EndedAt.IsZero() {
+			continue // it goes on
+		}
+		if err != nil || run.Message == "" || run.Outcome == tools.Cancelled {
+			return Entry{}, err
+		}
+		tokens := js.bus.Split(subject)
+		e, ok, err := js.read(ctx, tokens[1], tokens[2])
+		if err != nil || !ok || e.Disabled || e.Ended || e.Session != record.Session {
+			return Entry{}, err
+		}
+		e.LastRun = run
+		return e, nil
 	}
-	run, err := readRun(ctx, js.bus, record)
-	if err != nil || run.Message == "" || run.Outcome == tools.Cancelled || run.EndedAt.IsZero() {
-		return Entry{}, err
-	}
-	tokens := js.bus.Split(m.Subject)
-	e, ok, err := js.read(ctx, tokens[1], tokens[2])
-	if err != nil || !ok || e.Disabled || e.Ended || e.Session != record.Session {
-		return Entry{}, err
-	}
-	e.LastRun = run
-	return e, nil
+	return Entry{}, nil
 }
 
 func (run *Run) apply(e tools.ResultEvent) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -42,6 +43,41 @@ func TestRetriedLetterKeepsItsHeader(t *testing.T) {
 	waitForEmpty(t, b)
 	if <-headers; (<-headers) != [4]string{"args-c", "high"} {
 		t.Error("a header is missing, or too much")
+	}
+}
+
+// A call that fills a message keeps its priority, too: there is room for its header without the id.
+func TestRetriedLargeLetterKeepsItsPriority(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	letters := bustest.Subscribe(t, b, "stevedore.dead.call.>")
+	priorities := make(chan string, 2)
+	run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
+		priorities <- d.Header(bus.PriorityHeader)
+		if len(priorities) == 1 {
+			return consume.Reject("code", errors.New("a reason"))
+		}
+		return nil
+	})
+	publish := func(size int) error {
+		body := fmt.Appendf(nil, `{"a":%q}`, strings.Repeat("x", size))
+		_, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: body, Header: nats.Header{bus.PriorityHeader: {"high"}}})
+		return err
+	}
+	size := int(b.Conn().MaxPayload()) // the largest that fits
+	for ; publish(size) != nil; size-- {
+		if size < int(b.Conn().MaxPayload())-1000 {
+			t.Fatal("nothing fits")
+		}
+	}
+	letter, _ := bustest.Next[dead.Letter](t, letters)
+	waitForEmpty(t, b)
+	if err := retry(t.Context(), b, dead.Stored{Letter: letter}); err != nil {
+		t.Fatal(err)
+	}
+	waitForEmpty(t, b)
+	if first, second := <-priorities, <-priorities; first != "high" || second != "high" {
+		t.Errorf("the priority is %q, and after the retry %q", first, second)
 	}
 }
 

@@ -159,8 +159,8 @@ func republish(ctx context.Context, b *bus.Bus, l Letter) error {
 		m.Header.Set(bus.ArgsHeader, l.ArgsIn)
 	}
 	err = b.Republish(ctx, m, l.ID, func(stored uint64) bool { return stored == l.Sequence })
-	if errors.Is(err, bus.ErrTooLarge) { // the original had no headers; its id, if any, is in the body
-		_, err = b.Publish(ctx, bus.Message{Subject: l.Subject, Body: body})
+	if errors.Is(err, bus.ErrTooLarge) { // with the headers that the original did not have; its id, if any, is in the body
+		_, err = b.Publish(ctx, bus.Message{Subject: l.Subject, Body: body, Header: m.Header})
 	}
 	if errors.Is(err, bus.ErrSubjectExists) {
 		return fmt.Errorf("the call was submitted again and is queued or running; remove the letter: %w", err)

@@ -25,6 +25,9 @@ const (
 	maxUnserved = 100
 	// bridge is the kind of the channels whose worker answers their program, which consumes.
 	bridge = "bridge"
+	// repeatedly is how many deliveries of each notification without an acknowledgement are too many. One or two are due
+	// to programs that ended.
+	repeatedly = 4
 	// takesWithin is how long a program that asks for one notification after the other may send one.
 	takesWithin = time.Minute
 )
@@ -156,7 +159,7 @@ func channels(ctx context.Context, b *bus.Bus, check checkConsumer) ([]Channel, 
 		check(b.ChannelConsumer(name), info)
 		lately := func(last *time.Time) bool { return last != nil && time.Since(*last) < takesWithin }
 		found = append(found, Channel{Name: name, Waiting: info.NumPending, Sending: info.NumAckPending, Served: info.NumWaiting > 0,
-			lately: lately(info.Delivered.Last), repeats: info.NumRedelivered > 0 && !lately(info.AckFloor.Last)})
+			lately: lately(info.Delivered.Last), repeats: !lately(info.AckFloor.Last) && info.Delivered.Consumer-info.AckFloor.Consumer >= repeatedly*uint64(max(info.NumAckPending, 1))})
 	}
 	return found, err
 }

@@ -64,7 +64,7 @@ func TestFailingJobsAreNamed(t *testing.T) {
 		}
 		for _, text := range got[:5] {
 			var i int
-			if n, _ := fmt.Sscanf(text, "job%d:", &i); n != 1 || text != fmt.Sprintf(`job%d: The last run of the job "job%d" failed: the disk is away.`, i, i) {
+			if n, _ := fmt.Sscanf(text, "s--job%d:", &i); n != 1 || text != fmt.Sprintf(`s--job%d: The last run of the job "job%d" of the session "s" failed: the disk is away.`, i, i) {
 				t.Errorf("got %q", text)
 			}
 		}
@@ -76,13 +76,53 @@ func TestFailingJobsAreNamed(t *testing.T) {
 		if _, err := jobs.Update(t.Context(), operator, "job5", func(j *cron.Job) error { j.Disabled = true; return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if got := named(); len(got) != 1 || got[0][:4] != "job6" {
+		if got := named(); len(got) != 1 || got[0][:7] != "s--job6" {
 			t.Errorf("one job goes on, got %q", got)
 		}
 		broken.Store(false)
 		time.Sleep(2 * time.Minute)
 		if got := named(); len(got) != 0 {
 			t.Errorf("after a run that ended well: %q", got)
+		}
+	})
+}
+
+// A job that fails after some time is named while its next run goes on, and by a name that no job of another session has.
+func TestSlowFailingJobIsNamed(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.Connect(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
+		tool, err := tools.NewTool("slow", "fails late in one session", func(ctx context.Context, call tools.Call, _ struct{}) *tools.Result {
+			if call.Session != "broken" {
+				return tools.NewToolResult("done")
+			}
+			_ = tools.Sleep(ctx, 50*time.Second) // it fails in any case
+			return tools.ErrorResult("no")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true}, tool.WithEffect(tools.Idempotent))
+		jobs, operator := cron.New(b), cron.Caller{Operator: true}
+		for _, session := range []string{tools.DefaultSession, "broken"} {
+			if _, err := jobs.Add(t.Context(), operator, cron.Job{Name: "backup", Session: session, Every: time.Minute, Tool: "slow"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		for range 8 {
+			time.Sleep(8 * time.Second)
+			var named []string
+			for _, p := range status.Read(t.Context(), b).Problems {
+				if p.Code == status.JobFailing {
+					named = append(named, p.Name)
+				}
+			}
+			if len(named) != 1 {
+				t.Fatalf("named %q", named)
+			}
+			if e, err := jobs.Get(t.Context(), operator, named[0]); err != nil || e.Session != "broken" {
+				t.Errorf("%s is the job of %q, %v", named[0], e.Session, err)
+			}
 		}
 	})
 }

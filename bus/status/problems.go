@@ -43,7 +43,7 @@ type Problem struct {
 	Code string `json:"code"`
 	// Name is that of the stream (without its prefix), server, worker, queue, channel, model or tool, if
 	// it is about one. A missing or altered stream has its full name, because it may be that of a bucket; a consumer
-	// has that of its stream before its own.
+	// has that of its stream before its own. A job has that of its schedule, which differs in each session.
 	Name string `json:"name,omitempty"`
 	Text string `json:"text"`
 	// Since is when it began, if a worker reports it.
@@ -136,7 +136,7 @@ func (s *Status) problems() []Problem {
 		waiting := c.Waiting + uint64(c.Sending)
 		switch {
 		case c.Kind == bridge && c.repeats && c.Served && waiting > 0:
-			add(BridgeRepeats, c.Name, "The program of the bridge %q takes notifications and acknowledges none, so they come to it again and again. Notifications that wait: %d.", c.Name, waiting)
+			add(BridgeRepeats, c.Name, "The program of the bridge %q takes notifications and does not acknowledge them, so they come to it again and again. Notifications that wait: %d.", c.Name, waiting)
 		case waiting == 0 || c.Served || len(s.Errors) > 0:
 		case c.Kind == bridge:
 			add(BridgeSilent, c.Name, "The program of the bridge %q takes no notifications. Notifications that wait: %d.", c.Name, waiting)
@@ -158,11 +158,11 @@ func (s *Status) problems() []Problem {
 			add(JobFailing, "", "Further jobs whose last run failed: %d.", len(s.failing)-i)
 			break
 		}
-		kind := "job"
+		what := fmt.Sprintf("job %q of the session %q", e.Name, e.Session)
 		if e.Kind == bus.Heartbeat {
-			kind = "heartbeat"
+			what = fmt.Sprintf("heartbeat %q", e.Name)
 		}
-		add(JobFailing, e.Name, "The last run of the %s %q failed: %s.", kind, e.Name, strings.TrimSuffix(tools.OneLine(tools.Excerpt(e.LastRun.Message, 200)), "."))
+		add(JobFailing, e.Fields().Schedule, "The last run of the %s failed: %s.", what, strings.TrimSuffix(tools.OneLine(tools.Excerpt(e.LastRun.Message, 200)), "."))
 	}
 	if s.DeadLetters > 0 {
 		add(DeadLetters, "", "Dead letters: %d.", s.DeadLetters)

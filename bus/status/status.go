@@ -129,7 +129,7 @@ type Channel struct {
 	Served bool `json:"served"`
 
 	lately  bool // a process took a notification during the last takesWithin
-	repeats bool // notifications came again, and none was acknowledged during the last takesWithin
+	repeats bool // notifications came repeatedly, and none was acknowledged during the last takesWithin
 }
 
 // Read reads the state. It takes up to task.FirstAnswer if workers do not answer, and less than the

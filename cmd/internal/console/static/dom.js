@@ -144,6 +144,7 @@ export function empty(title, hint, command) {
 const helpful = {
   dead_letters: ["dead", "Open the dead letters"], stream_nearly_full: ["system", "Open the streams"],
   queue_without_worker: ["system", "Open the queues"], channel_without_worker: ["channels", "Open the channels"],
+  job_failing: ["schedules", "Open the schedules"],
   bridge_silent: ["channels", "Open the channels"], bridge_repeats: ["channels", "Open the channels"],
 };
 export function problem({ code, text, advice }, here) {
