@@ -221,7 +221,7 @@ func (n *Notifier) noConsumer(channel string) string {
 	return fmt.Sprintf("for channel %q, which has no consumer; channels here: %s%s", tools.Excerpt(channel, 64), strings.Join(known, ", "), more)
 }
 
-// lastChannel looks up the session's last channel. If that fails, it returns "",
+// lastChannel looks up the session's last channel. If that fails, or the channel does not send to the chat, it returns "",
 // so that the notification goes to the default channel.
 func (n *Notifier) lastChannel(ctx context.Context, session string) (name, chat string) {
 	if n.cfg.Facts == nil {
@@ -231,6 +231,12 @@ func (n *Notifier) lastChannel(ctx context.Context, session string) (name, chat 
 	if err != nil {
 		n.log.Error().Err(err).Str("session", session).Msg("cannot look up the last channel; using the default channel")
 		return "", ""
+	}
+	if limited, ok := n.cfg.Channels[tools.Token(last.Name)].(channel.Limited); ok {
+		if refused := limited.CheckChat(last.ChatID); refused != nil {
+			n.log.Warn().Err(refused).Str("session", session).Msg("the last channel does not send to its last chat; using the default channel")
+			return "", ""
+		}
 	}
 	return last.Name, last.ChatID
 }

@@ -146,7 +146,8 @@ func TestDefaultChannelGetsNoAnswersOfOthers(t *testing.T) {
 	}
 }
 
-// A call names only chats that its session has, or that the operator lists.
+// A call names only chats that its session has, or that the operator lists. A last chat to which its channel does not
+// send is none.
 func TestChatsOfOtherSessions(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
@@ -157,7 +158,7 @@ func TestChatsOfOtherSessions(t *testing.T) {
 	}
 	cfg := Config{
 		Channels: map[string]channel.Channel{"phone": phone, "log": log, "mail": listed}, Default: "phone",
-		Facts: lastChannels(t, map[string][2]string{"s1": {"log", "1"}, "s2": {"log", "2"}}),
+		Facts: lastChannels(t, map[string][2]string{"s1": {"log", "1"}, "s2": {"log", "2"}, "s3": {"mail", "refused@example.com"}}),
 	}
 	start(t, b, cfg)
 	n, err := New(b, cfg)
@@ -167,6 +168,10 @@ func TestChatsOfOtherSessions(t *testing.T) {
 	publish(t, b, b.Report("s1", "a"), `{"for_user":"to s2","channel":"log","chat_id":"2"}`)
 	if got := log.next(t); got.ChatID != "1" {
 		t.Errorf("the chat of another session got %+v", got)
+	}
+	publish(t, b, b.Report("s3", "a"), `{"action":"cron","for_user":"of a session whose last chat is refused"}`)
+	if got := phone.next(t); got.ChatID != "" || got.Text != "of a session whose last chat is refused" {
+		t.Errorf("the default channel got %+v", got)
 	}
 	for _, test := range []struct {
 		session, channel, chat string

@@ -126,7 +126,7 @@ func printStatus(out io.Writer, s status.Status, beats []agents.Schedule) error 
 		{queues, "No queue has had a worker yet."},
 		{workers, "No workers."},
 		{channels, "No channel has had a notification yet."},
-		{heartbeats, "No heartbeat is scheduled: HEARTBEAT.md is empty or missing. That costs nothing."},
+		{heartbeats, "No heartbeat is scheduled: HEARTBEAT.md is empty or missing, or no worker has a --model. That costs nothing."},
 	} {
 		if err := t.table.Print(out, t.empty); err != nil {
 			return err
