@@ -163,7 +163,7 @@ var mutants = []mutant{
 		"tools/agent", "TestFencedLoopEnds"},
 	{"a loop that lost the session ends its call", "bus/worker/run.go", "	case failed(tools.ErrTakenOver) &&", "	case failed(tools.ErrTakenOver) && w == nil &&",
 		"bus/agents", "TestSuspendedAgent"},
-	{"a lagging replica ends a loop", "tools/agent/notice.go", "			return errBehind", "			return backoff.Permanent(errBehind)",
+	{"a lagging replica ends a loop", "tools/agent/notice.go", "return !errors.Is(err, errBehind) }", "return true }",
 		"tools/agent", "TestNoticeBehindALaggingReplica"},
 	{"a run that no process continues blocks its session", "tools/agent/run.go", `	if reason == "" && stale && err == nil {`, `	if reason == "" && stale && err == nil && ctx == nil {`,
 		"bus/agents", "TestNextRunEndsAnAbandonedOne"},
