@@ -46,11 +46,14 @@ const (
 	AsideHeader = "Stevedore-Aside"
 )
 
-// KeptHeader returns what a message that is published again keeps of its header, which may come from any client.
+// maxKept is longer than each value that our programs write. Any client may write others.
+const maxKept = 100
+
+// KeptHeader returns what a message that is published again keeps of its header.
 func KeptHeader(get func(name string) string) nats.Header {
 	kept := nats.Header{}
 	for _, name := range []string{PriorityHeader, OnceHeader, AsideHeader, "traceparent"} {
-		if value := get(name); value != "" && len(value) < 100 {
+		if value := get(name); value != "" && len(value) < maxKept {
 			kept.Set(name, value)
 		}
 	}

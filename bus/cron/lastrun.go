@@ -38,10 +38,22 @@ func (js *Jobs) lastRun(ctx context.Context, j Job) (*Run, error) {
 	if json.Unmarshal(last.Body, &record) != nil || record.Call == "" || record.Session != j.Session {
 		return nil, nil // not a job's, or of an earlier job with this name
 	}
-	return readRun(ctx, b, record)
+	run, err := readRun(ctx, b, record)
+	if err != nil || run.Outcome != "" || run.Message != "" {
+		return run, err
+	}
+	call := tools.Call{ID: record.Call, Session: record.Session}
+	lost, err := task.IsLost(ctx, b, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()})
+	if err != nil {
+		return nil, err
+	}
+	if lost {
+		run.Message = "no stream has its call; the next tick starts it"
+	}
+	return run, nil
 }
 
-// readRun reads how a run went.
+// readRun reads how a run went, from its results.
 func readRun(ctx context.Context, b *bus.Bus, record RunRecord) (*Run, error) {
 	run := &Run{Call: record.Call, Due: record.Due}
 	call := tools.Call{ID: record.Call, Session: record.Session}
@@ -52,48 +64,41 @@ func readRun(ctx context.Context, b *bus.Bus, record RunRecord) (*Run, error) {
 	for _, event := range stored {
 		run.apply(event.ResultEvent)
 	}
-	switch {
-	case task.Ended(stored):
-	case time.Now().After(record.Deadline):
+	if !task.Ended(stored) && time.Now().After(record.Deadline) {
 		run.Message = "the result is no longer stored"
-	case len(stored) == 0:
-		lost, err := task.IsLost(ctx, b, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()})
-		if err != nil {
-			return nil, err
-		}
-		if lost {
-			run.Message = "no stream has its call; the next tick starts it"
-		}
 	}
 	return run, nil
 }
 
-const (
-	// newestRuns is how many runs Failing looks at, and readsAtOnce how many at the same time.
-	newestRuns  = 200
-	readsAtOnce = 16
-)
+// FailingSchedules is how many schedules Failing looks at.
+const FailingSchedules = 200
+
+// readsAtOnce is how many of them it looks at at the same time.
+const readsAtOnce = 16
 
 // Failing returns the jobs and heartbeats whose last run that ended has failed, if they will run again: the
-// newest run first. It looks at the schedules with the newest runs only, and a run counts while its result
-// is stored.
-func (js *Jobs) Failing(ctx context.Context) ([]Entry, error) {
+// newest run first. It looks at the FailingSchedules that ran last; more is true if there may be others. A run
+// counts while its result is stored.
+func (js *Jobs) Failing(ctx context.Context) (failing []Entry, more bool, err error) {
 	b := js.bus
 	if stream, err := b.UsedStream(ctx, bus.Ticks); stream == nil || err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	runs, order := map[string][]bus.Stored{}, []string{} // the stream keeps two runs of each schedule
-	for m, err := range b.Read(ctx, bus.Ticks, bus.Query{Subject: b.RunOf("*", "*"), Back: true, Limit: 2 * newestRuns}) {
+	for m, err := range b.Read(ctx, bus.Ticks, bus.Back(b.RunOf("*", "*"), 0)) {
 		if err != nil {
-			return nil, err
+			return nil, false, err
+		}
+		if runs[m.Subject] == nil && len(order) == FailingSchedules {
+			more = true
+			break
 		}
 		if runs[m.Subject] == nil {
 			order = append(order, m.Subject)
 		}
 		runs[m.Subject] = append(runs[m.Subject], m)
 	}
-	order = order[:min(len(order), newestRuns)]
-	failing := make([]Entry, len(order))
+	failing = make([]Entry, len(order))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(readsAtOnce)
 	for i, subject := range order {
@@ -102,8 +107,8 @@ func (js *Jobs) Failing(ctx context.Context) ([]Entry, error) {
 			return err
 		})
 	}
-	err := group.Wait()
-	return slices.DeleteFunc(failing, func(e Entry) bool { return e.LastRun == nil }), err
+	err = group.Wait()
+	return slices.DeleteFunc(failing, func(e Entry) bool { return e.LastRun == nil }), more, err
 }
 
 // failing returns the schedule of the records of some runs, the newest first, with its last run that has ended if

@@ -159,7 +159,8 @@ func channels(ctx context.Context, b *bus.Bus, check checkConsumer) ([]Channel, 
 		check(b.ChannelConsumer(name), info)
 		lately := func(last *time.Time) bool { return last != nil && time.Since(*last) < takesWithin }
 		found = append(found, Channel{Name: name, Waiting: info.NumPending, Sending: info.NumAckPending, Served: info.NumWaiting > 0,
-			lately: lately(info.Delivered.Last), repeats: !lately(info.AckFloor.Last) && info.Delivered.Consumer-info.AckFloor.Consumer >= repeatedly*uint64(max(info.NumAckPending, 1))})
+			lately:  lately(info.Delivered.Last),
+			repeats: !lately(info.AckFloor.Last) && info.Delivered.Consumer-info.AckFloor.Consumer >= repeatedly*uint64(max(info.NumAckPending, 1))})
 	}
 	return found, err
 }

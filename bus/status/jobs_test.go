@@ -126,3 +126,22 @@ func TestSlowFailingJobIsNamed(t *testing.T) {
 		}
 	})
 }
+
+// The status says if it did not look at all jobs.
+func TestJobsThatAreNotLookedAt(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	for i := range cron.FailingSchedules + 1 {
+		if i == cron.FailingSchedules {
+			if s := status.Read(t.Context(), b); len(s.Notes) != 0 || len(s.Errors) != 0 {
+				t.Errorf("with %d jobs: %q, %q", i, s.Notes, s.Errors)
+			}
+		}
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.RunOf(bus.Cron, fmt.Sprint("s--", i)), Body: []byte(`{"call":"c","session":"s"}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := status.Read(t.Context(), b); len(s.Notes) != 1 || len(s.Errors) != 0 {
+		t.Errorf("with another one: %q, %q", s.Notes, s.Errors)
+	}
+}

@@ -136,7 +136,8 @@ func (s *Status) problems() []Problem {
 		waiting := c.Waiting + uint64(c.Sending)
 		switch {
 		case c.Kind == bridge && c.repeats && c.Served && waiting > 0:
-			add(BridgeRepeats, c.Name, "The program of the bridge %q takes notifications and does not acknowledge them, so they come to it again and again. Notifications that wait: %d.", c.Name, waiting)
+			add(BridgeRepeats, c.Name, "The program of the bridge %q takes notifications and does not acknowledge them, so they come "+
+				"to it again and again. Notifications that wait: %d.", c.Name, waiting)
 		case waiting == 0 || c.Served || len(s.Errors) > 0:
 		case c.Kind == bridge:
 			add(BridgeSilent, c.Name, "The program of the bridge %q takes no notifications. Notifications that wait: %d.", c.Name, waiting)

@@ -37,9 +37,10 @@ type Status struct {
 	Channels []Channel `json:"channels"`
 	// DeadLetters is the number of dead letters.
 	DeadLetters uint64 `json:"dead_letters"`
-	// Problems are what needs attention. Errors say what could not be read.
+	// Problems are what needs attention. Errors say what could not be read, and Notes what was not.
 	Problems []Problem `json:"problems"`
 	Errors   []string  `json:"errors,omitempty"`
+	Notes    []string  `json:"notes,omitempty"`
 
 	skew     time.Duration  // how far the clock of a server is certainly ahead of this host's
 	outages  map[string]int // runs that wait for a model, by the error of its provider
@@ -162,7 +163,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 		"workers":      func() (err error) { s.Workers, err = workers(ctx, b); return err },
 		"channels":     func() (err error) { s.Channels, err = channels(ctx, b, check); return err },
 		"parked calls": func() error { return s.readParked(ctx, b) },
-		"jobs":         func() (err error) { s.failing, err = cron.New(b).Failing(ctx); return err },
+		"jobs":         func() error { return s.readJobs(ctx, b) },
 	} {
 		group.Go(func() {
 			if err := read(); err != nil {
@@ -205,6 +206,14 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 	slices.Sort(s.Errors)
 	s.Problems = s.problems()
 	return s
+}
+
+func (s *Status) readJobs(ctx context.Context, b *bus.Bus) (err error) {
+	var more bool
+	if s.failing, more, err = cron.New(b).Failing(ctx); more {
+		s.Notes = append(s.Notes, fmt.Sprintf("Of the jobs, only the %d that ran last were looked at.", cron.FailingSchedules))
+	}
+	return err
 }
 
 // nextAnswer is how long each further worker may take to answer.

@@ -177,10 +177,10 @@ func (l *ledger) refuse(call string, full bool) {
 }
 
 // mayLackText reports whether a result may have less than the text of its tool: its store was full, or failed for as
-// long as a worker waits for it: 5 minutes, or less if the next try were later than that.
+// long as a worker waits for it: 5 minutes, less the pause of at most 15 s before a try that would be later.
 func (l *ledger) mayLackText(call string, end event) bool {
 	r, ok := l.unstored[call]
-	return ok && end.Artifact == nil && (r.full || end.at.Sub(r.at) >= 4*time.Minute+30*time.Second)
+	return ok && end.Artifact == nil && (r.full || end.at.Sub(r.at) >= 5*time.Minute-15*time.Second)
 }
 
 func (l *ledger) retry(call string) {

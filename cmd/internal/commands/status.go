@@ -139,6 +139,9 @@ func printStatus(out io.Writer, s status.Status, beats []agents.Schedule) error 
 	for _, p := range s.Problems {
 		_ = cli.Line(out, "! %s", p)
 	}
+	for _, n := range s.Notes {
+		_ = cli.Line(out, "%s", n)
+	}
 	if len(s.Errors)+len(s.Problems) == 0 {
 		fmt.Fprintln(out, "Nothing needs attention.")
 	}

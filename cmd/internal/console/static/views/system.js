@@ -17,7 +17,7 @@ function show(main) {
     try {
       const s = await get("/api/status", {}, abort.signal);
       replace(body,
-        s.problems.concat((s.errors || []).map(text => ({ text }))).map(p => problem(p, "system")),
+        s.problems.concat([...s.errors || [], ...s.notes || []].map(text => ({ text }))).map(p => problem(p, "system")),
         s.problems.length || (s.errors || []).length ? null : h("p.lead", {}, "Nothing needs attention."),
         h("section", {}, h("h2", {}, "Workers"), s.workers.length ? table("Workers", ["Worker", "Queues", "Running", "Ended", "Models", "Up for", "Version"], s.workers.map(w => h("tr", {}, h("th", { scope: "row" }, w.name), h("td", {}, w.queues.join(", ")), h("td.num", {}, count(w.running)), h("td", {}, ended(w)), h("td", {}, (w.models || []).join(", ") || "–"), h("td", {}, time(w.started, "since")), h("td", {}, w.version))))
           : empty("No worker answers", "Calls stay queued until a worker takes them. Start one:", "stevedore serve --server " + s.server.url)),
