@@ -77,7 +77,7 @@ func (o Outcome) Err() error {
 	case Refused:
 		return tools.Errorf("refused", "the model declined to continue")
 	case Abandoned:
-		return tools.Errorf("abandoned", "the agent was interrupted, and no worker continued it")
+		return tools.Errorf("abandoned", "the agent was interrupted, and no worker continued it; send the prompt again")
 	}
 	if o.Error != nil {
 		return &tools.Error{Code: o.Error.Code, Message: "the agent failed: " + o.Error.Message}

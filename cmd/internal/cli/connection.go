@@ -259,7 +259,10 @@ func (c *Connection) EmbeddedURL() (string, error) {
 		return "", fmt.Errorf("%w: %w", bus.ErrUnreachable, err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, urlFile))
-	if !locked || errors.Is(err, fs.ErrNotExist) {
+	if locked && errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%w: the server in the data directory %q is starting or stopping; try again", bus.ErrUnreachable, dir)
+	}
+	if !locked {
 		return "", fmt.Errorf("%w: no server runs in the data directory %q; start one with \"%s\", or name a server with "+
 			"--server%s", bus.ErrUnreachable, c.Data, c.Command("up"), ServiceHint())
 	}
