@@ -256,12 +256,12 @@ func (s *simulation) judgeCalm(ctx context.Context, results jetstream.Stream, c 
 		}
 	}
 	for id, p := range l.accepted {
-		work := time.Duration(p.ms) * time.Millisecond
+		work, soon := time.Duration(p.ms)*time.Millisecond, soon
 		if p.tool == "asked" {
 			work += approvalPause
 		}
 		if p.priority == "low" {
-			work += floodTime
+			soon += floodTime
 		}
 		end := p.at.Add(work + soon)
 		if p.reply != "" || p.flood || p.at.Before(c.from) || end.After(c.to) {
@@ -281,7 +281,8 @@ func (s *simulation) judgeCalm(ctx context.Context, results jetstream.Stream, c 
 			fail("%s was accepted at %s, runs for %d ms, and missed its deadline of %s although nothing failed", id, p.at.Format(time.TimeOnly), p.ms, p.deadline.Format(time.TimeOnly))
 		}
 		if e.at.After(end) {
-			fail("%s was accepted at %s, runs for %d ms, and has its %s at %s although nothing failed", id, p.at.Format(time.TimeOnly), p.ms, kind, e.at.Format(time.TimeOnly))
+			fail("%s (priority %q, deadline %s) was accepted at %s, runs for %d ms, and has its %s at %s although nothing failed",
+				id, p.priority, p.deadline.Format(time.TimeOnly), p.at.Format(time.TimeOnly), p.ms, kind, e.at.Format(time.TimeOnly))
 		}
 	}
 	checked += l.judgeOrder(c, fail)
