@@ -108,6 +108,7 @@ func TestHelpers(t *testing.T) {
 		steps    int
 	}{"node": {nodeJS, "helper.mjs", 8}, "python": {python, "helper.py", 9}} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			l := tt.language(t)
 			script := filepath.Join(t.TempDir(), "script.jsonl")
 			if err := os.WriteFile(script, []byte(`{"text":"hi there", "delay":"1s"}`+"\n"), 0o600); err != nil {

@@ -129,6 +129,7 @@ var hostileTexts = []string{
 }
 
 func TestHostileRequestsToThePage(t *testing.T) {
+	t.Parallel()
 	u := startUp(t, "--log-level", "debug")
 	if answer := connect(t, u.url).request("call.default.shell", `{"session":"victim","id":"v1","args":{"command":"seq 1 60000 | sed s/^/victims-data-/"}}`); !strings.Contains(answer.text("for_llm"), "victims-data") {
 		t.Fatalf("the victim has no result: %v", answer)

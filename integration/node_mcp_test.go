@@ -10,6 +10,7 @@ import (
 
 // Real MCP clients and servers from npm: node/mcp.mjs. "make conformance" runs each client with each server.
 func TestMCPClients(t *testing.T) {
+	t.Parallel()
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("node is not installed")

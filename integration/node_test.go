@@ -11,6 +11,7 @@ import (
 // A client in another language: node/client.mjs knows only the URL, the subjects
 // and JSON, and uses every function of the protocol.
 func TestNodeClient(t *testing.T) {
+	t.Parallel()
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("node is not installed")

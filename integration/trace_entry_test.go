@@ -15,6 +15,7 @@ import (
 
 // Traces also lead through ticks, requests to the page, and requests of MCP clients.
 func TestTraceOfTicksPageAndMCP(t *testing.T) {
+	t.Parallel()
 	const pageTrace, mcpTrace = "11111111111111111111111111111111", "22222222222222222222222222222222"
 	r := newReceiver(t)
 	environment := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + r.URL, "OTEL_EXPORTER_OTLP_HEADERS=api-key=a%20secret", "OTEL_BSP_SCHEDULE_DELAY=50"}
