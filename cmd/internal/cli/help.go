@@ -132,10 +132,12 @@ func examplesOf(cmd *cobra.Command) string {
 		return examples
 	}
 	var lines []string
+	shown := map[string]bool{} // without what a line says about it
 	for parent := cmd.Parent(); parent != nil; parent = parent.Parent() {
 		for line := range strings.Lines(parent.Long + "\n" + parent.Example) {
-			if line = strings.TrimSpace(line); line == path || strings.HasPrefix(line, path+" ") {
-				lines = append(lines, "  "+line)
+			line = strings.TrimSpace(line)
+			if example, _, _ := strings.Cut(line, "   "); (example == path || strings.HasPrefix(example, path+" ")) && !shown[example] {
+				shown[example], lines = true, append(lines, "  "+line)
 			}
 		}
 	}
