@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -57,7 +59,8 @@ var (
 )
 
 // Without a safeguard, a test that guards it fails. Each mutant is built from an overlay,
-// so no file changes. STEVEDORE_MUTANTS is 1 for all, or a regular expression of names.
+// so no file changes. STEVEDORE_MUTANTS is 1 for all, or a regular expression of names. With
+// STEVEDORE_MUTANTS_SIMULATED, the only test is the simulator, for so many simulated hours.
 func TestMutants(t *testing.T) {
 	selected := os.Getenv("STEVEDORE_MUTANTS")
 	if selected == "" {
@@ -70,11 +73,22 @@ func TestMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	hours := 0
+	if text := os.Getenv("STEVEDORE_MUTANTS_SIMULATED"); text != "" {
+		if hours, err = strconv.Atoi(text); err != nil {
+			t.Fatalf("STEVEDORE_MUTANTS_SIMULATED: %v", err)
+		}
+	}
 	for _, m := range mutants {
 		if !names.MatchString(m.name) {
 			continue
 		}
 		t.Run(m.name, func(t *testing.T) {
+			if hours > 0 {
+				t.Parallel()
+				m.simulate(t, hours)
+				return
+			}
 			out, err := m.run(t)
 			var exit *exec.ExitError
 			failed := failedTest.FindSubmatch(out)
@@ -108,6 +122,38 @@ func TestMutants(t *testing.T) {
 // run runs the tests of a mutant, or of the unchanged code if the mutant has no old text.
 func (m mutant) run(t *testing.T) (out []byte, err error) {
 	t.Helper()
+	root, overlay := m.overlay(t)
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-v", "-count=1", "-timeout=60s", "-overlay", overlay, "-run", "^("+m.tests+")$", "./"+m.pkg)
+	cmd.Dir = root
+	return cmd.CombinedOutput()
+}
+
+// What the simulator prints of its first finding, which is not what its processes log.
+var finding = regexp.MustCompile(`(?m)^    +(?:judge|load|register|link|faults|letters|store)_test\.go:\d+: (.*)|^((?:panic|fatal error): .*)`)
+
+// simulate runs seeds of the simulator, of two hours each, until one fails.
+func (m mutant) simulate(t *testing.T, hours int) {
+	root, overlay := m.overlay(t)
+	program := filepath.Join(t.TempDir(), "simulate.test")
+	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", program, "./integration/simulate")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for seed := 1; seed <= hours/2; seed++ {
+		cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestSimulate$", "-test.v", "-test.timeout=10m")
+		cmd.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=400", "STEVEDORE_SIMULATE=1", fmt.Sprint("STEVEDORE_SIMULATE_SEED=", seed))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Logf("dies in seed %d, within %d simulated hours: %.300s", seed, 2*seed, finding.ReplaceAll(finding.Find(out), []byte("$1$2")))
+			return
+		}
+	}
+	t.Errorf("the mutant survived %d simulated hours", hours)
+}
+
+// overlay returns the root of the repository, and a file for "go build -overlay" that replaces the mutant's file.
+func (m mutant) overlay(t *testing.T) (root, overlay string) {
+	t.Helper()
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)
@@ -129,7 +175,5 @@ func (m mutant) run(t *testing.T) (out []byte, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-v", "-count=1", "-timeout=60s", "-overlay", overlay, "-run", "^("+m.tests+")$", "./"+m.pkg)
-	cmd.Dir = root
-	return cmd.CombinedOutput()
+	return root, overlay
 }

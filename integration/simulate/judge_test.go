@@ -37,7 +37,10 @@ func (s *simulation) judge() (checked int) {
 	l := s.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	fail := func(format string, a ...any) { s.t.Errorf(format, a...) }
+	fail := func(format string, a ...any) {
+		text := fmt.Sprintf(format, a...)
+		s.t.Error(text + s.happened(callName.FindString(text)))
+	}
 	for id, p := range l.accepted {
 		checked++
 		res, ok := read(ctx, results, "result", p)

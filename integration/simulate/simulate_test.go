@@ -11,10 +11,14 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 )
 
-// TestSimulate runs one seed for a simulated hour. STEVEDORE_SIMULATE=N runs N seeds of two hours each;
-// STEVEDORE_SIMULATE_SEED is the first one.
+// seedTime is how long "make simulate" simulates a seed.
+const seedTime = 2 * time.Hour
+
+// TestSimulate runs one seed for a simulated hour. STEVEDORE_SIMULATE=N runs N seeds for seedTime, or for
+// STEVEDORE_SIMULATE_MINUTES; STEVEDORE_SIMULATE_SEED is the first one.
 func TestSimulate(t *testing.T) {
-	duration, seeds := 2*time.Hour, number(t, "STEVEDORE_SIMULATE", 0)
+	seeds := number(t, "STEVEDORE_SIMULATE", 0)
+	duration := time.Duration(number(t, "STEVEDORE_SIMULATE_MINUTES", uint64(seedTime/time.Minute))) * time.Minute
 	if seeds == 0 {
 		duration, seeds = time.Hour, 1
 	}
@@ -28,7 +32,7 @@ func TestSimulate(t *testing.T) {
 			began, checked := time.Now(), 0
 			t.Cleanup(func() { // a bubble that fails ends the test
 				if t.Failed() {
-					t.Logf("to repeat it: STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=%d go test -run TestSimulate -v ./integration/simulate", seed)
+					t.Logf("to repeat it: STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=%d STEVEDORE_SIMULATE_MINUTES=%.0f go test -run TestSimulate -v ./integration/simulate", seed, duration.Minutes())
 					t.Logf("the faults:\n%s", strings.Join(s.events, "\n"))
 				}
 			})

@@ -92,15 +92,21 @@ func (s *simulation) run(d time.Duration) {
 	time.Sleep(time.Minute)
 	s.goroutines = runtime.NumGoroutine()
 	s.addJobs()
-	for hour := time.Hour; hour <= d; hour += time.Hour {
+	for hour := time.Hour; ; hour += time.Hour {
 		s.poison()
-		s.load(s.began.Add(hour-calmTime), true)
+		s.load(s.began.Add(min(hour-calmTime, d)), true)
 		s.healing.Wait()
+		if hour-calmTime >= d {
+			break
+		}
 		s.load(time.Now().Add(recovery), false)
 		from := time.Now()
 		s.flood()
-		s.load(s.began.Add(hour), false)
+		s.load(s.began.Add(min(hour, d)), false)
 		s.ledger.calms = append(s.ledger.calms, calm{from, time.Now()})
+		if hour >= d {
+			break
+		}
 	}
 	s.clients.Wait()
 	s.settle()

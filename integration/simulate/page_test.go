@@ -1,0 +1,119 @@
+package simulate
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// callName matches the id of a call in a text.
+var callName = regexp.MustCompile(`\bc\d+\b`)
+
+// around is how long before and after a call its faults are shown.
+const around = 2 * time.Minute
+
+// happened says what the ledger knows of a call, and the faults around it. The ledger is locked.
+func (s *simulation) happened(id string) string {
+	p, l := s.ledger.accepted[id], s.ledger
+	if p == nil {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n  %s is a call of %s in session %s, accepted at %s", id, p.tool, p.session, p.at.Format(time.TimeOnly))
+	if p.priority != "" {
+		fmt.Fprintf(&b, ", priority %s", p.priority)
+	}
+	if !p.deadline.IsZero() {
+		fmt.Fprintf(&b, ", deadline %s", p.deadline.Format(time.TimeOnly))
+	}
+	fmt.Fprintf(&b, ", runs for %d ms; cancelled %t, raw %t, retried letter %t", p.ms, p.cancelled, p.raw, l.retried[id])
+	last := p.at
+	for _, at := range l.runs[id] {
+		last = at
+		fmt.Fprintf(&b, "\n  %s it runs", at.Format("15:04:05.000"))
+	}
+	from, to := p.at.Add(-around).Format("15:04:05"), last.Add(around).Format("15:04:05")
+	for _, event := range s.events {
+		if event >= from && event <= to {
+			fmt.Fprintf(&b, "\n  %s", event)
+		}
+	}
+	return b.String()
+}
+
+// Steps and tries of TestShrink.
+const (
+	shrinkStep  = 5 // minutes
+	shrinkTries = 3 // the order of goroutines is not part of the seed
+	countTries  = 10
+)
+
+// TestShrink prints the shortest part of a seed that still fails, on one page, and how often it fails.
+// STEVEDORE_SHRINK is a seed that has failed.
+func TestShrink(t *testing.T) {
+	seed := number(t, "STEVEDORE_SHRINK", 0)
+	if seed == 0 {
+		t.Skip(`STEVEDORE_SHRINK is not set; "make simulate" sets it for each seed that fails`)
+	}
+	page := ""
+	fails := func(minutes uint64) bool {
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestSimulate$", "-test.v", "-test.timeout", "30m")
+		cmd.Env = append(os.Environ(), "STEVEDORE_SIMULATE=1", fmt.Sprint("STEVEDORE_SIMULATE_SEED=", seed), fmt.Sprint("STEVEDORE_SIMULATE_MINUTES=", minutes))
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			page = pageOf(string(out))
+		}
+		return err != nil
+	}
+	ever := func(minutes uint64) bool {
+		for range shrinkTries {
+			if fails(minutes) {
+				return true
+			}
+		}
+		return false
+	}
+	whole := uint64(seedTime / time.Minute)
+	if !ever(whole) {
+		t.Logf("seed %d passes %d of %d times", seed, shrinkTries, shrinkTries)
+		return
+	}
+	passes, shortest := uint64(0), whole
+	for shortest-passes > shrinkStep {
+		middle := (passes + shortest) / 2 / shrinkStep * shrinkStep
+		if ever(middle) {
+			shortest = middle
+		} else {
+			passes = middle
+		}
+	}
+	count := 0
+	for range countTries {
+		if fails(shortest) {
+			count++
+		}
+	}
+	t.Errorf("the first %d minutes of seed %d fail %d of %d times:\n%s", shortest, seed, count, countTries, page)
+}
+
+// judgedLine matches the first line of what ends a test or says how to repeat it.
+var judgedLine = regexp.MustCompile(`^    +(judge|load|register|link|faults|letters|store)_test\.go:|to repeat it:|^panic:|^fatal error:`)
+
+// pageOf returns what the judges say in the output of a simulation, and how to repeat it, without the logs of processes.
+func pageOf(out string) string {
+	var page strings.Builder
+	judged := false
+	for line := range strings.Lines(out) {
+		if !strings.HasPrefix(line, "        ") { // the first line of a text
+			judged = judgedLine.MatchString(line)
+		}
+		if judged && page.Len() < 6000 {
+			page.WriteString(line)
+		}
+	}
+	return page.String()
+}
