@@ -66,11 +66,7 @@ func (m *model) Complete(ctx context.Context, req agent.Request) (agent.Response
 		m.ledger.wrong("a request of the model has " + bad)
 	}
 	id := strings.TrimPrefix(said[len(said)-1], "ask ")
-	lacking, ok := lacks(said, conversationTo(id), req.ReplacedTurns == 0)
-	if !ok {
-		m.ledger.wrong(fmt.Sprintf("a request of the model has the texts %q", said))
-	}
-	m.ledger.lack(lacking)
+	m.ledger.hear(heard{said, req.ReplacedTurns == 0})
 	if end := req.Messages[len(req.Messages)-1]; slices.ContainsFunc(end.Content, func(b agent.Block) bool { return b.Type == agent.TypeToolResult && b.ToolUseID == "use-"+id }) {
 		return agent.Response{Content: []agent.Block{agent.Text("answer " + id)}, StopReason: agent.StopEndTurn, Model: "m"}, nil
 	}
@@ -132,6 +128,38 @@ func spoken(messages []agent.Message) (said []string) {
 		}
 	}
 	return said
+}
+
+// heard is what a request to the model contains. It is whole if no summary has replaced its beginning.
+type heard struct {
+	said  []string
+	whole bool
+}
+
+// judgeConversations holds what the model heard against the order of the questions, and notes those whose answers it did
+// not hear. A question that was given up may come again behind later ones.
+func (l *ledger) judgeConversations(fail func(string, ...any)) {
+	id := func(text string) string { return text[strings.IndexByte(text, ' ')+1:] }
+	isRetried := func(text string) bool { return l.retried[id(text)] }
+	for _, h := range l.heard {
+		said := slices.DeleteFunc(slices.Clone(h.said), isRetried)
+		if len(said) == 0 {
+			continue
+		}
+		last := said[len(said)-1]
+		want := conversationTo(id(last))
+		if strings.HasPrefix(last, "answer ") {
+			want = append(want, last)
+		}
+		lacking, ok := lacks(said, slices.DeleteFunc(want, isRetried), h.whole)
+		slices.Sort(h.said)
+		if !ok || len(slices.Compact(slices.Sorted(slices.Values(h.said)))) < len(h.said) {
+			fail("a request of the model has the texts %q", h.said)
+		}
+		for _, question := range lacking {
+			l.lacking[question] = true
+		}
+	}
 }
 
 // conversationTo returns what is said up to a question: each one before it once, with its answer.

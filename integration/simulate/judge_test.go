@@ -41,6 +41,7 @@ func (s *simulation) judge() (checked int) {
 		text := fmt.Sprintf(format, a...)
 		s.t.Error(text + s.happened(callName.FindString(text)))
 	}
+	l.judgeConversations(fail)
 	for id, p := range l.accepted {
 		checked++
 		res, ok := read(ctx, results, "result", p)

@@ -27,7 +27,8 @@ type ledger struct {
 	told     map[string]map[int]bool // messages with a number that a chat was promised, by chat
 	approved map[string]bool         // calls that a person approved
 	unstored map[string]refusal      // calls whose artifact a store refused
-	retried  map[string]bool         // calls whose dead letter was retried
+	retried  map[string]bool         // calls whose dead letter somebody tried to retry
+	heard    []heard                 // requests to the model
 	lacking  map[string]bool         // questions whose answers a conversation lacked when it had gone on
 	wrongs   []string                // what came to a model, a chat or a tool and should not have
 }
@@ -189,12 +190,10 @@ func (l *ledger) retry(call string) {
 	l.retried[call] = true
 }
 
-func (l *ledger) lack(questions []string) {
+func (l *ledger) hear(h heard) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, id := range questions {
-		l.lacking[id] = true
-	}
+	l.heard = append(l.heard, h)
 }
 
 // isAbandoned reports whether an agent was given up, and its conversation went on before somebody retried it.

@@ -26,11 +26,13 @@ func (s *simulation) retryLetters() {
 		if n%2 == 0 {
 			l.setAfter(1+n/2%8, down)
 		}
+		for _, letter := range page.Letters { // the answer to a retry may be lost
+			s.ledger.retry(letter.ID)
+		}
 		var ended []dead.Stored
 		rpc.ChangeLetters(ctx, b, page.Letters, true, func(letter dead.Stored, err error) {
 			if err == nil {
 				s.letters++
-				s.ledger.retry(letter.ID)
 			} else if s.hasEnded(ctx, letter.Subject) {
 				ended = append(ended, letter)
 			}
