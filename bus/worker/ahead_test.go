@@ -41,56 +41,57 @@ func waiting(t *testing.T, b *bus.Bus) uint64 {
 
 // Two workers take turns with the sessions of a queue, and run each call once.
 func TestSessionsTakeTurns(t *testing.T) {
-	t.Parallel()
-	const flood, calm = 1500, 20
-	s := bustest.Server(t)
-	var (
-		mu           sync.Mutex
-		runs         = map[tools.CallKey]int{}
-		floods, rest atomic.Int64
-	)
-	run := func(c tools.Call) string {
+	bustest.Bubble(t, func(t *testing.T) {
+		const flood, calm = 1500, 20
+		s := bustest.Server(t)
+		var (
+			mu           sync.Mutex
+			runs         = map[tools.CallKey]int{}
+			floods, rest atomic.Int64
+		)
+		run := func(c tools.Call) string {
+			mu.Lock()
+			runs[tools.CallKey{Session: c.Session, ID: c.ID}]++
+			mu.Unlock()
+			time.Sleep(5 * time.Millisecond) // what a tool does
+			if c.Session == "flood" {
+				floods.Add(1)
+			} else {
+				rest.Add(1)
+			}
+			return "done"
+		}
+		b := bustest.Connect(t, s, bus.Config{})
+		for i := range flood {
+			tool := []string{"work", "write"}[i%2]
+			if _, err := b.JetStream().PublishAsync(b.Call("default", tool, "flood", fmt.Sprint(i)), []byte("{}")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		<-b.JetStream().PublishAsyncComplete()
+		for range 2 {
+			start(t, bustest.Dial(t, s, bus.Config{}), worker.Config{Slots: 2}, tool(t, "work", tools.Idempotent, run), tool(t, "write", tools.Once, run))
+		}
+		for i := range calm {
+			submit(t, b, b.Call("default", []string{"work", "write"}[i%2], fmt.Sprint("calm", i%3), fmt.Sprint(i)), "{}")
+		}
+		bustest.WaitUntil(t, "the calm sessions", func() bool { return rest.Load() == calm })
+		if n := floods.Load(); n > flood*9/10 {
+			t.Errorf("%d calls of the flood ran before the others", n)
+		}
+		bustest.WaitUntil(t, "the flood", func() bool { return floods.Load() == flood })
+		waitEmpty(t, b)
 		mu.Lock()
-		runs[tools.CallKey{Session: c.Session, ID: c.ID}]++
-		mu.Unlock()
-		time.Sleep(5 * time.Millisecond) // what a tool does
-		if c.Session == "flood" {
-			floods.Add(1)
-		} else {
-			rest.Add(1)
+		defer mu.Unlock()
+		for k, n := range runs {
+			if n != 1 {
+				t.Errorf("call %s of session %s ran %d times", k.ID, k.Session, n)
+			}
 		}
-		return "done"
-	}
-	b := bustest.Connect(t, s, bus.Config{})
-	for i := range flood {
-		tool := []string{"work", "write"}[i%2]
-		if _, err := b.JetStream().PublishAsync(b.Call("default", tool, "flood", fmt.Sprint(i)), []byte("{}")); err != nil {
-			t.Fatal(err)
+		if len(runs) != flood+calm {
+			t.Errorf("%d calls ran", len(runs))
 		}
-	}
-	<-b.JetStream().PublishAsyncComplete()
-	for range 2 {
-		start(t, bustest.Dial(t, s, bus.Config{}), worker.Config{Slots: 2}, tool(t, "work", tools.Idempotent, run), tool(t, "write", tools.Once, run))
-	}
-	for i := range calm {
-		submit(t, b, b.Call("default", []string{"work", "write"}[i%2], fmt.Sprint("calm", i%3), fmt.Sprint(i)), "{}")
-	}
-	bustest.WaitUntil(t, "the calm sessions", func() bool { return rest.Load() == calm })
-	if n := floods.Load(); n > flood*9/10 {
-		t.Errorf("%d calls of the flood ran before the others", n)
-	}
-	bustest.WaitUntil(t, "the flood", func() bool { return floods.Load() == flood })
-	waitEmpty(t, b)
-	mu.Lock()
-	defer mu.Unlock()
-	for k, n := range runs {
-		if n != 1 {
-			t.Errorf("call %s of session %s ran %d times", k.ID, k.Session, n)
-		}
-	}
-	if len(runs) != flood+calm {
-		t.Errorf("%d calls ran", len(runs))
-	}
+	})
 }
 
 // A worker runs a call ahead. If it lives, the call does not run a second time when the

@@ -168,15 +168,16 @@ func TestEveryEndOfAnAsyncToolIsReported(t *testing.T) {
 
 // A panic while the async tool starts is the only result of the call.
 func TestAsyncPanicAtStart(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	start(t, b, worker.Config{}, panicky{})
-	submit(t, b, "stevedore.call.default.panicky", `{"id":"a"}`)
-	waitEmpty(t, b)
-	result, _ := event(t, b, b.Result("default", "a"))
-	if _, ok := event(t, b, b.Completion("default", "a")); ok || result.Error == nil || result.Error.Code != tools.CodePanic {
-		t.Errorf("result %+v, completion %t", result, ok)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		start(t, b, worker.Config{}, panicky{})
+		submit(t, b, "stevedore.call.default.panicky", `{"id":"a"}`)
+		waitEmpty(t, b)
+		result, _ := event(t, b, b.Result("default", "a"))
+		if _, ok := event(t, b, b.Completion("default", "a")); ok || result.Error == nil || result.Error.Code != tools.CodePanic {
+			t.Errorf("result %+v, completion %t", result, ok)
+		}
+	})
 }
 
 // panicky calls back and then panics.
@@ -193,124 +194,129 @@ func (panicky) ExecuteAsync(ctx context.Context, _ tools.Call, callback tools.As
 // A dead letter of a schedule's call is notified once. Other calls only get a result:
 // their submitter reads it.
 func TestDeadLetterOfScheduledCall(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	notified := startConsole(t, b)
-	recordStart(t, b, "mine")
-	recordStart(t, b, "tick")
-	for _, call := range []string{`{"id":"mine"}`, `{"id":"tick","action":"cron"}`} {
-		msg := bus.Message{Subject: bustest.CallSubject(b, "default", "gone", []byte(call)), Body: []byte(call)}
-		if _, err := b.Publish(t.Context(), msg); err != nil {
-			t.Fatal(err)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		notified := startConsole(t, b)
+		recordStart(t, b, "mine")
+		recordStart(t, b, "tick")
+		for _, call := range []string{`{"id":"mine"}`, `{"id":"tick","action":"cron"}`} {
+			msg := bus.Message{Subject: bustest.CallSubject(b, "default", "gone", []byte(call)), Body: []byte(call)}
+			if _, err := b.Publish(t.Context(), msg); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	bustest.Fail(t, b, "default", 1)
-	start(t, b, worker.Config{MaxAttempts: 1})
-	waitEmpty(t, b)
-	for _, id := range []string{"mine", "tick"} {
-		result, _ := event(t, b, b.Result("default", id))
-		if result.Outcome != tools.Failed || !strings.Contains(result.ForLLM, "gave up on") {
-			t.Errorf("%s: result %+v", id, result)
+		bustest.Fail(t, b, "default", 1)
+		start(t, b, worker.Config{MaxAttempts: 1})
+		waitEmpty(t, b)
+		for _, id := range []string{"mine", "tick"} {
+			result, _ := event(t, b, b.Result("default", id))
+			if result.Outcome != tools.Failed || !strings.Contains(result.ForLLM, "gave up on") {
+				t.Errorf("%s: result %+v", id, result)
+			}
 		}
-	}
-	if n := notified.next(t); n.Call != "tick" || !n.IsError {
-		t.Errorf("notified %+v", n)
-	}
-	// This notification is queued after those of the first dead letters.
-	submit(t, b, "stevedore.dead.tick.last", `{"kind":"tick","name":"last","reason":"the end","subject":"stevedore.tick.cron.last","body":{"tool":"x"}}`)
-	if n := notified.next(t); !strings.Contains(n.Text, "the end") {
-		t.Errorf("notified a second time: %+v", n)
-	}
+		if n := notified.next(t); n.Call != "tick" || !n.IsError {
+			t.Errorf("notified %+v", n)
+		}
+		// This notification is queued after those of the first dead letters.
+		submit(t, b, "stevedore.dead.tick.last", `{"kind":"tick","name":"last","reason":"the end","subject":"stevedore.tick.cron.last","body":{"tool":"x"}}`)
+		if n := notified.next(t); !strings.Contains(n.Text, "the end") {
+			t.Errorf("notified a second time: %+v", n)
+		}
+	})
 }
 
 // A different call with a used id becomes a dead letter and does not end the call
 // that is running with this id.
 func TestDeadLetterOfReusedID(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	submit(t, b, b.Claim("default", "a"), `{"worker":"w","nonce":"n","call_digest":"another"}`)
-	start(t, b, worker.Config{AskTimeout: 50 * time.Millisecond}, echo(t, "once", tools.Once, new(atomic.Int64), nil))
-	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
-	submit(t, b, short("default", "once"), `{"id":"a","args":{"text":"x"}}`)
-	if got, _ := bustest.Next[dead.Letter](t, letters); got.Code != tools.CodeMismatch {
-		t.Errorf("dead letter %+v", got)
-	}
-	waitEmpty(t, b)
-	if result, ok := event(t, b, b.Result("default", "a")); ok {
-		t.Errorf("the running call has a result: %+v", result)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		submit(t, b, b.Claim("default", "a"), `{"worker":"w","nonce":"n","call_digest":"another"}`)
+		start(t, b, worker.Config{}, echo(t, "once", tools.Once, new(atomic.Int64), nil))
+		letters := bustest.Subscribe(t, b, "stevedore.dead.>")
+		submit(t, b, short("default", "once"), `{"id":"a","args":{"text":"x"}}`)
+		if got, _ := bustest.Next[dead.Letter](t, letters); got.Code != tools.CodeMismatch {
+			t.Errorf("dead letter %+v", got)
+		}
+		waitEmpty(t, b)
+		if result, ok := event(t, b, b.Result("default", "a")); ok {
+			t.Errorf("the running call has a result: %+v", result)
+		}
+	})
 }
 
 // If another process publishes the final result first, the worker stops the async
 // tool and publishes no completion.
 func TestAsyncToolThatLostTheRace(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	stopped := make(chan struct{})
-	body, err := bus.Encode(tools.NewResultEvent(tools.Call{ID: "1", Session: "s", Tool: "slow"}, tools.Failure(tools.Errorf(tools.CodeCancelled, "cancelled"))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other := func(step string) {
-		if step == "run" {
-			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "1"), Body: body}); err != nil {
-				t.Error(err)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		stopped := make(chan struct{})
+		body, err := bus.Encode(tools.NewResultEvent(tools.Call{ID: "1", Session: "s", Tool: "slow"}, tools.Failure(tools.Errorf(tools.CodeCancelled, "cancelled"))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := func(step string) {
+			if step == "run" {
+				if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "1"), Body: body}); err != nil {
+					t.Error(err)
+				}
 			}
 		}
-	}
-	workertest.StartSteps(t, b, workertest.Plain{}, worker.Config{}, other, asyncTool{"slow", tools.Once, func(ctx context.Context, done tools.AsyncCallback) {
-		select {
-		case <-ctx.Done():
-		case <-time.After(bustest.Timeout):
-			t.Error("the tool was not stopped")
+		workertest.StartSteps(t, b, workertest.Plain{}, worker.Config{}, other, asyncTool{"slow", tools.Once, func(ctx context.Context, done tools.AsyncCallback) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(bustest.Timeout):
+				t.Error("the tool was not stopped")
+			}
+			done(ctx, tools.UserResult("It is done."))
+			close(stopped)
+		}})
+		submit(t, b, short("default", "slow"), `{"id":"1","session":"s"}`)
+		<-stopped
+		waitEmpty(t, b)
+		if data, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Completion("s", "1"))); ok || err != nil {
+			t.Errorf("a completion in addition to a final result: %s, %v", data, err)
 		}
-		done(ctx, tools.UserResult("It is done."))
-		close(stopped)
-	}})
-	submit(t, b, short("default", "slow"), `{"id":"1","session":"s"}`)
-	<-stopped
-	waitEmpty(t, b)
-	if data, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Completion("s", "1"))); ok || err != nil {
-		t.Errorf("a completion in addition to a final result: %s, %v", data, err)
-	}
+	})
 }
 
 // Another worker starts the tool of a call in the background while this one runs it, and dies
 // before it stores its report. This worker does, and its own result is the completion.
 func TestReportOfAnAsyncResultThatWon(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	tool, err := tools.NewTool("later", "loses against another worker", func(context.Context, tools.Call, struct{}) *tools.Result {
-		submit(t, b, b.Result("s", "j"), `{"id":"j","session":"s","tool":"later","outcome":"async","async":true,"for_user":"I began."}`)
-		return tools.UserResult("done")
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		tool, err := tools.NewTool("later", "loses against another worker", func(context.Context, tools.Call, struct{}) *tools.Result {
+			submit(t, b, b.Result("s", "j"), `{"id":"j","session":"s","tool":"later","outcome":"async","async":true,"for_user":"I began."}`)
+			return tools.UserResult("done")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start(t, b, worker.Config{}, tool.WithEffect(tools.Idempotent))
+		submit(t, b, b.Call("default", "later", "s", "j"), `{}`)
+		waitEmpty(t, b)
+		if report, ok := event(t, b, b.Report("s", "j")); !ok || report.ForUser != "I began." {
+			t.Errorf("report %+v, %v", report, ok)
+		}
+		if completion, ok := event(t, b, b.Completion("s", "j")); !ok || completion.ForUser != "done" {
+			t.Errorf("completion %+v, %v", completion, ok)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	start(t, b, worker.Config{}, tool.WithEffect(tools.Idempotent))
-	submit(t, b, b.Call("default", "later", "s", "j"), `{}`)
-	waitEmpty(t, b)
-	if report, ok := event(t, b, b.Report("s", "j")); !ok || report.ForUser != "I began." {
-		t.Errorf("report %+v, %v", report, ok)
-	}
-	if completion, ok := event(t, b, b.Completion("s", "j")); !ok || completion.ForUser != "done" {
-		t.Errorf("completion %+v, %v", completion, ok)
-	}
 }
 
 // A worker that dies after it stored the async result of a call has not stored the report of its
 // text for the user; the next worker does.
 func TestReportOfAnAsyncResultOfADeadWorker(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	submit(t, b, b.Result("s", "j"), `{"id":"j","session":"s","tool":"later","outcome":"async","async":true,"for_user":"I began."}`)
-	submit(t, b, b.Call("default", "later", "s", "j"), `{}`)
-	start(t, b, worker.Config{AskTimeout: 50 * time.Millisecond}, asyncTool{"later", tools.Keyed, func(ctx context.Context, done tools.AsyncCallback) { done(ctx, tools.UserResult("done")) }})
-	waitEmpty(t, b)
-	if report, ok := event(t, b, b.Report("s", "j")); !ok || report.ForUser != "I began." {
-		t.Errorf("report %+v, %v", report, ok)
-	}
-	if completion, ok := event(t, b, b.Completion("s", "j")); !ok || completion.ForUser != "done" {
-		t.Errorf("completion %+v, %v", completion, ok)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		submit(t, b, b.Result("s", "j"), `{"id":"j","session":"s","tool":"later","outcome":"async","async":true,"for_user":"I began."}`)
+		submit(t, b, b.Call("default", "later", "s", "j"), `{}`)
+		start(t, b, worker.Config{}, asyncTool{"later", tools.Keyed, func(ctx context.Context, done tools.AsyncCallback) { done(ctx, tools.UserResult("done")) }})
+		waitEmpty(t, b)
+		if report, ok := event(t, b, b.Report("s", "j")); !ok || report.ForUser != "I began." {
+			t.Errorf("report %+v, %v", report, ok)
+		}
+		if completion, ok := event(t, b, b.Completion("s", "j")); !ok || completion.ForUser != "done" {
+			t.Errorf("completion %+v, %v", completion, ok)
+		}
+	})
 }

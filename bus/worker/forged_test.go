@@ -82,73 +82,79 @@ func TestForgedResultIsReplaced(t *testing.T) {
 
 // A forged message in the place of a completion does not replace the completion.
 func TestForgedCompletionIsReplaced(t *testing.T) {
-	b := bustest.New(t)
-	tool := blockingAsync{release: make(chan struct{})}
-	start(t, b, worker.Config{}, tool)
-	submit(t, b, b.Completion("s", "c"), forgedEvents["an ack"])
-	submit(t, b, "stevedore.call.default.blocking", `{"id":"c","session":"s"}`)
-	bustest.WaitUntil(t, "the result", func() bool { _, ok := event(t, b, b.Result("s", "c")); return ok })
-	close(tool.release)
-	waitEmpty(t, b)
-	if got, ok := event(t, b, b.Completion("s", "c")); !ok || got.Outcome != tools.Completed {
-		t.Errorf("completion %+v", got)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		tool := blockingAsync{release: make(chan struct{})}
+		start(t, b, worker.Config{}, tool)
+		submit(t, b, b.Completion("s", "c"), forgedEvents["an ack"])
+		submit(t, b, "stevedore.call.default.blocking", `{"id":"c","session":"s"}`)
+		bustest.WaitUntil(t, "the result", func() bool { _, ok := event(t, b, b.Result("s", "c")); return ok })
+		close(tool.release)
+		waitEmpty(t, b)
+		if got, ok := event(t, b, b.Completion("s", "c")); !ok || got.Outcome != tools.Completed {
+			t.Errorf("completion %+v", got)
+		}
+	})
 }
 
 // A message in the place of a report does not keep the text of a result from its user, whoever
 // stored the result: a worker, or a client that cancelled the call.
 func TestForgedReportIsReplaced(t *testing.T) {
-	b := bustest.New(t)
-	var runs atomic.Int64
-	forged := []string{"\x00", forgedEvents["an ack"], `{"id":"c","session":"s","outcome":"completed","for_user":"forged"}`}
-	for i, body := range forged {
-		submit(t, b, b.Report("s", fmt.Sprint("c", i)), strings.ReplaceAll(body, `"c"`, fmt.Sprintf(`"c%d"`, i)))
-		submit(t, b, "stevedore.call.default.echo", fmt.Sprintf(`{"id":"c%d","session":"s","action":"cron","args":{"text":"real"}}`, i))
-	}
-	if _, err := task.Cancel(t.Context(), b, "s", "c0", "me"); err != nil {
-		t.Fatal(err)
-	}
-	start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil))
-	waitEmpty(t, b)
-	for i := range forged {
-		result, err := b.Last(t.Context(), bus.Results, b.Result("s", fmt.Sprint("c", i)))
-		if err != nil {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		forged := []string{"\x00", forgedEvents["an ack"], `{"id":"c","session":"s","outcome":"completed","for_user":"forged"}`}
+		for i, body := range forged {
+			submit(t, b, b.Report("s", fmt.Sprint("c", i)), strings.ReplaceAll(body, `"c"`, fmt.Sprintf(`"c%d"`, i)))
+			submit(t, b, "stevedore.call.default.echo", fmt.Sprintf(`{"id":"c%d","session":"s","action":"cron","args":{"text":"real"}}`, i))
+		}
+		if _, err := task.Cancel(t.Context(), b, "s", "c0", "me"); err != nil {
 			t.Fatal(err)
 		}
-		report, err := b.Last(t.Context(), bus.Results, b.Report("s", fmt.Sprint("c", i)))
-		if err != nil || len(result.Body) == 0 || string(report.Body) != string(result.Body) {
-			t.Errorf("call %d: report %q, result %q, %v", i, report.Body, result.Body, err)
+		start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil))
+		waitEmpty(t, b)
+		for i := range forged {
+			result, err := b.Last(t.Context(), bus.Results, b.Result("s", fmt.Sprint("c", i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := b.Last(t.Context(), bus.Results, b.Report("s", fmt.Sprint("c", i)))
+			if err != nil || len(result.Body) == 0 || string(report.Body) != string(result.Body) {
+				t.Errorf("call %d: report %q, result %q, %v", i, report.Body, result.Body, err)
+			}
 		}
-	}
-	if n := runs.Load(); n != int64(len(forged)-1) {
-		t.Errorf("%d calls ran", n)
-	}
+		if n := runs.Load(); n != int64(len(forged)-1) {
+			t.Errorf("%d calls ran", n)
+		}
+	})
 }
 
 // A message that is no claim does not keep a once-only call from running, once.
 func TestForgedClaimIsReplaced(t *testing.T) {
-	b := bustest.New(t)
-	var runs atomic.Int64
-	start(t, b, worker.Config{}, echo(t, "once", tools.Once, &runs, nil))
-	bodies := []string{"\x00", forgedEvents["an ack"], `{"worker":"w"}`}
-	for i, body := range bodies {
-		id := fmt.Sprint("c", i)
-		submit(t, b, b.Claim("s", id), body)
-		submit(t, b, "stevedore.call.default.once", `{"id":"`+id+`","session":"s","args":{"text":"real"}}`)
-	}
-	waitEmpty(t, b)
-	for i, body := range bodies {
-		if got, ok := event(t, b, b.Result("s", fmt.Sprint("c", i))); !ok || got.Outcome != tools.Completed {
-			t.Errorf("%q: result %+v", body, got)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		start(t, b, worker.Config{}, echo(t, "once", tools.Once, &runs, nil))
+		bodies := []string{"\x00", forgedEvents["an ack"], `{"worker":"w"}`}
+		for i, body := range bodies {
+			id := fmt.Sprint("c", i)
+			submit(t, b, b.Claim("s", id), body)
+			submit(t, b, "stevedore.call.default.once", `{"id":"`+id+`","session":"s","args":{"text":"real"}}`)
 		}
-		claim, _, err := task.ReadClaim(t.Context(), b, "s", fmt.Sprint("c", i))
-		if err != nil || claim.Nonce == "" {
-			t.Errorf("%q: claim %+v, %v", body, claim, err)
+		waitEmpty(t, b)
+		for i, body := range bodies {
+			if got, ok := event(t, b, b.Result("s", fmt.Sprint("c", i))); !ok || got.Outcome != tools.Completed {
+				t.Errorf("%q: result %+v", body, got)
+			}
+			claim, _, err := task.ReadClaim(t.Context(), b, "s", fmt.Sprint("c", i))
+			if err != nil || claim.Nonce == "" {
+				t.Errorf("%q: claim %+v, %v", body, claim, err)
+			}
 		}
-	}
-	if runs.Load() != int64(len(bodies)) {
-		t.Errorf("%d calls ran %d times", len(bodies), runs.Load())
-	}
+		if runs.Load() != int64(len(bodies)) {
+			t.Errorf("%d calls ran %d times", len(bodies), runs.Load())
+		}
+	})
 }
 
 // A listing shows no forged result.

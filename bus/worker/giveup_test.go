@@ -62,61 +62,63 @@ func TestGivingUpTakesTheClaim(t *testing.T) {
 // A worker that dies after it took the claim to give up on a call does not make the
 // outcome unknown: no worker ran the call.
 func TestGivenUpWithoutResult(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	submit(t, b, b.Claim("default", "a"), `{"worker":"dead","nonce":"n","given_up":true}`)
-	var runs atomic.Int64
-	msg := bus.Message{Subject: b.Call("default", "once", "default", "a"), Body: []byte(`{"id":"a","args":{"text":"x"}}`)}
-	if _, err := b.Publish(t.Context(), msg); err != nil {
-		t.Fatal(err)
-	}
-	bustest.Fail(t, b, "default", 1)
-	start(t, b, worker.Config{AskTimeout: 300 * time.Millisecond}, echo(t, "once", tools.Once, &runs, nil))
-	waitEmpty(t, b)
-	if result, _ := event(t, b, b.Result("default", "a")); result.Error == nil || result.Error.Code != tools.CodeGivenUp || runs.Load() != 0 {
-		t.Errorf("result %+v after %d runs", result, runs.Load())
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		submit(t, b, b.Claim("default", "a"), `{"worker":"dead","nonce":"n","given_up":true}`)
+		var runs atomic.Int64
+		msg := bus.Message{Subject: b.Call("default", "once", "default", "a"), Body: []byte(`{"id":"a","args":{"text":"x"}}`)}
+		if _, err := b.Publish(t.Context(), msg); err != nil {
+			t.Fatal(err)
+		}
+		bustest.Fail(t, b, "default", 1)
+		start(t, b, worker.Config{}, echo(t, "once", tools.Once, &runs, nil))
+		waitEmpty(t, b)
+		if result, _ := event(t, b, b.Result("default", "a")); result.Error == nil || result.Error.Code != tools.CodeGivenUp || runs.Load() != 0 {
+			t.Errorf("result %+v after %d runs", result, runs.Load())
+		}
+	})
 }
 
 // A call is delivered again while its last attempt runs. The worker does not give up on the
 // call: it waits for the result.
 func TestLastAttemptStillRuns(t *testing.T) {
-	t.Parallel()
-	b := bustest.Connect(t, bustest.Listen(t), bus.Config{Lease: time.Second, Log: bustest.Log(t)})
-	leases := bustest.Subscribe(t, b, "$JS.ACK.>")
-	var runs atomic.Int64
-	gate := make(chan struct{})
-	open := sync.OnceFunc(func() { close(gate) })
-	defer open()
-	msg := bus.Message{Subject: b.Call("default", "keyed", "default", "a"), Body: []byte(`{"id":"a","args":{"text":"x"}}`)}
-	if _, err := b.Publish(t.Context(), msg); err != nil {
-		t.Fatal(err)
-	}
-	bustest.Fail(t, b, "default", 1)
-	recordStart(t, b, "a") // by a worker that died
-	start(t, b, worker.Config{MaxAttempts: 2, AskTimeout: 300 * time.Millisecond}, echo(t, "keyed", tools.Keyed, &runs, func() { <-gate }))
-	for requeued := false; !requeued; {
-		lease, err := leases.NextMsg(bustest.Timeout)
-		if err != nil {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		leases := bustest.Subscribe(t, b, "$JS.ACK.>")
+		var runs atomic.Int64
+		gate := make(chan struct{})
+		open := sync.OnceFunc(func() { close(gate) })
+		defer open()
+		msg := bus.Message{Subject: b.Call("default", "keyed", "default", "a"), Body: []byte(`{"id":"a","args":{"text":"x"}}`)}
+		if _, err := b.Publish(t.Context(), msg); err != nil {
 			t.Fatal(err)
 		}
-		if string(lease.Data) == "+WPI" && runs.Load() == 1 {
-			requeued = true
-			if err := b.Conn().Publish(lease.Subject, []byte("-NAK")); err != nil { // as if the lease had ended
+		bustest.Fail(t, b, "default", 1)
+		recordStart(t, b, "a") // by a worker that died
+		start(t, b, worker.Config{MaxAttempts: 2}, echo(t, "keyed", tools.Keyed, &runs, func() { <-gate }))
+		for requeued := false; !requeued; {
+			lease, err := leases.NextMsg(bustest.Timeout)
+			if err != nil {
 				t.Fatal(err)
 			}
+			if string(lease.Data) == "+WPI" && runs.Load() == 1 {
+				requeued = true
+				if err := b.Conn().Publish(lease.Subject, []byte("-NAK")); err != nil { // as if the lease had ended
+					t.Fatal(err)
+				}
+			}
 		}
-	}
-	bustest.WaitUntil(t, "the second delivery", func() bool {
-		info, _, err := b.ConsumerInfo(t.Context(), b.WorkerConsumer("default"))
-		return err == nil && info.NumRedelivered > 0 || bustest.Messages(t, b, bus.Dead) > 0
+		bustest.WaitUntil(t, "the second delivery", func() bool {
+			info, _, err := b.ConsumerInfo(t.Context(), b.WorkerConsumer("default"))
+			return err == nil && info.NumRedelivered > 0 || bustest.Messages(t, b, bus.Dead) > 0
+		})
+		time.AfterFunc(time.Minute, open)
+		waitEmpty(t, b)
+		if result, _ := event(t, b, b.Result("default", "a")); result.Outcome != tools.Completed || runs.Load() != 1 {
+			t.Errorf("result %+v after %d runs", result, runs.Load())
+		}
+		if n := bustest.Messages(t, b, bus.Dead); n != 0 {
+			t.Errorf("%d dead letters", n)
+		}
 	})
-	time.AfterFunc(time.Second, open)
-	waitEmpty(t, b)
-	if result, _ := event(t, b, b.Result("default", "a")); result.Outcome != tools.Completed || runs.Load() != 1 {
-		t.Errorf("result %+v after %d runs", result, runs.Load())
-	}
-	if n := bustest.Messages(t, b, bus.Dead); n != 0 {
-		t.Errorf("%d dead letters", n)
-	}
 }

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
@@ -37,56 +38,58 @@ func lastChannel(t *testing.T, store state.Store, session string) string {
 // Later results of a session without a channel go to the channel of its last call.
 // The worker records it before it publishes the result of the call.
 func TestRecordLastChannel(t *testing.T) {
-	b := bustest.New(t)
-	store, _ := openState(t)
-	var runs atomic.Int64
-	start(t, b, worker.Config{State: store}, echo(t, "echo", tools.Idempotent, &runs, nil))
-	console, telegram := make(testChannel, 100), make(testChannel, 100)
-	startNotifier(t, b, notify.Config{Channels: map[string]channel.Channel{"console": console, "telegram": telegram}, Facts: store})
-	results := bustest.Subscribe(t, b, "stevedore.result.>")
-	call := func(id, fields string) {
-		t.Helper()
-		submit(t, b, "stevedore.call.default.echo", `{"id":"`+id+`","args":{"text":"`+id+`"}`+fields+`}`)
-		bustest.Next[tools.ResultEvent](t, results)
-	}
-	call("a", `,"session":"s","channel":"telegram","chat_id":"42:7"`)
-	for _, session := range []string{"s", ""} {
-		if got := lastChannel(t, store, session); got != "telegram:42:7" {
-			t.Errorf("the last channel of %q is %q", session, got)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		store, _ := openState(t)
+		var runs atomic.Int64
+		start(t, b, worker.Config{State: store}, echo(t, "echo", tools.Idempotent, &runs, nil))
+		console, telegram := make(testChannel, 100), make(testChannel, 100)
+		startNotifier(t, b, notify.Config{Channels: map[string]channel.Channel{"console": console, "telegram": telegram}, Facts: store})
+		results := bustest.Subscribe(t, b, "stevedore.result.>")
+		call := func(id, fields string) {
+			t.Helper()
+			submit(t, b, "stevedore.call.default.echo", `{"id":"`+id+`","args":{"text":"`+id+`"}`+fields+`}`)
+			bustest.Next[tools.ResultEvent](t, results)
 		}
-	}
-	if got := lastChannel(t, store, "other"); got != "" {
-		t.Errorf("the last channel of another session is %q", got)
-	}
+		call("a", `,"session":"s","channel":"telegram","chat_id":"42:7"`)
+		for _, session := range []string{"s", ""} {
+			if got := lastChannel(t, store, session); got != "telegram:42:7" {
+				t.Errorf("the last channel of %q is %q", session, got)
+			}
+		}
+		if got := lastChannel(t, store, "other"); got != "" {
+			t.Errorf("the last channel of another session is %q", got)
+		}
 
-	// None of these calls is from a user, and the last channel is unchanged.
-	before, err := store.Get(t.Context(), "last_channel.s")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for id, fields := range map[string]string{
-		"b": `,"session":"s"`,
-		"c": `,"session":"s","channel":"last"`,
-		"d": `,"session":"s","channel":"console","action":"agent"`,
-		"e": `,"session":"s","channel":"console","action":"cron"`,
-		"f": `,"session":"s","channel":"console","action":"heartbeat"`,
-		"g": `,"session":"s","channel":"a:b"`,
-		"h": `,"session":"s","channel":"console","tool":"other"`,
-		"i": `,"session":"s","channel":"telegram","chat_id":"42:7"`,
-		"k": `,"session":"s","channel":"typo"`, // a channel without a consumer
-	} {
-		call(id, fields)
-	}
-	if after, err := store.Get(t.Context(), "last_channel.s"); err != nil || after != before {
-		t.Errorf("before %+v, after %+v, %v", before, after, err)
-	}
-	for notified := map[string]bool{}; !notified["a"] || !notified["b"]; { // in any order
-		notified[telegram.next(t).Call] = true
-	}
-	call("j", `,"session":"s","channel":"console"`)
-	if got := lastChannel(t, store, "s"); got != "console" {
-		t.Errorf("the last channel is %q", got)
-	}
+		// None of these calls is from a user, and the last channel is unchanged.
+		before, err := store.Get(t.Context(), "last_channel.s")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id, fields := range map[string]string{
+			"b": `,"session":"s"`,
+			"c": `,"session":"s","channel":"last"`,
+			"d": `,"session":"s","channel":"console","action":"agent"`,
+			"e": `,"session":"s","channel":"console","action":"cron"`,
+			"f": `,"session":"s","channel":"console","action":"heartbeat"`,
+			"g": `,"session":"s","channel":"a:b"`,
+			"h": `,"session":"s","channel":"console","tool":"other"`,
+			"i": `,"session":"s","channel":"telegram","chat_id":"42:7"`,
+			"k": `,"session":"s","channel":"typo"`, // a channel without a consumer
+		} {
+			call(id, fields)
+		}
+		if after, err := store.Get(t.Context(), "last_channel.s"); err != nil || after != before {
+			t.Errorf("before %+v, after %+v, %v", before, after, err)
+		}
+		for notified := map[string]bool{}; !notified["a"] || !notified["b"]; { // in any order
+			notified[telegram.next(t).Call] = true
+		}
+		call("j", `,"session":"s","channel":"console"`)
+		if got := lastChannel(t, store, "s"); got != "console" {
+			t.Errorf("the last channel is %q", got)
+		}
+	})
 }
 
 // A call cannot take a chat from another session, nor the last channel of all sessions, but
@@ -118,21 +121,23 @@ func TestChatsStayWithTheirSession(t *testing.T) {
 
 // A redelivered call does not replace a channel that was recorded since.
 func TestRedeliveryDoesNotRecordItsChannel(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	store, _ := openState(t)
-	submit(t, b, "stevedore.call.default.echo.default.a", `{"id":"a","channel":"old","args":{"text":"x"}}`)
-	bustest.Fail(t, b, "default", 1)
-	bustest.Consumers(t, b, b.ChannelConsumer("old"))
-	if err := state.SetLastChannel(t.Context(), store, "default", state.Channel{Name: "new"}, true); err != nil {
-		t.Fatal(err)
-	}
-	var runs atomic.Int64
-	start(t, b, worker.Config{State: store}, echo(t, "echo", tools.Idempotent, &runs, nil))
-	waitEmpty(t, b)
-	if got := lastChannel(t, store, "default"); got != "new" || runs.Load() != 1 {
-		t.Errorf("the last channel is %q after %d runs", got, runs.Load())
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		store, _ := openState(t)
+		submit(t, b, "stevedore.call.default.echo.default.a", `{"id":"a","channel":"old","args":{"text":"x"}}`)
+		bustest.Fail(t, b, "default", 1)
+		bustest.Consumers(t, b, b.ChannelConsumer("old"))
+		time.Sleep(time.Second)
+		if err := state.SetLastChannel(t.Context(), store, "default", state.Channel{Name: "new"}, true); err != nil {
+			t.Fatal(err)
+		}
+		var runs atomic.Int64
+		start(t, b, worker.Config{State: store}, echo(t, "echo", tools.Idempotent, &runs, nil))
+		waitEmpty(t, b)
+		if got := lastChannel(t, store, "default"); got != "new" || runs.Load() != 1 {
+			t.Errorf("the last channel is %q after %d runs", got, runs.Load())
+		}
+	})
 }
 
 // A call gets its result even if the state store fails.

@@ -16,35 +16,36 @@ import (
 // A parked call that is delivered again, because its acknowledgement was lost or a client
 // repeated it, does not run before its time.
 func TestParkedCallIsDeliveredAgain(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	var runs atomic.Int64
-	pausing, err := tools.NewTool("pausing", "pauses", func(context.Context, tools.Call, struct{}) *tools.Result {
-		runs.Add(1)
-		return tools.Failure(&tools.Pause{Until: time.Now().Add(time.Hour), Reason: "waiting for a test"})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for range 2 {
-		msg := bus.Message{Subject: b.Call("default", "pausing", "s", "a"), Body: []byte(`{"args":{}}`), Header: map[string][]string{bus.PriorityHeader: {"high"}}}
-		if _, err := b.Publish(t.Context(), msg); err != nil {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		pausing, err := tools.NewTool("pausing", "pauses", func(context.Context, tools.Call, struct{}) *tools.Result {
+			runs.Add(1)
+			return tools.Failure(&tools.Pause{Until: time.Now().Add(time.Hour), Reason: "waiting for a test"})
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
-		bustest.Fail(t, b, "default", 1)
-		stop := start(t, b, worker.Config{AskTimeout: 300 * time.Millisecond}, pausing.WithEffect(tools.Idempotent))
-		waitEmpty(t, b)
-		stop()
-	}
-	p, ok, err := task.ReadParked(t.Context(), b, tools.CallKey{Session: "s", ID: "a"})
-	if err != nil || !ok || runs.Load() != 1 {
-		t.Errorf("parked: %t, %v; %d runs", ok, err, runs.Load())
-	}
-	published := bustest.Subscribe(t, b, b.Call("default", "pausing", "s", "a"))
-	if err := task.Resume(t.Context(), b, p); err != nil {
-		t.Fatal(err)
-	}
-	if msg, err := published.NextMsg(bustest.Timeout); err != nil || msg.Header.Get(bus.PriorityHeader) != "high" {
-		t.Errorf("it was published again as %+v, %v", msg, err)
-	}
+		for range 2 {
+			msg := bus.Message{Subject: b.Call("default", "pausing", "s", "a"), Body: []byte(`{"args":{}}`), Header: map[string][]string{bus.PriorityHeader: {"high"}}}
+			if _, err := b.Publish(t.Context(), msg); err != nil {
+				t.Fatal(err)
+			}
+			bustest.Fail(t, b, "default", 1)
+			stop := start(t, b, worker.Config{}, pausing.WithEffect(tools.Idempotent))
+			waitEmpty(t, b)
+			stop()
+		}
+		p, ok, err := task.ReadParked(t.Context(), b, tools.CallKey{Session: "s", ID: "a"})
+		if err != nil || !ok || runs.Load() != 1 {
+			t.Errorf("parked: %t, %v; %d runs", ok, err, runs.Load())
+		}
+		published := bustest.Subscribe(t, b, b.Call("default", "pausing", "s", "a"))
+		if err := task.Resume(t.Context(), b, p); err != nil {
+			t.Fatal(err)
+		}
+		if msg, err := published.NextMsg(bustest.Timeout); err != nil || msg.Header.Get(bus.PriorityHeader) != "high" {
+			t.Errorf("it was published again as %+v, %v", msg, err)
+		}
+	})
 }

@@ -12,23 +12,25 @@ import (
 
 // A queue whose calls fill all slots takes none of those of another queue of the same worker.
 func TestFullQueueTakesNoSlotOfAnother(t *testing.T) {
-	b := bustest.New(t)
-	var runs atomic.Int64
-	release := make(chan struct{})
-	start(t, b, worker.Config{Slots: 1, Queues: []string{"flooded", "calm"}},
-		echo(t, "slow", tools.Idempotent, &runs, func() { <-release }), echo(t, "quick", tools.Idempotent, &runs, nil))
-	results := bustest.Subscribe(t, b, b.Result("s", "calm"))
-	for i := range 20 {
-		submit(t, b, short("flooded", "slow"), fmt.Sprintf(`{"id":"f%d","session":"s","args":{"text":"x"}}`, i))
-	}
-	bustest.WaitUntil(t, "a call of the flood", func() bool { return runs.Load() == 1 })
-	submit(t, b, short("calm", "quick"), `{"id":"calm","session":"s","args":{"text":"y"}}`)
-	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ForLLM != "y" {
-		t.Errorf("result %+v", got)
-	}
-	if n := bustest.Waiting(t, b); n < 19 {
-		t.Errorf("%d calls of the flood wait", n)
-	}
-	close(release)
-	waitEmpty(t, b)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		release := make(chan struct{})
+		start(t, b, worker.Config{Slots: 1, Queues: []string{"flooded", "calm"}},
+			echo(t, "slow", tools.Idempotent, &runs, func() { <-release }), echo(t, "quick", tools.Idempotent, &runs, nil))
+		results := bustest.Subscribe(t, b, b.Result("s", "calm"))
+		for i := range 20 {
+			submit(t, b, short("flooded", "slow"), fmt.Sprintf(`{"id":"f%d","session":"s","args":{"text":"x"}}`, i))
+		}
+		bustest.WaitUntil(t, "a call of the flood", func() bool { return runs.Load() == 1 })
+		submit(t, b, short("calm", "quick"), `{"id":"calm","session":"s","args":{"text":"y"}}`)
+		if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ForLLM != "y" {
+			t.Errorf("result %+v", got)
+		}
+		if n := bustest.Waiting(t, b); n < 19 {
+			t.Errorf("%d calls of the flood wait", n)
+		}
+		close(release)
+		waitEmpty(t, b)
+	})
 }

@@ -96,15 +96,16 @@ func (delegating) Execute(context.Context, tools.Call) *tools.Result {
 // An async result of a tool without a callback ends the call. The worker used to
 // wait for a completion forever.
 func TestAsyncWithoutCallbackIsAcknowledged(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	start(t, b, worker.Config{}, delegating{})
-	results := bustest.Subscribe(t, b, "stevedore.result.>")
-	submit(t, b, "stevedore.call.default.delegating", `{"id":"a"}`)
-	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.Outcome != tools.Async {
-		t.Errorf("result %+v", got)
-	}
-	waitEmpty(t, b)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		start(t, b, worker.Config{}, delegating{})
+		results := bustest.Subscribe(t, b, "stevedore.result.>")
+		submit(t, b, "stevedore.call.default.delegating", `{"id":"a"}`)
+		if got, _ := bustest.Next[tools.ResultEvent](t, results); got.Outcome != tools.Async {
+			t.Errorf("result %+v", got)
+		}
+		waitEmpty(t, b)
+	})
 }
 
 // An invalid queue name is rejected before the worker consumes any queue.
@@ -133,30 +134,31 @@ func TestTickForBadQueue(t *testing.T) {
 // A worker that receives a call which another worker is running keeps asking, and
 // does not publish the outcome unknown.
 func TestCallRunningOnAnotherWorker(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	var runs atomic.Int64
-	entered, release := make(chan struct{}, 2), make(chan struct{})
-	tool := echo(t, "once", tools.Once, &runs, func() { entered <- struct{}{}; <-release })
-	for _, queue := range []string{"default", "other"} { // each worker gets one message
-		start(t, b, worker.Config{Queues: []string{queue}}, tool)
-	}
-	requests := bustest.Subscribe(t, b, b.RPC("running", "*", "*"))
-	for _, queue := range []string{"default", "other"} {
-		submit(t, b, "stevedore.call."+queue+".once", `{"id":"a","args":{"text":"x"}}`)
-	}
-	<-entered
-	for range 2 {
-		if _, err := requests.NextMsg(bustest.Timeout); err != nil {
-			t.Fatalf("the other worker does not ask again: %v", err)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		entered, release := make(chan struct{}, 2), make(chan struct{})
+		tool := echo(t, "once", tools.Once, &runs, func() { entered <- struct{}{}; <-release })
+		for _, queue := range []string{"default", "other"} { // each worker gets one message
+			start(t, b, worker.Config{Queues: []string{queue}}, tool)
 		}
-	}
-	close(release)
-	waitEmpty(t, b)
-	body, _, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("default", "a")))
-	if res, _ := tools.DecodeResult(body); err != nil || res.Outcome != tools.Completed || runs.Load() != 1 {
-		t.Errorf("result %s after %d runs, %v", body, runs.Load(), err)
-	}
+		requests := bustest.Subscribe(t, b, b.RPC("running", "*", "*"))
+		for _, queue := range []string{"default", "other"} {
+			submit(t, b, "stevedore.call."+queue+".once", `{"id":"a","args":{"text":"x"}}`)
+		}
+		<-entered
+		for range 2 {
+			if _, err := requests.NextMsg(bustest.Timeout); err != nil {
+				t.Fatalf("the other worker does not ask again: %v", err)
+			}
+		}
+		close(release)
+		waitEmpty(t, b)
+		body, _, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("default", "a")))
+		if res, _ := tools.DecodeResult(body); err != nil || res.Outcome != tools.Completed || runs.Load() != 1 {
+			t.Errorf("result %s after %d runs, %v", body, runs.Load(), err)
+		}
+	})
 }
 
 // failingAsync replaces blockingAsync and fails to start.
@@ -168,21 +170,22 @@ func (failingAsync) ExecuteAsync(context.Context, tools.Call, tools.AsyncCallbac
 
 // An async tool that was interrupted and fails to start again ends with a completion.
 func TestAsyncToolThatFailsToRestart(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	events := bustest.Subscribe(t, b, "stevedore.*.s.*")
-	submit(t, b, "stevedore.call.default.blocking", `{"id":"a","session":"s"}`)
-	stop := start(t, b, worker.Config{Grace: time.Millisecond}, blockingAsync{})
-	if got, _ := bustest.Next[tools.ResultEvent](t, events); got.Outcome != tools.Async {
-		t.Fatalf("result %+v", got)
-	}
-	stop()
-	start(t, b, worker.Config{}, failingAsync{})
-	waitEmpty(t, b)
-	body, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Completion("s", "a")))
-	if res, _ := tools.DecodeResult(body); !ok || err != nil || res.Outcome != tools.Failed {
-		t.Errorf("completion %s, %v", body, err)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		events := bustest.Subscribe(t, b, "stevedore.*.s.*")
+		submit(t, b, "stevedore.call.default.blocking", `{"id":"a","session":"s"}`)
+		stop := start(t, b, worker.Config{Grace: time.Millisecond}, blockingAsync{})
+		if got, _ := bustest.Next[tools.ResultEvent](t, events); got.Outcome != tools.Async {
+			t.Fatalf("result %+v", got)
+		}
+		stop()
+		start(t, b, worker.Config{}, failingAsync{})
+		waitEmpty(t, b)
+		body, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Completion("s", "a")))
+		if res, _ := tools.DecodeResult(body); !ok || err != nil || res.Outcome != tools.Failed {
+			t.Errorf("completion %s, %v", body, err)
+		}
+	})
 }
 
 // logSignal signals each line of a log that contains text.
@@ -203,24 +206,25 @@ func (l logSignal) Write(line []byte) (int, error) {
 
 // If the results stream is full, a call waits and does not become a dead letter.
 func TestClaimWaitsUntilTheStreamHasSpace(t *testing.T) {
-	t.Parallel()
-	waits := logSignal{"a publish waits for space", make(chan struct{}, 1)}
-	b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10, Log: zerolog.New(waits)})
-	fillResults(t, b)
-	var runs atomic.Int64
-	stop := start(t, b, worker.Config{MaxAttempts: 1}, echo(t, "once", tools.Once, &runs, nil))
-	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
-	select {
-	case <-waits.seen:
-	case <-time.After(bustest.Timeout):
-		t.Fatal("the claim does not wait")
-	}
-	purgeResults(t, b)
-	waitEmpty(t, b)
-	stop()
-	if n := runs.Load(); n != 1 {
-		t.Errorf("%d runs", n)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		waits := logSignal{"a publish waits for space", make(chan struct{}, 1)}
+		b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10, Log: zerolog.New(waits)})
+		fillResults(t, b)
+		var runs atomic.Int64
+		stop := start(t, b, worker.Config{MaxAttempts: 1}, echo(t, "once", tools.Once, &runs, nil))
+		submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
+		select {
+		case <-waits.seen:
+		case <-time.After(bustest.Timeout):
+			t.Fatal("the claim does not wait")
+		}
+		purgeResults(t, b)
+		waitEmpty(t, b)
+		stop()
+		if n := runs.Load(); n != 1 {
+			t.Errorf("%d runs", n)
+		}
+	})
 }
 
 func fillResults(t *testing.T, b *bus.Bus) {
@@ -249,23 +253,25 @@ func purgeResults(t *testing.T, b *bus.Bus) {
 
 // A worker that stops before it could store a result leaves the call to the next worker.
 func TestUnstoredResultIsNotAcknowledged(t *testing.T) {
-	waits := logSignal{"a publish waits for space", make(chan struct{}, 1)}
-	b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10, Log: zerolog.New(waits)})
-	fillResults(t, b)
-	var runs atomic.Int64
-	tool := echo(t, "echo", tools.Idempotent, &runs, nil)
-	stop := start(t, b, worker.Config{Grace: 10 * time.Millisecond}, tool)
-	submit(t, b, "stevedore.call.default.echo", `{"id":"a","args":{"text":"x"}}`)
-	select {
-	case <-waits.seen:
-	case <-time.After(bustest.Timeout):
-		t.Fatal("the result does not wait")
-	}
-	stop()
-	purgeResults(t, b)
-	defer start(t, b, worker.Config{}, tool)()
-	waitEmpty(t, b)
-	if _, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("default", "a"))); err != nil || !ok {
-		t.Errorf("the call has no result after %d runs: %v", runs.Load(), err)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		waits := logSignal{"a publish waits for space", make(chan struct{}, 1)}
+		b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10, Log: zerolog.New(waits)})
+		fillResults(t, b)
+		var runs atomic.Int64
+		tool := echo(t, "echo", tools.Idempotent, &runs, nil)
+		stop := start(t, b, worker.Config{Grace: 10 * time.Millisecond}, tool)
+		submit(t, b, "stevedore.call.default.echo", `{"id":"a","args":{"text":"x"}}`)
+		select {
+		case <-waits.seen:
+		case <-time.After(bustest.Timeout):
+			t.Fatal("the result does not wait")
+		}
+		stop()
+		purgeResults(t, b)
+		defer start(t, b, worker.Config{}, tool)()
+		waitEmpty(t, b)
+		if _, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("default", "a"))); err != nil || !ok {
+			t.Errorf("the call has no result after %d runs: %v", runs.Load(), err)
+		}
+	})
 }

@@ -19,7 +19,6 @@ import (
 // default of 7 days. The call does not run again. A call that is younger than what the
 // stream dropped runs.
 func TestDroppedClaim(t *testing.T) {
-	t.Parallel()
 	for name, drop := range map[string]func(*testing.T, jetstream.JetStream, jetstream.Stream) error{
 		"short retention": func(t *testing.T, js jetstream.JetStream, s jetstream.Stream) error {
 			config := s.CachedInfo().Config
@@ -33,35 +32,39 @@ func TestDroppedClaim(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := bustest.New(t)
-			submit(t, b, short("default", "once"), `{"id":"old","args":{"text":"x"}}`)
-			submit(t, b, b.Claim("default", "old"), `{"worker":"dead","nonce":"n"}`)
-			submit(t, b, b.Result("default", "newer"), `{}`)
-			s, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Results))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := drop(t, b.JetStream(), s); err != nil {
-				t.Fatal(err)
-			}
-			bustest.WaitUntil(t, "the stream to drop the claim", func() bool {
-				_, sequence, err := task.ReadClaim(t.Context(), b, "default", "old")
-				return sequence == 0 && err == nil
-			})
-			submit(t, b, short("default", "once"), `{"id":"young","args":{"text":"x"}}`)
-			bustest.Fail(t, b, "default", 1)
-			results := bustest.Subscribe(t, b, b.Result("default", "*"))
-			var runs atomic.Int64
-			start(t, b, worker.Config{AskTimeout: 50 * time.Millisecond}, echo(t, "once", tools.Once, &runs, nil))
-			want := map[string]tools.Outcome{"old": tools.Unknown, "young": tools.Completed}
-			for range want {
-				if got, _ := bustest.Next[tools.ResultEvent](t, results); got.Outcome != want[got.ID] {
-					t.Errorf("result %+v", got)
+			bustest.Bubble(t, func(t *testing.T) {
+				b := bustest.New(t)
+				submit(t, b, short("default", "once"), `{"id":"old","args":{"text":"x"}}`)
+				time.Sleep(time.Second)
+				submit(t, b, b.Claim("default", "old"), `{"worker":"dead","nonce":"n"}`)
+				submit(t, b, b.Result("default", "newer"), `{}`)
+				s, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Results))
+				if err != nil {
+					t.Fatal(err)
 				}
-			}
-			if n := runs.Load(); n != 1 {
-				t.Errorf("%d runs", n)
-			}
+				if err := drop(t, b.JetStream(), s); err != nil {
+					t.Fatal(err)
+				}
+				bustest.WaitUntil(t, "the stream to drop the claim", func() bool {
+					_, sequence, err := task.ReadClaim(t.Context(), b, "default", "old")
+					return sequence == 0 && err == nil
+				})
+				time.Sleep(time.Second)
+				submit(t, b, short("default", "once"), `{"id":"young","args":{"text":"x"}}`)
+				bustest.Fail(t, b, "default", 1)
+				results := bustest.Subscribe(t, b, b.Result("default", "*"))
+				var runs atomic.Int64
+				start(t, b, worker.Config{AskTimeout: 50 * time.Millisecond}, echo(t, "once", tools.Once, &runs, nil))
+				want := map[string]tools.Outcome{"old": tools.Unknown, "young": tools.Completed}
+				for range want {
+					if got, _ := bustest.Next[tools.ResultEvent](t, results); got.Outcome != want[got.ID] {
+						t.Errorf("result %+v", got)
+					}
+				}
+				if n := runs.Load(); n != 1 {
+					t.Errorf("%d runs", n)
+				}
+			})
 		})
 	}
 }

@@ -20,31 +20,32 @@ import (
 // A tick is skipped while the call of an earlier tick is running. The next tick
 // after its result becomes a call.
 func TestTicksDoNotOverlap(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	var runs atomic.Int64
-	entered, release := make(chan struct{}, 100), make(chan struct{})
-	start(t, b, worker.Config{Ticks: true}, echo(t, "echo", tools.Idempotent, &runs, func() { entered <- struct{}{}; <-release }))
-	results := bustest.Subscribe(t, b, "stevedore.result.>")
-	seen := bustest.Subscribe(t, b, "stevedore.run.>")
-	tick := cron.Job{Kind: bus.Heartbeat, Name: "main", Every: time.Second, Tool: "echo", Args: json.RawMessage(`{"text":"x"}`)}
-	if _, err := cron.New(b).Put(t.Context(), tick, true); err != nil {
-		t.Fatal(err)
-	}
-	<-entered
-	first, _ := bustest.Next[map[string]any](t, seen)
-	waitDue(t, b, 2)
-	if n := runs.Load(); n != 1 {
-		t.Errorf("%d runs at once", n)
-	}
-	close(release)
-	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != first["call"] || got.Action != bus.Heartbeat {
-		t.Errorf("result %+v of %v", got, first)
-	}
-	second, _ := bustest.Next[map[string]any](t, seen)
-	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != second["call"] || got.ID == first["call"] {
-		t.Errorf("result %+v of %v", got, second)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		entered, release := make(chan struct{}, 100), make(chan struct{})
+		start(t, b, worker.Config{Ticks: true}, echo(t, "echo", tools.Idempotent, &runs, func() { entered <- struct{}{}; <-release }))
+		results := bustest.Subscribe(t, b, "stevedore.result.>")
+		seen := bustest.Subscribe(t, b, "stevedore.run.>")
+		tick := cron.Job{Kind: bus.Heartbeat, Name: "main", Every: time.Second, Tool: "echo", Args: json.RawMessage(`{"text":"x"}`)}
+		if _, err := cron.New(b).Put(t.Context(), tick, true); err != nil {
+			t.Fatal(err)
+		}
+		<-entered
+		first, _ := bustest.Next[map[string]any](t, seen)
+		waitDue(t, b, 2)
+		if n := runs.Load(); n != 1 {
+			t.Errorf("%d runs at once", n)
+		}
+		close(release)
+		if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != first["call"] || got.Action != bus.Heartbeat {
+			t.Errorf("result %+v of %v", got, first)
+		}
+		second, _ := bustest.Next[map[string]any](t, seen)
+		if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != second["call"] || got.ID == first["call"] {
+			t.Errorf("result %+v of %v", got, second)
+		}
+	})
 }
 
 // waitDue waits until the schedule has fired n more times.
@@ -165,25 +166,27 @@ func TestOneRunAfterAnOutage(t *testing.T) {
 // A worker died after it stored the run record, and a later tick has replaced the one that
 // would have published the call. The later tick starts that call, once, and the next one runs.
 func TestTickAfterLostCall(t *testing.T) {
-	b := bustest.New(t)
-	var runs atomic.Int64
-	const lost = "cron-job-20010101T000000Z"
-	submit(t, b, "stevedore.run.cron.job",
-		`{"call":"`+lost+`","session":"cron-job","slot":"`+time.Now().UTC().Format(time.RFC3339Nano)+`","deadline":"2099-01-01T00:00:00Z","tick":1}`)
-	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
-	results := bustest.Subscribe(t, b, "stevedore.result.>")
-	start(t, b, worker.Config{Ticks: true, Slots: 1}, echo(t, "echo", tools.Idempotent, &runs, nil))
-	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != lost {
-		t.Errorf("result of %s, want of %s", got.ID, lost)
-	}
-	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
-	call, _ := callOf(t, b, "job")
-	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != call {
-		t.Errorf("result of %s, want of %s", got.ID, call)
-	}
-	if n := runs.Load(); n != 2 {
-		t.Errorf("%d runs", n)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		const lost = "cron-job-20010101T000000Z"
+		submit(t, b, "stevedore.run.cron.job",
+			`{"call":"`+lost+`","session":"cron-job","slot":"`+time.Now().UTC().Format(time.RFC3339Nano)+`","deadline":"2099-01-01T00:00:00Z","tick":1}`)
+		submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
+		results := bustest.Subscribe(t, b, "stevedore.result.>")
+		start(t, b, worker.Config{Ticks: true, Slots: 1}, echo(t, "echo", tools.Idempotent, &runs, nil))
+		if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != lost {
+			t.Errorf("result of %s, want of %s", got.ID, lost)
+		}
+		submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
+		call, _ := callOf(t, b, "job")
+		if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != call {
+			t.Errorf("result of %s, want of %s", got.ID, call)
+		}
+		if n := runs.Load(); n != 2 {
+			t.Errorf("%d runs", n)
+		}
+	})
 }
 
 // A run whose result has left the stream has ended; its call does not run again.
@@ -227,20 +230,22 @@ func TestTickAfterRemovedCall(t *testing.T) {
 // The call of a tick cannot be published because the stream of calls refuses it. Once it
 // accepts calls again, the schedule goes on: the call is neither lost nor doubled.
 func TestTickWhoseCallIsRefused(t *testing.T) {
-	b := bustest.New(t)
-	var runs atomic.Int64
-	setCalls(t, b, func(cfg *jetstream.StreamConfig) { cfg.MaxMsgSize = 1 })
-	records := bustest.Subscribe(t, b, "stevedore.run.>")
-	results := bustest.Subscribe(t, b, "stevedore.result.>")
-	start(t, b, worker.Config{Ticks: true, Slots: 1}, echo(t, "echo", tools.Idempotent, &runs, nil))
-	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
-	first, _ := bustest.Next[cron.RunRecord](t, records)
-	bustest.WaitUntil(t, "a dead letter", func() bool { return bustest.Messages(t, b, bus.Dead) > 0 })
-	setCalls(t, b, func(cfg *jetstream.StreamConfig) { cfg.MaxMsgSize = -1 })
-	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
-	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != first.Call {
-		t.Errorf("result of %s, want of %s", got.ID, first.Call)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		setCalls(t, b, func(cfg *jetstream.StreamConfig) { cfg.MaxMsgSize = 1 })
+		records := bustest.Subscribe(t, b, "stevedore.run.>")
+		results := bustest.Subscribe(t, b, "stevedore.result.>")
+		start(t, b, worker.Config{Ticks: true, Slots: 1}, echo(t, "echo", tools.Idempotent, &runs, nil))
+		submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
+		first, _ := bustest.Next[cron.RunRecord](t, records)
+		bustest.WaitUntil(t, "a dead letter", func() bool { return bustest.Messages(t, b, bus.Dead) > 0 })
+		setCalls(t, b, func(cfg *jetstream.StreamConfig) { cfg.MaxMsgSize = -1 })
+		submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
+		if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ID != first.Call {
+			t.Errorf("result of %s, want of %s", got.ID, first.Call)
+		}
+	})
 }
 
 // setCalls changes the calls stream.

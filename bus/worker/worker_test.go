@@ -97,142 +97,146 @@ func TestCallBecomesResult(t *testing.T) {
 // An invalid call gets an error result. A call that cannot be decoded becomes a
 // dead letter. The worker continues.
 func TestBadCalls(t *testing.T) {
-	b := bustest.New(t)
-	var runs atomic.Int64
-	start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil))
-	results := bustest.Subscribe(t, b, "stevedore.result.>")
-	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil))
+		results := bustest.Subscribe(t, b, "stevedore.result.>")
+		letters := bustest.Subscribe(t, b, "stevedore.dead.>")
 
-	long := strings.Repeat("x", 5000)
-	for name, c := range map[string]struct{ subject, body, outcome, code string }{
-		"unknown tool":    {"call.default.nosuch", `{"id":"a"}`, "failed", tools.CodeUnknownTool},
-		"bad arguments":   {"call.default.echo", `{"id":"b","args":{"text":7}}`, "failed", tools.CodeInvalidArguments},
-		"no arguments":    {"call.default.echo", `{"id":"c"}`, "failed", tools.CodeInvalidArguments},
-		"array":           {"call.default.echo", `{"id":"d","args":[1]}`, "failed", tools.CodeInvalidArguments},
-		"other tool":      {"call.default.echo", `{"id":"e","tool":"shell","args":{"text":"x"}}`, "failed", tools.CodeInvalidCall},
-		"huge id":         {"call.default.echo", `{"id":"` + strings.Repeat("y", 20000) + `","args":{"text":"x"}}`, "failed", tools.CodeInvalidCall},
-		"wildcard id":     {"call.default.echo", `{"id":"*.>","session":"a.b","args":{"text":"x"}}`, "completed", ""},
-		"5000 byte id":    {"call.default.echo", `{"id":"` + long + `","args":{"text":"x"}}`, "completed", ""},
-		"missing id":      {"call.default.echo", `{"args":{"text":"x"}}`, "completed", ""},
-		"bad deadline":    {"call.default.echo", `{"id":"g","args":{"text":"x"},"deadline":"tomorrow"}`, "failed", tools.CodeInvalidCall},
-		"bad channel":     {"call.default.echo", `{"session":"s","args":{"text":"x"},"channel":{}}`, "failed", tools.CodeInvalidCall},
-		"bad priority":    {"call.default.echo", `{"id":"k","args":{"text":"x"},"priority":"urgent"}`, "failed", tools.CodeInvalidCall},
-		"field twice":     {"call.default.echo", `{"id":"h","args":{"text":"x"},"ARGS":{}}`, "failed", tools.CodeInvalidCall},
-		"argument twice":  {"call.default.echo", `{"id":"i","args":{"text":"x","text":"y"}}`, "failed", tools.CodeInvalidArguments},
-		"bad raw text":    {"raw.default.echo", `{"id":"j","for_llm":5}`, "failed", tools.CodeInvalidCall},
-		"deadline passed": {"call.default.echo", `{"id":"f","deadline":"2020-01-01T00:00:00Z","args":{"text":"x"}}`, "timeout", tools.CodeTimeout},
-	} {
-		t.Run(name, func(t *testing.T) {
+		long := strings.Repeat("x", 5000)
+		for name, c := range map[string]struct{ subject, body, outcome, code string }{
+			"unknown tool":    {"call.default.nosuch", `{"id":"a"}`, "failed", tools.CodeUnknownTool},
+			"bad arguments":   {"call.default.echo", `{"id":"b","args":{"text":7}}`, "failed", tools.CodeInvalidArguments},
+			"no arguments":    {"call.default.echo", `{"id":"c"}`, "failed", tools.CodeInvalidArguments},
+			"array":           {"call.default.echo", `{"id":"d","args":[1]}`, "failed", tools.CodeInvalidArguments},
+			"other tool":      {"call.default.echo", `{"id":"e","tool":"shell","args":{"text":"x"}}`, "failed", tools.CodeInvalidCall},
+			"huge id":         {"call.default.echo", `{"id":"` + strings.Repeat("y", 20000) + `","args":{"text":"x"}}`, "failed", tools.CodeInvalidCall},
+			"wildcard id":     {"call.default.echo", `{"id":"*.>","session":"a.b","args":{"text":"x"}}`, "completed", ""},
+			"5000 byte id":    {"call.default.echo", `{"id":"` + long + `","args":{"text":"x"}}`, "completed", ""},
+			"missing id":      {"call.default.echo", `{"args":{"text":"x"}}`, "completed", ""},
+			"bad deadline":    {"call.default.echo", `{"id":"g","args":{"text":"x"},"deadline":"tomorrow"}`, "failed", tools.CodeInvalidCall},
+			"bad channel":     {"call.default.echo", `{"session":"s","args":{"text":"x"},"channel":{}}`, "failed", tools.CodeInvalidCall},
+			"bad priority":    {"call.default.echo", `{"id":"k","args":{"text":"x"},"priority":"urgent"}`, "failed", tools.CodeInvalidCall},
+			"field twice":     {"call.default.echo", `{"id":"h","args":{"text":"x"},"ARGS":{}}`, "failed", tools.CodeInvalidCall},
+			"argument twice":  {"call.default.echo", `{"id":"i","args":{"text":"x","text":"y"}}`, "failed", tools.CodeInvalidArguments},
+			"bad raw text":    {"raw.default.echo", `{"id":"j","for_llm":5}`, "failed", tools.CodeInvalidCall},
+			"deadline passed": {"call.default.echo", `{"id":"f","deadline":"1999-01-01T00:00:00Z","args":{"text":"x"}}`, "timeout", tools.CodeTimeout},
+		} {
 			submit(t, b, "stevedore."+c.subject, c.body)
 			got, msg := bustest.Next[tools.ResultEvent](t, results)
 			if string(got.Outcome) != c.outcome {
-				t.Fatalf("outcome %s, want %s: %s", got.Outcome, c.outcome, tools.Excerpt(string(msg.Data), 500))
+				t.Errorf("%s: outcome %s, want %s: %s", name, got.Outcome, c.outcome, tools.Excerpt(string(msg.Data), 500))
 			}
 			if err := bus.CheckSubject(msg.Subject); err != nil {
-				t.Error(err)
+				t.Errorf("%s: %v", name, err)
 			}
 			if c.code != "" && (got.Error == nil || got.Error.Code != c.code || got.ForLLM == "") {
-				t.Errorf("error %+v, want code %s", got.Error, c.code)
+				t.Errorf("%s: error %+v, want code %s", name, got.Error, c.code)
 			}
-		})
-	}
-	for name, c := range map[string]struct{ subject, body string }{
-		"not JSON":    {"call.default.echo", `{"id":`},
-		"not object":  {"call.default.echo", `[1,2]`},
-		"empty":       {"call.default.echo", ``},
-		"not UTF-8":   {"call.default.echo", "{\"id\":\"\xff\"}"},
-		"bad id":      {"call.default.echo", `{"id":7,"args":{"text":"x"}}`},
-		"bad session": {"call.default.echo", `{"id":"a2","session":["s"],"deadline":"tomorrow"}`},
-		"two ids":     {"call.default.echo", `{"id":"a3","ID":"a4"}`},
-		"bad raw":     {"raw.default.echo", `nope`},
-	} {
-		t.Run(name, func(t *testing.T) {
+		}
+		for name, c := range map[string]struct{ subject, body string }{
+			"not JSON":    {"call.default.echo", `{"id":`},
+			"not object":  {"call.default.echo", `[1,2]`},
+			"empty":       {"call.default.echo", ``},
+			"not UTF-8":   {"call.default.echo", "{\"id\":\"\xff\"}"},
+			"bad id":      {"call.default.echo", `{"id":7,"args":{"text":"x"}}`},
+			"bad session": {"call.default.echo", `{"id":"a2","session":["s"],"deadline":"tomorrow"}`},
+			"two ids":     {"call.default.echo", `{"id":"a3","ID":"a4"}`},
+			"bad raw":     {"raw.default.echo", `nope`},
+		} {
 			submit(t, b, "stevedore."+c.subject, c.body)
 			got, _ := bustest.Next[dead.Letter](t, letters)
 			if got.Code != "undecodable" || got.Reason == "" || !strings.HasPrefix(got.Subject, "stevedore."+c.subject+".default.") {
-				t.Errorf("dead letter %+v", got)
+				t.Errorf("%s: dead letter %+v", name, got)
 			}
 			if body, err := got.Message(t.Context(), b); err != nil || string(body) != c.body {
-				t.Errorf("body %q, %v", body, err)
+				t.Errorf("%s: body %q, %v", name, body, err)
 			}
-		})
-	}
+		}
+	})
 }
 
 // A call that is published again after its result is not run again.
 func TestFinishedCallIsNotRunAgain(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	var runs atomic.Int64
-	start(t, b, worker.Config{}, echo(t, "once", tools.Once, &runs, nil))
-	results := bustest.Subscribe(t, b, "stevedore.result.>")
-	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
-	bustest.Next[tools.ResultEvent](t, results)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		start(t, b, worker.Config{}, echo(t, "once", tools.Once, &runs, nil))
+		results := bustest.Subscribe(t, b, "stevedore.result.>")
+		submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
+		bustest.Next[tools.ResultEvent](t, results)
 
-	// A client whose acknowledgement was lost publishes the call again.
-	waitEmpty(t, b)
-	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{ "text":"x"}}`)
-	waitEmpty(t, b)
-	if n := runs.Load(); n != 1 {
-		t.Errorf("ran %d times", n)
-	}
+		// A client whose acknowledgement was lost publishes the call again.
+		waitEmpty(t, b)
+		submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{ "text":"x"}}`)
+		waitEmpty(t, b)
+		if n := runs.Load(); n != 1 {
+			t.Errorf("ran %d times", n)
+		}
+	})
 }
 
 // Another call with a used id must not get the result of the first call.
 func TestMismatch(t *testing.T) {
-	b := bustest.New(t)
-	var runs atomic.Int64
-	start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil), echo(t, "once", tools.Once, &runs, nil))
-	results := bustest.Subscribe(t, b, "stevedore.result.>")
-	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
-	for _, tool := range []string{"echo", "once"} {
-		submit(t, b, "stevedore.call.default."+tool, `{"id":"`+tool+`","args":{"text":"x"}}`)
-		bustest.Next[tools.ResultEvent](t, results)
-		waitEmpty(t, b)
-		submit(t, b, "stevedore.call.default."+tool, `{"id":"`+tool+`","args":{"text":"y"}}`)
-		if got, _ := bustest.Next[dead.Letter](t, letters); got.Code != tools.CodeMismatch {
-			t.Errorf("dead letter %+v", got)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil), echo(t, "once", tools.Once, &runs, nil))
+		results := bustest.Subscribe(t, b, "stevedore.result.>")
+		letters := bustest.Subscribe(t, b, "stevedore.dead.>")
+		for _, tool := range []string{"echo", "once"} {
+			submit(t, b, "stevedore.call.default."+tool, `{"id":"`+tool+`","args":{"text":"x"}}`)
+			bustest.Next[tools.ResultEvent](t, results)
+			waitEmpty(t, b)
+			submit(t, b, "stevedore.call.default."+tool, `{"id":"`+tool+`","args":{"text":"y"}}`)
+			if got, _ := bustest.Next[dead.Letter](t, letters); got.Code != tools.CodeMismatch {
+				t.Errorf("dead letter %+v", got)
+			}
 		}
-	}
+	})
 }
 
 // A claimed call whose worker has stopped ends with the outcome unknown, and its
 // tool is not run.
 func TestClaimOfStoppedWorker(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	var runs atomic.Int64
-	results := bustest.Subscribe(t, b, "stevedore.result.>")
-	submit(t, b, "stevedore.claim.default.gone", `{"worker":"dead","nonce":"n"}`)
-	start(t, b, worker.Config{}, echo(t, "once", tools.Once, &runs, nil))
-	submit(t, b, "stevedore.call.default.once", `{"id":"gone","args":{"text":"x"}}`)
-	got, _ := bustest.Next[tools.ResultEvent](t, results)
-	if got.Outcome != tools.Unknown || !got.IsError || got.ForUser == "" || runs.Load() != 0 {
-		t.Errorf("result %+v after %d runs", got, runs.Load())
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		results := bustest.Subscribe(t, b, "stevedore.result.>")
+		submit(t, b, "stevedore.claim.default.gone", `{"worker":"dead","nonce":"n"}`)
+		start(t, b, worker.Config{}, echo(t, "once", tools.Once, &runs, nil))
+		submit(t, b, "stevedore.call.default.once", `{"id":"gone","args":{"text":"x"}}`)
+		got, _ := bustest.Next[tools.ResultEvent](t, results)
+		if got.Outcome != tools.Unknown || !got.IsError || got.ForUser == "" || runs.Load() != 0 {
+			t.Errorf("result %+v after %d runs", got, runs.Load())
+		}
+	})
 }
 
 // Two messages of one call, in two queues, lead to one run, and both are acknowledged.
 func TestDuplicateOfRunningCall(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	var runs atomic.Int64
-	entered, release := make(chan struct{}, 2), make(chan struct{})
-	tool := echo(t, "once", tools.Once, &runs, func() { entered <- struct{}{}; <-release })
-	start(t, b, worker.Config{Name: "w1", Queues: []string{"default", "other"}}, tool)
-	start(t, b, worker.Config{Name: "w2", Queues: []string{"default", "other"}}, tool)
-	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
-	<-entered
-	submit(t, b, "stevedore.call.other.once", `{"id":"a","args":{"text":"x"}}`)
-	close(release)
-	waitEmpty(t, b)
-	if n := runs.Load(); n != 1 {
-		t.Errorf("ran %d times", n)
-	}
-	body, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("default", "a")))
-	if res, _ := tools.DecodeResult(body); !ok || err != nil || res.Outcome != tools.Completed {
-		t.Errorf("result %s, %v", body, err)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		entered, release := make(chan struct{}, 2), make(chan struct{})
+		tool := echo(t, "once", tools.Once, &runs, func() { entered <- struct{}{}; <-release })
+		start(t, b, worker.Config{Name: "w1", Queues: []string{"default", "other"}}, tool)
+		start(t, b, worker.Config{Name: "w2", Queues: []string{"default", "other"}}, tool)
+		submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
+		<-entered
+		submit(t, b, "stevedore.call.other.once", `{"id":"a","args":{"text":"x"}}`)
+		time.Sleep(time.Second)
+		close(release)
+		waitEmpty(t, b)
+		if n := runs.Load(); n != 1 {
+			t.Errorf("ran %d times", n)
+		}
+		body, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("default", "a")))
+		if res, _ := tools.DecodeResult(body); !ok || err != nil || res.Outcome != tools.Completed {
+			t.Errorf("result %s, %v", body, err)
+		}
+	})
 }
 
 func TestRawResult(t *testing.T) {
@@ -303,65 +307,67 @@ func (l manualAsync) ExecuteAsync(_ context.Context, _ tools.Call, callback tool
 }
 
 func TestAsyncCompletion(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	tool := manualAsync{effect: tools.Idempotent, started: make(chan tools.AsyncCallback, 1)}
-	// There is one slot, and the tool in the background must not hold it.
-	var runs atomic.Int64
-	start(t, b, worker.Config{Slots: 1}, tool, echo(t, "echo", tools.Idempotent, &runs, nil))
-	events := bustest.Subscribe(t, b, "stevedore.*.s.*")
-	submit(t, b, "stevedore.call.default.later", `{"id":"j","session":"s"}`)
-	first, msg := bustest.Next[tools.ResultEvent](t, events)
-	if first.Outcome != tools.Async || !first.Async || msg.Subject != "stevedore.result.s.j" {
-		t.Errorf("result %+v on %s", first, msg.Subject)
-	}
-	submit(t, b, "stevedore.call.default.echo", `{"id":"e","session":"s","args":{"text":"x"}}`)
-	for _, want := range []string{"stevedore.result.s.e", "stevedore.report.s.e"} {
-		if got, msg := bustest.Next[tools.ResultEvent](t, events); got.ID != "e" || msg.Subject != want {
-			t.Errorf("%+v on %s, want %s", got, msg.Subject, want)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		tool := manualAsync{effect: tools.Idempotent, started: make(chan tools.AsyncCallback, 1)}
+		// There is one slot, and the tool in the background must not hold it.
+		var runs atomic.Int64
+		start(t, b, worker.Config{Slots: 1}, tool, echo(t, "echo", tools.Idempotent, &runs, nil))
+		events := bustest.Subscribe(t, b, "stevedore.*.s.*")
+		submit(t, b, "stevedore.call.default.later", `{"id":"j","session":"s"}`)
+		first, msg := bustest.Next[tools.ResultEvent](t, events)
+		if first.Outcome != tools.Async || !first.Async || msg.Subject != "stevedore.result.s.j" {
+			t.Errorf("result %+v on %s", first, msg.Subject)
 		}
-	}
-	callback := <-tool.started
-	callback(t.Context(), tools.UserResult("done"))
-	callback(t.Context(), tools.UserResult("done twice"))
-	got, msg := bustest.Next[tools.ResultEvent](t, events)
-	if got.ForUser != "done" || msg.Subject != "stevedore.completion.s.j" || got.Outcome != tools.Completed {
-		t.Errorf("completion %+v on %s", got, msg.Subject)
-	}
-	waitEmpty(t, b)
+		submit(t, b, "stevedore.call.default.echo", `{"id":"e","session":"s","args":{"text":"x"}}`)
+		for _, want := range []string{"stevedore.result.s.e", "stevedore.report.s.e"} {
+			if got, msg := bustest.Next[tools.ResultEvent](t, events); got.ID != "e" || msg.Subject != want {
+				t.Errorf("%+v on %s, want %s", got, msg.Subject, want)
+			}
+		}
+		callback := <-tool.started
+		callback(t.Context(), tools.UserResult("done"))
+		callback(t.Context(), tools.UserResult("done twice"))
+		got, msg := bustest.Next[tools.ResultEvent](t, events)
+		if got.ForUser != "done" || msg.Subject != "stevedore.completion.s.j" || got.Outcome != tools.Completed {
+			t.Errorf("completion %+v on %s", got, msg.Subject)
+		}
+		waitEmpty(t, b)
+	})
 }
 
 // A stopping worker requeues running calls without counting an attempt, and the
 // next worker runs them.
 func TestStopRequeues(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	results := bustest.Subscribe(t, b, "stevedore.result.>")
-	started := make(chan struct{}, 1)
-	block, err := tools.NewTool("block", "blocks until it is cancelled", func(ctx context.Context, _ tools.Call, _ struct{}) *tools.Result {
-		started <- struct{}{}
-		<-ctx.Done()
-		return tools.ErrorResult("interrupted")
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		results := bustest.Subscribe(t, b, "stevedore.result.>")
+		started := make(chan struct{}, 1)
+		block, err := tools.NewTool("block", "blocks until it is cancelled", func(ctx context.Context, _ tools.Call, _ struct{}) *tools.Result {
+			started <- struct{}{}
+			<-ctx.Done()
+			return tools.ErrorResult("interrupted")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		submit(t, b, "stevedore.call.default.block", `{"id":"a"}`)
+		for range 8 { // more often than MaxAttempts
+			stop := start(t, b, worker.Config{Grace: time.Millisecond, MaxAttempts: 3}, block.WithEffect(tools.Idempotent))
+			<-started
+			stop()
+		}
+		record, err := task.ReadRecord(t.Context(), b, tools.CallKey{Session: "default", ID: "a"})
+		if record.Starts != 0 || err != nil {
+			t.Errorf("interrupted attempts count: %d, %v", record.Starts, err)
+		}
+		var runs atomic.Int64
+		start(t, b, worker.Config{MaxAttempts: 3}, echo(t, "block", tools.Idempotent, &runs, nil))
+		got, _ := bustest.Next[tools.ResultEvent](t, results)
+		if got.Error == nil || got.Error.Code != tools.CodeInvalidArguments { // of echo's schema: the call was delivered
+			t.Errorf("result %+v", got)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	submit(t, b, "stevedore.call.default.block", `{"id":"a"}`)
-	for range 8 { // more often than MaxAttempts
-		stop := start(t, b, worker.Config{Grace: time.Millisecond, MaxAttempts: 3, AskTimeout: 50 * time.Millisecond}, block.WithEffect(tools.Idempotent))
-		<-started
-		stop()
-	}
-	record, err := task.ReadRecord(t.Context(), b, tools.CallKey{Session: "default", ID: "a"})
-	if record.Starts != 0 || err != nil {
-		t.Errorf("interrupted attempts count: %d, %v", record.Starts, err)
-	}
-	var runs atomic.Int64
-	start(t, b, worker.Config{MaxAttempts: 3}, echo(t, "block", tools.Idempotent, &runs, nil))
-	got, _ := bustest.Next[tools.ResultEvent](t, results)
-	if got.Error == nil || got.Error.Code != tools.CodeInvalidArguments { // of echo's schema: the call was delivered
-		t.Errorf("result %+v", got)
-	}
 }
 
 func TestTickBecomesCall(t *testing.T) {
