@@ -49,111 +49,115 @@ func waitForEmpty(t *testing.T, b *bus.Bus) {
 // A consumer holds no more messages than it has slots, and short messages use all slots
 // that long handlers leave.
 func TestSlots(t *testing.T) {
-	t.Parallel()
-	const slots, long = 8, 5
-	b := bustest.New(t)
-	var running, most, handled atomic.Int64
-	release := make(chan struct{})
-	run(t, b, consume.Config{Slots: slots}, func(_ context.Context, d *consume.Delivery) error {
-		if n := running.Add(1); n > most.Load() {
-			most.Store(n)
+	bustest.Bubble(t, func(t *testing.T) {
+		const slots, long = 8, 5
+		b := bustest.New(t)
+		var running, most, handled atomic.Int64
+		release := make(chan struct{})
+		run(t, b, consume.Config{Slots: slots}, func(_ context.Context, d *consume.Delivery) error {
+			if n := running.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			defer running.Add(-1)
+			if handled.Add(1) <= long {
+				<-release
+			}
+			return nil
+		})
+		// The long ones first, then more than the remaining slots.
+		send(t, b, 200)
+		bustest.WaitUntil(t, "the short ones", func() bool { return handled.Load() == 200 && running.Load() == long })
+		info, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), "worker-default")
+		if err != nil {
+			t.Fatal(err)
 		}
-		defer running.Add(-1)
-		if handled.Add(1) <= long {
-			<-release
+		bustest.WaitUntil(t, "their acknowledgements", func() bool {
+			i, err := info.Info(t.Context())
+			return err == nil && i.NumAckPending == long
+		})
+		close(release)
+		waitForEmpty(t, b)
+		if most.Load() > slots {
+			t.Errorf("%d ran at once, with %d slots", most.Load(), slots)
 		}
-		return nil
 	})
-	// The long ones first, then more than the remaining slots.
-	send(t, b, 200)
-	bustest.WaitUntil(t, "the short ones", func() bool { return handled.Load() == 200 && running.Load() == long })
-	info, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), "worker-default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	bustest.WaitUntil(t, "their acknowledgements", func() bool {
-		i, err := info.Info(t.Context())
-		return err == nil && i.NumAckPending == long
-	})
-	close(release)
-	waitForEmpty(t, b)
-	if most.Load() > slots {
-		t.Errorf("%d ran at once, with %d slots", most.Load(), slots)
-	}
 }
 
 // All slots can be in use at once, also after short messages have used them.
 func TestAllSlotsAreReused(t *testing.T) {
-	t.Parallel()
-	const slots = 8
-	b := bustest.New(t)
-	var running atomic.Int64
-	release := make(chan struct{})
-	run(t, b, consume.Config{Slots: slots}, func(_ context.Context, d *consume.Delivery) error {
-		if string(d.Body) == "block" {
-			running.Add(1)
-			<-release
+	bustest.Bubble(t, func(t *testing.T) {
+		const slots = 8
+		b := bustest.New(t)
+		var running atomic.Int64
+		release := make(chan struct{})
+		run(t, b, consume.Config{Slots: slots}, func(_ context.Context, d *consume.Delivery) error {
+			if string(d.Body) == "block" {
+				running.Add(1)
+				<-release
+			}
+			return nil
+		})
+		defer close(release)
+		send(t, b, 3*slots)
+		waitForEmpty(t, b)
+		for i := range slots { // one at a time: the pull that is waiting gets them
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("block")}); err != nil {
+				t.Fatal(err)
+			}
+			bustest.WaitUntil(t, fmt.Sprint("slot ", i), func() bool { return running.Load() == int64(i+1) })
 		}
-		return nil
 	})
-	defer close(release)
-	send(t, b, 3*slots)
-	waitForEmpty(t, b)
-	for i := range slots { // one at a time: the pull that is waiting gets them
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("block")}); err != nil {
-			t.Fatal(err)
-		}
-		bustest.WaitUntil(t, fmt.Sprint("slot ", i), func() bool { return running.Load() == int64(i+1) })
-	}
 }
 
 // If more messages wait than there are slots, the rest stays on the server for other
 // workers.
 func TestNoMoreThanSlotsAreHeld(t *testing.T) {
-	t.Parallel()
-	const slots, n = 8, 20
-	b := bustest.New(t)
-	send(t, b, n)
-	var running atomic.Int64
-	release := make(chan struct{})
-	run(t, b, consume.Config{Slots: slots}, func(context.Context, *consume.Delivery) error {
-		running.Add(1)
-		<-release
-		return nil
+	bustest.Bubble(t, func(t *testing.T) {
+		const slots, n = 8, 20
+		b := bustest.New(t)
+		send(t, b, n)
+		var running atomic.Int64
+		release := make(chan struct{})
+		run(t, b, consume.Config{Slots: slots}, func(context.Context, *consume.Delivery) error {
+			running.Add(1)
+			<-release
+			return nil
+		})
+		bustest.WaitUntil(t, "full slots", func() bool { return running.Load() >= slots })
+		cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), "worker-default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info := cons.CachedInfo(); info.NumAckPending != slots || info.NumPending != n-slots || running.Load() != slots {
+			t.Errorf("%d held, %d left, %d running", info.NumAckPending, info.NumPending, running.Load())
+		}
+		close(release)
+		waitForEmpty(t, b)
 	})
-	bustest.WaitUntil(t, "full slots", func() bool { return running.Load() >= slots })
-	cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), "worker-default")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info := cons.CachedInfo(); info.NumAckPending != slots || info.NumPending != n-slots || running.Load() != slots {
-		t.Errorf("%d held, %d left, %d running", info.NumAckPending, info.NumPending, running.Load())
-	}
-	close(release)
-	waitForEmpty(t, b)
 }
 
 // A detached handler releases its slot.
 func TestDetach(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	release := make(chan struct{})
-	var detached, done atomic.Int64
-	run(t, b, consume.Config{Slots: 1}, func(_ context.Context, d *consume.Delivery) error {
-		d.Detach()
-		d.Detach() // twice gives no second slot
-		detached.Add(1)
-		<-release
-		done.Add(1)
-		return nil
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		release := make(chan struct{})
+		var detached, done atomic.Int64
+		run(t, b, consume.Config{Slots: 1}, func(_ context.Context, d *consume.Delivery) error {
+			d.Detach()
+			d.Detach() // twice gives no second slot
+			detached.Add(1)
+			<-release
+			done.Add(1)
+			return nil
+		})
+		send(t, b, 20)
+		bustest.WaitUntil(t, "all handlers", func() bool { return detached.Load() == 20 })
+		close(release)
+		waitForEmpty(t, b)
+		if done.Load() != 20 {
+			t.Errorf("%d handled", done.Load())
+		}
 	})
-	send(t, b, 20)
-	bustest.WaitUntil(t, "all handlers", func() bool { return detached.Load() == 20 })
-	close(release)
-	waitForEmpty(t, b)
-	if done.Load() != 20 {
-		t.Errorf("%d handled", done.Load())
-	}
 }
 
 // A message whose handler takes longer than its lease is delivered once.
@@ -201,33 +205,34 @@ func TestVerdicts(t *testing.T) {
 		"panic for ever": {func(d *consume.Delivery) error { panic("handler bug") }, 3, "attempts_exhausted"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := bustest.Connect(t, bustest.Server(t), bus.Config{})
-			letters := bustest.Subscribe(t, b, "stevedore.dead.>")
-			var attempts atomic.Int64
-			var final atomic.Int64
-			run(t, b, consume.Config{MaxAttempts: 3}, func(_ context.Context, d *consume.Delivery) error {
-				attempts.Add(1)
-				if d.Final {
-					final.Add(1)
+			bustest.Bubble(t, func(t *testing.T) {
+				b := bustest.Connect(t, bustest.Server(t), bus.Config{})
+				letters := bustest.Subscribe(t, b, "stevedore.dead.>")
+				var attempts atomic.Int64
+				var final atomic.Int64
+				run(t, b, consume.Config{MaxAttempts: 3}, func(_ context.Context, d *consume.Delivery) error {
+					attempts.Add(1)
+					if d.Final {
+						final.Add(1)
+					}
+					return c.handle(d)
+				})
+				send(t, b, 1)
+				waitForEmpty(t, b)
+				if got := int(attempts.Load()); got != c.attempts || (final.Load() == 1) != (c.attempts == 3) {
+					t.Errorf("%d attempts, %d of them final, want %d", got, final.Load(), c.attempts)
 				}
-				return c.handle(d)
+				if c.code == "" {
+					if n := bustest.Messages(t, b, bus.Dead); n != 0 {
+						t.Errorf("%d dead letters", n)
+					}
+					return
+				}
+				letter, _ := bustest.Next[dead.Letter](t, letters)
+				if letter.Code != c.code || letter.Reason == "" || string(letter.Body) != "0" || letter.Attempts != c.attempts {
+					t.Errorf("dead letter %+v", letter)
+				}
 			})
-			send(t, b, 1)
-			waitForEmpty(t, b)
-			if got := int(attempts.Load()); got != c.attempts || (final.Load() == 1) != (c.attempts == 3) {
-				t.Errorf("%d attempts, %d of them final, want %d", got, final.Load(), c.attempts)
-			}
-			if c.code == "" {
-				if n := bustest.Messages(t, b, bus.Dead); n != 0 {
-					t.Errorf("%d dead letters", n)
-				}
-				return
-			}
-			letter, _ := bustest.Next[dead.Letter](t, letters)
-			if letter.Code != c.code || letter.Reason == "" || string(letter.Body) != "0" || letter.Attempts != c.attempts {
-				t.Errorf("dead letter %+v", letter)
-			}
 		})
 	}
 }
@@ -242,52 +247,54 @@ func onAttempt(d *consume.Delivery, success int, before error) error {
 // A message that was delivered too often without being settled is not handled again,
 // because it may have killed the processes that handled it.
 func TestPoisonIsNotHandled(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}")}); err != nil {
-		t.Fatal(err)
-	}
-	bustest.Fail(t, b, "default", 3)
-	run(t, b, consume.Config{MaxAttempts: 3}, func(context.Context, *consume.Delivery) error {
-		t.Error("it is handled")
-		return nil
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		letters := bustest.Subscribe(t, b, "stevedore.dead.>")
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		bustest.Fail(t, b, "default", 3)
+		run(t, b, consume.Config{MaxAttempts: 3}, func(context.Context, *consume.Delivery) error {
+			t.Error("it is handled")
+			return nil
+		})
+		if letter, _ := bustest.Next[dead.Letter](t, letters); letter.Code != "poison" {
+			t.Errorf("dead letter %+v", letter)
+		}
+		waitForEmpty(t, b)
 	})
-	if letter, _ := bustest.Next[dead.Letter](t, letters); letter.Code != "poison" {
-		t.Errorf("dead letter %+v", letter)
-	}
-	waitForEmpty(t, b)
 }
 
 // A message is handled as long as ShouldRetry returns true. Then it becomes a dead
 // letter.
 func TestShouldRetry(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}")}); err != nil {
-		t.Fatal(err)
-	}
-	bustest.Fail(t, b, "default", 7)
-	var asked, handled atomic.Int64
-	run(t, b, consume.Config{MaxAttempts: 3, ShouldRetry: func(context.Context, *consume.Delivery) (bool, error) {
-		n := asked.Add(1)
-		if n == 2 {
-			return false, consume.RetryAfter(time.Millisecond, errors.New("nobody knows"))
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		letters := bustest.Subscribe(t, b, "stevedore.dead.>")
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("{}")}); err != nil {
+			t.Fatal(err)
 		}
-		return n < 4, nil
-	}}, func(_ context.Context, d *consume.Delivery) error {
-		handled.Add(1)
-		if d.Final {
-			t.Errorf("attempt %d is marked as final", d.Attempt)
+		bustest.Fail(t, b, "default", 7)
+		var asked, handled atomic.Int64
+		run(t, b, consume.Config{MaxAttempts: 3, ShouldRetry: func(context.Context, *consume.Delivery) (bool, error) {
+			n := asked.Add(1)
+			if n == 2 {
+				return false, consume.RetryAfter(time.Millisecond, errors.New("nobody knows"))
+			}
+			return n < 4, nil
+		}}, func(_ context.Context, d *consume.Delivery) error {
+			handled.Add(1)
+			if d.Final {
+				t.Errorf("attempt %d is marked as final", d.Attempt)
+			}
+			return consume.RetryAfter(time.Millisecond, errors.New("again"))
+		})
+		letter, _ := bustest.Next[dead.Letter](t, letters)
+		waitForEmpty(t, b)
+		if letter.Code != "poison" || handled.Load() != 2 || asked.Load() != 4 {
+			t.Errorf("dead letter %+v after %d of %d times", letter, handled.Load(), asked.Load())
 		}
-		return consume.RetryAfter(time.Millisecond, errors.New("again"))
 	})
-	letter, _ := bustest.Next[dead.Letter](t, letters)
-	waitForEmpty(t, b)
-	if letter.Code != "poison" || handled.Load() != 2 || asked.Load() != 4 {
-		t.Errorf("dead letter %+v after %d of %d times", letter, handled.Load(), asked.Load())
-	}
 }
 
 // notStarted is the ShouldRetry of a consumer whose earlier deliveries were no attempts.
@@ -299,33 +306,34 @@ func notStarted(_ context.Context, d *consume.Delivery) (bool, error) {
 // A stop requeues interrupted messages. The next consumer gets them immediately, whatever
 // the lease is.
 func TestStopRequeuesInterruptedMessages(t *testing.T) {
-	t.Parallel()
-	b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: time.Hour})
-	send(t, b, 3)
-	for range 7 {
-		var started sync.WaitGroup
-		started.Add(3)
-		stop := run(t, b, consume.Config{MaxAttempts: 2, Grace: time.Nanosecond, ShouldRetry: notStarted}, func(ctx context.Context, d *consume.Delivery) error {
-			started.Done()
-			<-ctx.Done()
-			return ctx.Err()
-		})
-		started.Wait()
-		stop()
-	}
-	ids := make(chan string, 3)
-	run(t, b, consume.Config{ShouldRetry: notStarted}, func(_ context.Context, d *consume.Delivery) error {
-		ids <- d.ID()
-		return nil
-	})
-	waitForEmpty(t, b)
-	for range 3 { // the names that they had at first
-		var sequence, at uint64
-		id := <-ids
-		if _, err := fmt.Sscanf(id, "seq-%d-%x", &sequence, &at); err != nil || sequence < 1 || sequence > 3 {
-			t.Errorf("id %q", id)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.Connect(t, bustest.Server(t), bus.Config{Lease: time.Hour})
+		send(t, b, 3)
+		for range 7 {
+			var started sync.WaitGroup
+			started.Add(3)
+			stop := run(t, b, consume.Config{MaxAttempts: 2, Grace: time.Nanosecond, ShouldRetry: notStarted}, func(ctx context.Context, d *consume.Delivery) error {
+				started.Done()
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			started.Wait()
+			stop()
 		}
-	}
+		ids := make(chan string, 3)
+		run(t, b, consume.Config{ShouldRetry: notStarted}, func(_ context.Context, d *consume.Delivery) error {
+			ids <- d.ID()
+			return nil
+		})
+		waitForEmpty(t, b)
+		for range 3 { // the names that they had at first
+			var sequence, at uint64
+			id := <-ids
+			if _, err := fmt.Sscanf(id, "seq-%d-%x", &sequence, &at); err != nil || sequence < 1 || sequence > 3 {
+				t.Errorf("id %q", id)
+			}
+		}
+	})
 }
 
 // Messages that arrive during a stop are requeued immediately. None is lost or handled
@@ -375,25 +383,27 @@ func TestStopUnderLoad(t *testing.T) {
 
 // Run leaves no goroutine.
 func TestConsumeLeavesNoGoroutines(t *testing.T) {
-	b := bustest.New(t)
-	round := func() {
-		send(t, b, 20)
-		var handled atomic.Int64
-		stop := run(t, b, consume.Config{}, func(context.Context, *consume.Delivery) error {
-			handled.Add(1)
-			return nil
-		})
-		waitForEmpty(t, b)
-		stop()
-	}
-	round()
-	subs := b.Conn().NumSubscriptions()
-	before := runtime.NumGoroutine()
-	for range 4 {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		round := func() {
+			send(t, b, 20)
+			var handled atomic.Int64
+			stop := run(t, b, consume.Config{}, func(context.Context, *consume.Delivery) error {
+				handled.Add(1)
+				return nil
+			})
+			waitForEmpty(t, b)
+			stop()
+		}
 		round()
-	}
-	bustest.WaitUntil(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= before+2 })
-	bustest.WaitUntil(t, "the subscriptions to end", func() bool { return b.Conn().NumSubscriptions() <= subs })
+		subs := b.Conn().NumSubscriptions()
+		before := runtime.NumGoroutine()
+		for range 4 {
+			round()
+		}
+		bustest.WaitUntil(t, "the goroutines to end", func() bool { return runtime.NumGoroutine() <= before+2 })
+		bustest.WaitUntil(t, "the subscriptions to end", func() bool { return b.Conn().NumSubscriptions() <= subs })
+	})
 }
 
 // A burst leaves no idle goroutines behind.
@@ -423,21 +433,22 @@ func TestBurstLeavesNoGoroutines(t *testing.T) {
 
 // If a client deletes the consumer, Run creates it again.
 func TestConsumerIsDeleted(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	var handled atomic.Int64
-	run(t, b, consume.Config{}, func(context.Context, *consume.Delivery) error {
-		handled.Add(1)
-		return nil
-	})
-	for round := range 3 {
-		send(t, b, 5)
-		bustest.WaitUntil(t, "the messages", func() bool { return handled.Load() == int64(5*(round+1)) })
-		waitForEmpty(t, b)
-		if err := b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Calls), "worker-default"); err != nil {
-			t.Fatal(err)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var handled atomic.Int64
+		run(t, b, consume.Config{}, func(context.Context, *consume.Delivery) error {
+			handled.Add(1)
+			return nil
+		})
+		for round := range 3 {
+			send(t, b, 5)
+			bustest.WaitUntil(t, "the messages", func() bool { return handled.Load() == int64(5*(round+1)) })
+			waitForEmpty(t, b)
+			if err := b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Calls), "worker-default"); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
+	})
 }
 
 // Run continues after a restart of the server.
@@ -520,43 +531,45 @@ func TestConsumeStartsWithoutAnAnswer(t *testing.T) {
 
 // A message with a status header of the server is still a message.
 func TestForgedStatusHeader(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	got := make(chan string, 1)
-	if _, err := b.JetStream().PublishMsg(t.Context(), &nats.Msg{Subject: bustest.NewCall(b, "default", "echo"), Header: nats.Header{"Status": {"409"}, "Description": {"Consumer Deleted"}}}); err != nil {
-		t.Fatal(err)
-	}
-	run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
-		got <- d.Header("Status")
-		return nil
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		got := make(chan string, 1)
+		if _, err := b.JetStream().PublishMsg(t.Context(), &nats.Msg{Subject: bustest.NewCall(b, "default", "echo"), Header: nats.Header{"Status": {"409"}, "Description": {"Consumer Deleted"}}}); err != nil {
+			t.Fatal(err)
+		}
+		run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
+			got <- d.Header("Status")
+			return nil
+		})
+		waitForEmpty(t, b)
+		if status := <-got; status != "409" {
+			t.Errorf("status %q", status)
+		}
 	})
-	waitForEmpty(t, b)
-	if status := <-got; status != "409" {
-		t.Errorf("status %q", status)
-	}
 }
 
 // An id from a header is used unchanged, unless it is too long.
 func TestDeliveryID(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	ids := make(chan string, 3)
-	run(t, b, consume.Config{Slots: 1}, func(_ context.Context, d *consume.Delivery) error {
-		ids <- d.ID()
-		return nil
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		ids := make(chan string, 3)
+		run(t, b, consume.Config{Slots: 1}, func(_ context.Context, d *consume.Delivery) error {
+			ids <- d.ID()
+			return nil
+		})
+		for _, c := range []struct{ key, want string }{{"mine", "mine"}, {"", "seq-2-"}, {strings.Repeat("x", 5000), "seq-3-"}} {
+			msg := &nats.Msg{Subject: bustest.NewCall(b, "default", "echo"), Header: nats.Header{}}
+			if c.key != "" {
+				msg.Header.Set("Nats-Msg-Id", c.key)
+			}
+			if _, err := b.JetStream().PublishMsg(t.Context(), msg); err != nil {
+				t.Fatal(err)
+			}
+			if got := <-ids; !strings.HasPrefix(got, c.want) {
+				t.Errorf("id %.40q, want %q", got, c.want)
+			}
+		}
 	})
-	for _, c := range []struct{ key, want string }{{"mine", "mine"}, {"", "seq-2-"}, {strings.Repeat("x", 5000), "seq-3-"}} {
-		msg := &nats.Msg{Subject: bustest.NewCall(b, "default", "echo"), Header: nats.Header{}}
-		if c.key != "" {
-			msg.Header.Set("Nats-Msg-Id", c.key)
-		}
-		if _, err := b.JetStream().PublishMsg(t.Context(), msg); err != nil {
-			t.Fatal(err)
-		}
-		if got := <-ids; !strings.HasPrefix(got, c.want) {
-			t.Errorf("id %.40q, want %q", got, c.want)
-		}
-	}
 }
 
 // A consumer that fails for a moment is no trouble, one that fails for longer is, and the trouble ends

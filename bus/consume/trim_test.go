@@ -34,68 +34,70 @@ func sendCalls(t *testing.T, b *bus.Bus, queue string, n int) {
 // Settled calls leave the stream, although calls of a queue without a consumer are among
 // them, and those stay. So do the ones of a process that died before it removed them.
 func TestTrimBesideAnUnservedQueue(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	sendCalls(t, b, "unserved", 10)
-	sendCalls(t, b, "served", 100)
-	sendCalls(t, b, "unserved2", 10)
-	stop := work(t, b, "served", func(context.Context, *consume.Delivery) error { return nil })
-	bustest.WaitUntil(t, "the settled calls to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) == 20 })
-	stop()
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		sendCalls(t, b, "unserved", 10)
+		sendCalls(t, b, "served", 100)
+		sendCalls(t, b, "unserved2", 10)
+		stop := work(t, b, "served", func(context.Context, *consume.Delivery) error { return nil })
+		bustest.WaitUntil(t, "the settled calls to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) == 20 })
+		stop()
 
-	// A process acknowledges and dies.
-	sendCalls(t, b, "served", 100)
-	cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), b.WorkerConsumer("served").Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	batch, err := cons.Fetch(100)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for m := range batch.Messages() {
-		if err := m.DoubleAck(t.Context()); err != nil {
+		// A process acknowledges and dies.
+		sendCalls(t, b, "served", 100)
+		cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), b.WorkerConsumer("served").Name)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	if n := bustest.Messages(t, b, bus.Calls); n != 120 {
-		t.Fatalf("%d calls", n)
-	}
-	work(t, b, "served", func(context.Context, *consume.Delivery) error {
-		t.Error("a settled call was delivered again")
-		return nil
+		batch, err := cons.Fetch(100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for m := range batch.Messages() {
+			if err := m.DoubleAck(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := bustest.Messages(t, b, bus.Calls); n != 120 {
+			t.Fatalf("%d calls", n)
+		}
+		work(t, b, "served", func(context.Context, *consume.Delivery) error {
+			t.Error("a settled call was delivered again")
+			return nil
+		})
+		bustest.WaitUntil(t, "the settled calls to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) == 20 })
 	})
-	bustest.WaitUntil(t, "the settled calls to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) == 20 })
 }
 
 // While a call runs for long, the calls that ended before and behind it leave the stream.
 // The call itself stays.
 func TestTrimBehindALongCall(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("publishes 3,000 calls, which takes long under the race detector")
-	}
-	b := bustest.New(t)
-	running := make(chan struct{})
-	release := sync.OnceFunc(func() { close(running) })
-	work(t, b, "q", func(_ context.Context, d *consume.Delivery) error {
-		if d.Subject == b.Call("q", "x", "s", "q1") {
-			<-running
+	bustest.Bubble(t, func(t *testing.T) {
+		if testing.Short() {
+			t.Skip("publishes 3,000 calls, which takes long under the race detector")
 		}
-		return nil
+		b := bustest.New(t)
+		running := make(chan struct{})
+		release := sync.OnceFunc(func() { close(running) })
+		work(t, b, "q", func(_ context.Context, d *consume.Delivery) error {
+			if d.Subject == b.Call("q", "x", "s", "q1") {
+				<-running
+			}
+			return nil
+		})
+		t.Cleanup(release)
+		sendCalls(t, b, "q", 3000)
+		bustest.WaitUntil(t, "the calls behind the running one to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) < 600 })
+		bustest.WaitUntil(t, "the call before the running one to be removed", func() bool {
+			_, ok, err := bustest.Message(b.Last(t.Context(), bus.Calls, b.Call("q", "x", "s", "q0")))
+			return !ok && err == nil
+		})
+		if _, ok, err := bustest.Message(b.Last(t.Context(), bus.Calls, b.Call("q", "x", "s", "q1"))); !ok || err != nil {
+			t.Errorf("the running call is stored: %v, %v", ok, err)
+		}
+		release()
+		bustest.WaitUntil(t, "all calls to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
 	})
-	t.Cleanup(release)
-	sendCalls(t, b, "q", 3000)
-	bustest.WaitUntil(t, "the calls behind the running one to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) < 600 })
-	bustest.WaitUntil(t, "the call before the running one to be removed", func() bool {
-		_, ok, err := bustest.Message(b.Last(t.Context(), bus.Calls, b.Call("q", "x", "s", "q0")))
-		return !ok && err == nil
-	})
-	if _, ok, err := bustest.Message(b.Last(t.Context(), bus.Calls, b.Call("q", "x", "s", "q1"))); !ok || err != nil {
-		t.Errorf("the running call is stored: %v, %v", ok, err)
-	}
-	release()
-	bustest.WaitUntil(t, "all calls to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
 }
 
 // Messages that are requeued while others are removed are delivered again immediately,
@@ -117,27 +119,28 @@ func TestTrimKeepsRequeuedMessages(t *testing.T) {
 
 // Of many processes that consume a queue, about one removes the settled calls at a time.
 func TestOneOfManyTrims(t *testing.T) {
-	t.Parallel()
-	s := bustest.Listen(t)
-	b := bustest.Connect(t, s, bus.Config{})
-	var purges atomic.Int64
-	if _, err := b.Conn().Subscribe("stevedore.rpc.trimmed.>", func(*nats.Msg) { purges.Add(1) }); err != nil {
-		t.Fatal(err)
-	}
-	for range 10 {
-		c := bustest.Connect(t, s, bus.Config{})
-		work(t, c, "q", func(context.Context, *consume.Delivery) error { return nil })
-	}
-	begin := time.Now()
-	for i := 0; time.Since(begin) < 3*time.Second; i++ {
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("q", "x", "s", fmt.Sprint("c", i)), Body: []byte("{}")}); err != nil {
+	bustest.Bubble(t, func(t *testing.T) {
+		s := bustest.Server(t)
+		b := bustest.Connect(t, s, bus.Config{})
+		var purges atomic.Int64
+		if _, err := b.Conn().Subscribe("stevedore.rpc.trimmed.>", func(*nats.Msg) { purges.Add(1) }); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Millisecond)
-	}
-	bustest.WaitUntil(t, "all calls to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
-	// Without turns it would be 10 times 4 each second.
-	if n, took := purges.Load(), time.Since(begin); float64(n) > 12*took.Seconds() {
-		t.Errorf("%d purges in %s", n, took)
-	}
+		for range 10 {
+			c := bustest.Connect(t, s, bus.Config{})
+			work(t, c, "q", func(context.Context, *consume.Delivery) error { return nil })
+		}
+		begin := time.Now()
+		for i := 0; time.Since(begin) < 3*time.Second; i++ {
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("q", "x", "s", fmt.Sprint("c", i)), Body: []byte("{}")}); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		bustest.WaitUntil(t, "all calls to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
+		// Without turns it would be 10 times 4 each second.
+		if n, took := purges.Load(), time.Since(begin); float64(n) > 12*took.Seconds() {
+			t.Errorf("%d purges in %s", n, took)
+		}
+	})
 }

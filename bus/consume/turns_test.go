@@ -32,20 +32,22 @@ func publishCalls(t *testing.T, b *bus.Bus, session string, from, to int) {
 // While one session has a long backlog, others get their turn. Every message is handled once,
 // except that the consumer delivers those that were taken, too.
 func TestTurns(t *testing.T) {
-	t.Parallel()
-	testTurns(t, bustest.New(t), 4, 600)
+	bustest.Bubble(t, func(t *testing.T) {
+		testTurns(t, bustest.New(t), 4, 600)
+	})
 }
 
 // With one slot, the messages of each session are handled in order.
 func TestTurnsKeepTheOrder(t *testing.T) {
-	t.Parallel()
-	for session, ids := range testTurns(t, bustest.New(t), 1, 300) {
-		for i, id := range ids {
-			if id != fmt.Sprint(i) {
-				t.Fatalf("session %s: message %s was handled as number %d: %v", session, id, i, ids)
+	bustest.Bubble(t, func(t *testing.T) {
+		for session, ids := range testTurns(t, bustest.New(t), 1, 300) {
+			for i, id := range ids {
+				if id != fmt.Sprint(i) {
+					t.Fatalf("session %s: message %s was handled as number %d: %v", session, id, i, ids)
+				}
 			}
 		}
-	}
+	})
 }
 
 // testTurns handles a flood of messages and some of calm sessions, and returns the ids of each
