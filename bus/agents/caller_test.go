@@ -151,47 +151,48 @@ func TestCancelAgent(t *testing.T) {
 // A run that makes progress does not become a dead letter after many deliveries; a run
 // without progress does.
 func TestRunWithProgressIsNotDeadLetter(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	begun := prompt("s", "r", "go")
-	last := uint64(0)
-	for _, e := range []agent.Entry{
-		{Kind: agent.KindUser, Run: "r", Call: &begun, Message: &agent.Message{Role: agent.RoleUser, Content: []agent.Block{agent.Text("go")}}},
-		{Kind: agent.KindAssistant, Run: "r", Message: &agent.Message{Role: agent.RoleAssistant, Content: []agent.Block{agent.ToolUse("1", "nosuch", nil)}}},
-	} {
-		e.At = time.Now()
-		body, err := bus.Encode(e)
-		if err == nil {
-			last, err = session.New(b).Append(t.Context(), "s", last, body)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		begun := prompt("s", "r", "go")
+		last := uint64(0)
+		for _, e := range []agent.Entry{
+			{Kind: agent.KindUser, Run: "r", Call: &begun, Message: &agent.Message{Role: agent.RoleUser, Content: []agent.Block{agent.Text("go")}}},
+			{Kind: agent.KindAssistant, Run: "r", Message: &agent.Message{Role: agent.RoleAssistant, Content: []agent.Block{agent.ToolUse("1", "nosuch", nil)}}},
+		} {
+			e.At = time.Now()
+			body, err := bus.Encode(e)
+			if err == nil {
+				last, err = session.New(b).Append(t.Context(), "s", last, body)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err != nil {
-			t.Fatal(err)
+		for _, call := range []tools.Call{begun, prompt("s2", "r", "go")} {
+			body, err := bus.Encode(call)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.CallSubject(b, bus.AgentQueue, agent.AgentTool, body), Body: body}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	for _, call := range []tools.Call{begun, prompt("s2", "r", "go")} {
-		body, err := bus.Encode(call)
-		if err != nil {
-			t.Fatal(err)
+		bustest.Fail(t, b, bus.AgentQueue, 7)
+		for range 7 { // the first start is not recorded
+			if err := task.CountStart(t.Context(), b, tools.CallKey{Session: "s2", ID: "r"}, 1); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.CallSubject(b, bus.AgentQueue, agent.AgentTool, body), Body: body}); err != nil {
-			t.Fatal(err)
+		results := bustest.Subscribe(t, b, "stevedore.result.*.r")
+		startAgents(t, b, 8, nil, `{"text":"never"}`, `{"text":"the end"}`)
+		for range 2 {
+			event, _ := bustest.Next[tools.ResultEvent](t, results)
+			want := map[string]tools.Outcome{"s": tools.Completed, "s2": tools.Failed}[event.Session]
+			if event.Outcome != want || (event.ForLLM == "the end") != (want == tools.Completed) {
+				t.Errorf("%s: %s, %q; want %s", event.Session, event.Outcome, event.ForLLM, want)
+			}
 		}
-	}
-	bustest.Fail(t, b, bus.AgentQueue, 7)
-	for range 7 { // the first start is not recorded
-		if err := task.CountStart(t.Context(), b, tools.CallKey{Session: "s2", ID: "r"}, 1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	results := bustest.Subscribe(t, b, "stevedore.result.*.r")
-	startAgents(t, b, 8, nil, `{"text":"never"}`, `{"text":"the end"}`)
-	for range 2 {
-		event, _ := bustest.Next[tools.ResultEvent](t, results)
-		want := map[string]tools.Outcome{"s": tools.Completed, "s2": tools.Failed}[event.Session]
-		if event.Outcome != want || (event.ForLLM == "the end") != (want == tools.Completed) {
-			t.Errorf("%s: %s, %q; want %s", event.Session, event.Outcome, event.ForLLM, want)
-		}
-	}
+	})
 }
 
 // Agents that wait for sub-agents that wait for tools need only one slot per queue.

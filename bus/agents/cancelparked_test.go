@@ -92,62 +92,62 @@ func TestCancelReachesAllParkedCalls(t *testing.T) {
 // A run that is cancelled after a worker removed its record to publish it again, or before a
 // worker stores its record, leaves no parked calls.
 func TestCancelBetweenRecords(t *testing.T) {
-	t.Parallel()
 	for _, name := range []string{"published again", "not parked yet"} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := bustest.New(t)
-			now := time.Now()
-			child := tools.Call{ID: "child", Session: "s", Tool: "danger"}
-			if _, err := task.Park(t.Context(), b, task.Parked{Call: child, Queue: "default", State: task.InputRequired, Since: now, Until: now.Add(time.Hour)}); err != nil {
-				t.Fatal(err)
-			}
-			key := tools.CallKey{Session: "s", ID: "child"}
-			if name == "not parked yet" {
-				cancelled := make(chan struct{})
-				tool, err := tools.NewTool("late", "returns a pause after it was cancelled", func(ctx context.Context, call tools.Call, _ struct{}) *tools.Result {
-					<-cancelled
-					return tools.Failure(&tools.Pause{Until: now.Add(time.Hour), WaitsFor: []tools.CallKey{key}, Made: true, Reason: "waiting"})
+			bustest.Bubble(t, func(t *testing.T) {
+				b := bustest.New(t)
+				now := time.Now()
+				child := tools.Call{ID: "child", Session: "s", Tool: "danger"}
+				if _, err := task.Park(t.Context(), b, task.Parked{Call: child, Queue: "default", State: task.InputRequired, Since: now, Until: now.Add(time.Hour)}); err != nil {
+					t.Fatal(err)
+				}
+				key := tools.CallKey{Session: "s", ID: "child"}
+				if name == "not parked yet" {
+					cancelled := make(chan struct{})
+					tool, err := tools.NewTool("late", "returns a pause after it was cancelled", func(ctx context.Context, call tools.Call, _ struct{}) *tools.Result {
+						<-cancelled
+						return tools.Failure(&tools.Pause{Until: now.Add(time.Hour), WaitsFor: []tools.CallKey{key}, Made: true, Reason: "waiting"})
+					})
+					if err != nil {
+						t.Fatal(err)
+					}
+					startModel(t, b, newUnreliable(t, overloaded, time.Time{}), worker.Config{}, tool.WithEffect(tools.Idempotent))
+					go func() {
+						_, _ = rpc.Submit(t.Context(), b, bus.DefaultQueue, tools.Call{ID: "r", Session: "s", Tool: "late"})
+					}()
+					bustest.WaitUntil(t, "the call", func() bool {
+						_, running, err := task.FindRunning(t.Context(), b, "s", "r", time.Second)
+						return err == nil && running
+					})
+					if _, err := task.Cancel(t.Context(), b, "s", "r", "a test"); err != nil {
+						t.Fatal(err)
+					}
+					close(cancelled)
+				} else {
+					run := task.Parked{Call: prompt("s", "r", "go"), Queue: bus.AgentQueue, State: task.Waiting, Since: now, Until: now.Add(time.Hour), WaitsFor: []tools.CallKey{key}, Made: true}
+					var err error
+					if run.Number, err = task.Park(t.Context(), b, run); err != nil {
+						t.Fatal(err)
+					}
+					if err := task.Resume(t.Context(), b, run); err != nil {
+						t.Fatal(err)
+					}
+					if _, err := task.Cancel(t.Context(), b, "s", "r", "a test"); err != nil {
+						t.Fatal(err)
+					}
+					startModel(t, b, newUnreliable(t, overloaded, time.Time{}), worker.Config{})
+				}
+				bustest.WaitUntil(t, "no parked calls", func() bool {
+					parked, err := task.ListParked(t.Context(), b, "*")
+					if err != nil {
+						t.Fatal(err)
+					}
+					return len(parked) == 0
 				})
-				if err != nil {
-					t.Fatal(err)
+				if got, err := task.Get(t.Context(), b, "s", "child"); err != nil || got.State != task.Cancelled {
+					t.Errorf("the child is %s, %v", got.State, err)
 				}
-				startModel(t, b, newUnreliable(t, overloaded, time.Time{}), worker.Config{}, tool.WithEffect(tools.Idempotent))
-				go func() {
-					_, _ = rpc.Submit(t.Context(), b, bus.DefaultQueue, tools.Call{ID: "r", Session: "s", Tool: "late"})
-				}()
-				bustest.WaitUntil(t, "the call", func() bool {
-					_, running, err := task.FindRunning(t.Context(), b, "s", "r", time.Second)
-					return err == nil && running
-				})
-				if _, err := task.Cancel(t.Context(), b, "s", "r", "a test"); err != nil {
-					t.Fatal(err)
-				}
-				close(cancelled)
-			} else {
-				run := task.Parked{Call: prompt("s", "r", "go"), Queue: bus.AgentQueue, State: task.Waiting, Since: now, Until: now.Add(time.Hour), WaitsFor: []tools.CallKey{key}, Made: true}
-				var err error
-				if run.Number, err = task.Park(t.Context(), b, run); err != nil {
-					t.Fatal(err)
-				}
-				if err := task.Resume(t.Context(), b, run); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := task.Cancel(t.Context(), b, "s", "r", "a test"); err != nil {
-					t.Fatal(err)
-				}
-				startModel(t, b, newUnreliable(t, overloaded, time.Time{}), worker.Config{})
-			}
-			bustest.WaitUntil(t, "no parked calls", func() bool {
-				parked, err := task.ListParked(t.Context(), b, "*")
-				if err != nil {
-					t.Fatal(err)
-				}
-				return len(parked) == 0
 			})
-			if got, err := task.Get(t.Context(), b, "s", "child"); err != nil || got.State != task.Cancelled {
-				t.Errorf("the child is %s, %v", got.State, err)
-			}
 		})
 	}
 }
