@@ -20,65 +20,67 @@ import (
 // A call whose arguments are in an artifact keeps them when its letter is retried, and also its priority, but no
 // header by which the server or a worker would treat it as another call.
 func TestRetriedLetterKeepsItsHeader(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	letters := bustest.Subscribe(t, b, "stevedore.dead.call.>")
-	headers := make(chan [4]string, 2)
-	run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
-		headers <- [4]string{d.Header(bus.ArgsHeader), d.Header(bus.PriorityHeader), d.Header("traceparent"), d.Header(bus.FreshHeader)}
-		if len(headers) == 1 {
-			return consume.Reject("code", errors.New("a reason"))
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		letters := bustest.Subscribe(t, b, "stevedore.dead.call.>")
+		headers := make(chan [4]string, 2)
+		run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
+			headers <- [4]string{d.Header(bus.ArgsHeader), d.Header(bus.PriorityHeader), d.Header("traceparent"), d.Header(bus.FreshHeader)}
+			if len(headers) == 1 {
+				return consume.Reject("code", errors.New("a reason"))
+			}
+			return nil
+		})
+		header := nats.Header{bus.ArgsHeader: {"args-c"}, bus.PriorityHeader: {"high"}, bus.FreshHeader: {"1"}, "traceparent": {strings.Repeat("0", 50_000)}}
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte(`{}`), Header: header}); err != nil {
+			t.Fatal(err)
 		}
-		return nil
+		letter, _ := bustest.Next[dead.Letter](t, letters)
+		waitForEmpty(t, b)
+		if err := retry(t.Context(), b, dead.Stored{Letter: letter}); err != nil {
+			t.Fatal(err)
+		}
+		waitForEmpty(t, b)
+		if <-headers; (<-headers) != [4]string{"args-c", "high"} {
+			t.Error("a header is missing, or too much")
+		}
 	})
-	header := nats.Header{bus.ArgsHeader: {"args-c"}, bus.PriorityHeader: {"high"}, bus.FreshHeader: {"1"}, "traceparent": {strings.Repeat("0", 50_000)}}
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte(`{}`), Header: header}); err != nil {
-		t.Fatal(err)
-	}
-	letter, _ := bustest.Next[dead.Letter](t, letters)
-	waitForEmpty(t, b)
-	if err := retry(t.Context(), b, dead.Stored{Letter: letter}); err != nil {
-		t.Fatal(err)
-	}
-	waitForEmpty(t, b)
-	if <-headers; (<-headers) != [4]string{"args-c", "high"} {
-		t.Error("a header is missing, or too much")
-	}
 }
 
 // A call that fills a message keeps its priority, too: there is room for its header without the id.
 func TestRetriedLargeLetterKeepsItsPriority(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	letters := bustest.Subscribe(t, b, "stevedore.dead.call.>")
-	priorities := make(chan string, 2)
-	run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
-		priorities <- d.Header(bus.PriorityHeader)
-		if len(priorities) == 1 {
-			return consume.Reject("code", errors.New("a reason"))
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		letters := bustest.Subscribe(t, b, "stevedore.dead.call.>")
+		priorities := make(chan string, 2)
+		run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
+			priorities <- d.Header(bus.PriorityHeader)
+			if len(priorities) == 1 {
+				return consume.Reject("code", errors.New("a reason"))
+			}
+			return nil
+		})
+		publish := func(size int) error {
+			body := fmt.Appendf(nil, `{"a":%q}`, strings.Repeat("x", size))
+			_, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: body, Header: nats.Header{bus.PriorityHeader: {"high"}}})
+			return err
 		}
-		return nil
+		size := int(b.Conn().MaxPayload()) // the largest that fits
+		for ; publish(size) != nil; size-- {
+			if size < int(b.Conn().MaxPayload())-1000 {
+				t.Fatal("nothing fits")
+			}
+		}
+		letter, _ := bustest.Next[dead.Letter](t, letters)
+		waitForEmpty(t, b)
+		if err := retry(t.Context(), b, dead.Stored{Letter: letter}); err != nil {
+			t.Fatal(err)
+		}
+		waitForEmpty(t, b)
+		if first, second := <-priorities, <-priorities; first != "high" || second != "high" {
+			t.Errorf("the priority is %q, and after the retry %q", first, second)
+		}
 	})
-	publish := func(size int) error {
-		body := fmt.Appendf(nil, `{"a":%q}`, strings.Repeat("x", size))
-		_, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: body, Header: nats.Header{bus.PriorityHeader: {"high"}}})
-		return err
-	}
-	size := int(b.Conn().MaxPayload()) // the largest that fits
-	for ; publish(size) != nil; size-- {
-		if size < int(b.Conn().MaxPayload())-1000 {
-			t.Fatal("nothing fits")
-		}
-	}
-	letter, _ := bustest.Next[dead.Letter](t, letters)
-	waitForEmpty(t, b)
-	if err := retry(t.Context(), b, dead.Stored{Letter: letter}); err != nil {
-		t.Fatal(err)
-	}
-	waitForEmpty(t, b)
-	if first, second := <-priorities, <-priorities; first != "high" || second != "high" {
-		t.Errorf("the priority is %q, and after the retry %q", first, second)
-	}
 }
 
 // Any message becomes a dead letter with the reason, is returned unchanged, and can be

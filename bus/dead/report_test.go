@@ -15,38 +15,39 @@ import (
 // Retried messages that die again get a letter each, with the same reason and as a first
 // attempt. No worker reads the stream of letters for that: each of many would read it all.
 func TestRetriedMessagesDieAgain(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	const count = 100
-	arriving := bustest.Subscribe(t, b, "stevedore.dead.call.*")
-	run(t, b, consume.Config{}, func(context.Context, *consume.Delivery) error {
-		return consume.Reject("hopeless", errors.New("it cannot be done"))
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		const count = 100
+		arriving := bustest.Subscribe(t, b, "stevedore.dead.call.*")
+		run(t, b, consume.Config{}, func(context.Context, *consume.Delivery) error {
+			return consume.Reject("hopeless", errors.New("it cannot be done"))
+		})
+		for range count {
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "x"), Body: []byte("no JSON")}); err != nil {
+				t.Fatal(err)
+			}
+			bustest.Next[dead.Letter](t, arriving)
+		}
+		letters := list(t, b, "", 0)
+		reads := bustest.Subscribe(t, b, "$JS.API.DIRECT.GET.STEVEDORE_DEAD")
+		dead.Each(letters, dead.DeletesAtOnce, func(l dead.Stored) error { return retry(t.Context(), b, l) }, func(l dead.Stored, err error) {
+			if err != nil {
+				t.Errorf("letter %d: %v", l.Number, err)
+			}
+		})
+		for range count {
+			if l, _ := bustest.Next[dead.Letter](t, arriving); l.Code != "hopeless" || l.Attempts != 1 {
+				t.Errorf("letter %+v", l)
+			}
+		}
+		waitForEmpty(t, b)
+		if n, _, err := reads.Pending(); n > 0 || err != nil {
+			t.Errorf("the letters were read %d times, %v", n, err)
+		}
+		if n := bustest.Messages(t, b, bus.Dead); n != count {
+			t.Errorf("%d letters", n)
+		}
 	})
-	for range count {
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "x"), Body: []byte("no JSON")}); err != nil {
-			t.Fatal(err)
-		}
-		bustest.Next[dead.Letter](t, arriving)
-	}
-	letters := list(t, b, "", 0)
-	reads := bustest.Subscribe(t, b, "$JS.API.DIRECT.GET.STEVEDORE_DEAD")
-	dead.Each(letters, dead.DeletesAtOnce, func(l dead.Stored) error { return retry(t.Context(), b, l) }, func(l dead.Stored, err error) {
-		if err != nil {
-			t.Errorf("letter %d: %v", l.Number, err)
-		}
-	})
-	for range count {
-		if l, _ := bustest.Next[dead.Letter](t, arriving); l.Code != "hopeless" || l.Attempts != 1 {
-			t.Errorf("letter %+v", l)
-		}
-	}
-	waitForEmpty(t, b)
-	if n, _, err := reads.Pending(); n > 0 || err != nil {
-		t.Errorf("the letters were read %d times, %v", n, err)
-	}
-	if n := bustest.Messages(t, b, bus.Dead); n != count {
-		t.Errorf("%d letters", n)
-	}
 }
 
 // A message gets one dead letter, with the first reason, even if the hook for dead
