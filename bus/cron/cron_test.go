@@ -149,65 +149,66 @@ func TestNamesAreUnique(t *testing.T) {
 
 // The failure of a one-shot is recorded and sent to the user, and the job ends.
 func TestFailedJobNotifiesItsOwner(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	tool, err := tools.NewTool("fail", "fails", func(context.Context, tools.Call, struct{}) *tools.Result {
-		return tools.ErrorResult("the disk is full")
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	console := make(recorder, 10)
-	notifier, err := notify.New(b, notify.Config{Channels: map[string]channel.Channel{"console": console}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true}, tool)
-	bustest.Run(t, notifier.Run)
-
-	results := bustest.Subscribe(t, b, "stevedore.result.alice.>")
-	jobs := cron.New(b)
-	if _, err := jobs.Add(t.Context(), cron.Caller{Session: "alice"}, cron.Job{Name: "once", At: time.Now().Add(1100 * time.Millisecond), Tool: "fail"}); err != nil {
-		t.Fatal(err)
-	}
-	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.Outcome != tools.Failed || got.Action != bus.Cron {
-		t.Errorf("result %+v", got)
-	}
-	select {
-	case n := <-console:
-		if !n.IsError || n.Session != "alice" || n.Text != "The cron job once did not succeed (failed): the disk is full" {
-			t.Errorf("got %+v", n)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		tool, err := tools.NewTool("fail", "fails", func(context.Context, tools.Call, struct{}) *tools.Result {
+			return tools.ErrorResult("the disk is full")
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-	case <-time.After(bustest.Timeout):
-		t.Error("no notification")
-	}
-	if n := count(t, jobs, cron.Caller{Operator: true}); n != 0 {
-		t.Errorf("%d jobs are left", n)
-	}
+		console := make(recorder, 10)
+		notifier, err := notify.New(b, notify.Config{Channels: map[string]channel.Channel{"console": console}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true}, tool)
+		bustest.Run(t, notifier.Run)
 
-	// Get still returns it with its outcome, and it can get a new time.
-	alice := cron.Caller{Session: "alice"}
-	e, err := jobs.Get(t.Context(), alice, "once")
-	if err != nil || !e.Ended || e.LastRun == nil || e.LastRun.Outcome != tools.Failed || e.LastRun.Message != "the disk is full" || e.Tool != "fail" {
-		t.Fatalf("ended %+v, %v", e, err)
-	}
-	if _, err := jobs.Get(t.Context(), cron.Caller{Session: "bob"}, "once"); !errors.Is(err, cron.ErrNotFound) {
-		t.Errorf("bob: %v", err)
-	}
-	if _, err := enable(t.Context(), jobs, alice, "once", false); err == nil || !strings.Contains(err.Error(), "give it a new time") {
-		t.Errorf("disable: %v", err)
-	}
-	stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Ticks))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if msg, err := stream.GetLastMsgForSubject(t.Context(), "stevedore.run.cron.alice--once"); err != nil || msg.Header.Get("Nats-TTL") == "" {
-		t.Errorf("the record of the run never expires: %v, %v", msg, err)
-	}
-	again, err := jobs.Update(t.Context(), alice, "once", func(j *cron.Job) error { j.At = time.Now().Add(time.Hour); return nil })
-	if err != nil || again.Ended || again.Next.IsZero() {
-		t.Errorf("again %+v, %v", again, err)
-	}
+		results := bustest.Subscribe(t, b, "stevedore.result.alice.>")
+		jobs := cron.New(b)
+		if _, err := jobs.Add(t.Context(), cron.Caller{Session: "alice"}, cron.Job{Name: "once", At: time.Now().Add(1100 * time.Millisecond), Tool: "fail"}); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := bustest.Next[tools.ResultEvent](t, results); got.Outcome != tools.Failed || got.Action != bus.Cron {
+			t.Errorf("result %+v", got)
+		}
+		select {
+		case n := <-console:
+			if !n.IsError || n.Session != "alice" || n.Text != "The cron job once did not succeed (failed): the disk is full" {
+				t.Errorf("got %+v", n)
+			}
+		case <-time.After(bustest.Timeout):
+			t.Error("no notification")
+		}
+		if n := count(t, jobs, cron.Caller{Operator: true}); n != 0 {
+			t.Errorf("%d jobs are left", n)
+		}
+
+		// Get still returns it with its outcome, and it can get a new time.
+		alice := cron.Caller{Session: "alice"}
+		e, err := jobs.Get(t.Context(), alice, "once")
+		if err != nil || !e.Ended || e.LastRun == nil || e.LastRun.Outcome != tools.Failed || e.LastRun.Message != "the disk is full" || e.Tool != "fail" {
+			t.Fatalf("ended %+v, %v", e, err)
+		}
+		if _, err := jobs.Get(t.Context(), cron.Caller{Session: "bob"}, "once"); !errors.Is(err, cron.ErrNotFound) {
+			t.Errorf("bob: %v", err)
+		}
+		if _, err := enable(t.Context(), jobs, alice, "once", false); err == nil || !strings.Contains(err.Error(), "give it a new time") {
+			t.Errorf("disable: %v", err)
+		}
+		stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Ticks))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if msg, err := stream.GetLastMsgForSubject(t.Context(), "stevedore.run.cron.alice--once"); err != nil || msg.Header.Get("Nats-TTL") == "" {
+			t.Errorf("the record of the run never expires: %v, %v", msg, err)
+		}
+		again, err := jobs.Update(t.Context(), alice, "once", func(j *cron.Job) error { j.At = time.Now().Add(time.Hour); return nil })
+		if err != nil || again.Ended || again.Next.IsZero() {
+			t.Errorf("again %+v, %v", again, err)
+		}
+	})
 }
 
 type recorder chan channel.Notification

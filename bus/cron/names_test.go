@@ -97,49 +97,50 @@ func TestOperatorNamesJobs(t *testing.T) {
 // Two sessions have a job with one name: both run, each in its session, and the ids of the
 // calls contain the job's name. A job that another program stored under its own name works.
 func TestRunsOfEqualNames(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	jobs := cron.New(b)
-	say, err := tools.NewTool("say", "says", func(_ context.Context, _ tools.Call, _ struct{}) *tools.Result { return tools.NewToolResult("said") })
-	if err != nil {
-		t.Fatal(err)
-	}
-	workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true}, say)
-	results := bustest.Subscribe(t, b, "stevedore.result.>")
-	at := time.Now().Add(1200 * time.Millisecond)
-	for _, session := range []string{"s1", "s2"} {
-		if _, err := jobs.Add(t.Context(), cron.Caller{Session: session}, cron.Job{Name: "tea", At: at, Tool: "say"}); err != nil {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		jobs := cron.New(b)
+		say, err := tools.NewTool("say", "says", func(_ context.Context, _ tools.Call, _ struct{}) *tools.Result { return tools.NewToolResult("said") })
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	got := map[string]string{}
-	for range 2 {
-		e, _ := bustest.Next[tools.ResultEvent](t, results)
-		got[e.Session] = e.ID
-	}
-	for _, session := range []string{"s1", "s2"} {
-		if !strings.HasPrefix(got[session], "cron-tea-2") {
-			t.Errorf("session %s: calls %v", session, got)
+		workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true}, say)
+		results := bustest.Subscribe(t, b, "stevedore.result.>")
+		at := time.Now().Add(1200 * time.Millisecond)
+		for _, session := range []string{"s1", "s2"} {
+			if _, err := jobs.Add(t.Context(), cron.Caller{Session: session}, cron.Job{Name: "tea", At: at, Tool: "say"}); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if e, err := jobs.Get(t.Context(), cron.Caller{Session: session}, "tea"); err != nil || e.LastRun == nil || e.LastRun.Call != got[session] {
-			t.Errorf("session %s: %+v, %v", session, e, err)
+		got := map[string]string{}
+		for range 2 {
+			e, _ := bustest.Next[tools.ResultEvent](t, results)
+			got[e.Session] = e.ID
 		}
-	}
-	if e, err := jobs.Get(t.Context(), cron.Caller{Operator: true}, "tea"); err != nil || !e.Ended {
-		t.Errorf("an ended job, for an operator: %+v, %v", e, err)
-	}
+		for _, session := range []string{"s1", "s2"} {
+			if !strings.HasPrefix(got[session], "cron-tea-2") {
+				t.Errorf("session %s: calls %v", session, got)
+			}
+			if e, err := jobs.Get(t.Context(), cron.Caller{Session: session}, "tea"); err != nil || e.LastRun == nil || e.LastRun.Call != got[session] {
+				t.Errorf("session %s: %+v, %v", session, e, err)
+			}
+		}
+		if e, err := jobs.Get(t.Context(), cron.Caller{Operator: true}, "tea"); err != nil || !e.Ended {
+			t.Errorf("an ended job, for an operator: %+v, %v", e, err)
+		}
 
-	foreign := bus.Message{Subject: b.Schedule(bus.Cron, "foreign"), Body: []byte(`{"session":"s3","tool":"say","args":{}}`), Header: nats.Header{
-		jetstream.ScheduleHeader: {"@every 1h"}, jetstream.ScheduleTargetHeader: {b.Tick(bus.Cron, "foreign")},
-	}}
-	if _, err := b.Publish(t.Context(), foreign); err != nil {
-		t.Fatal(err)
-	}
-	s3 := cron.Caller{Session: "s3"}
-	if _, err := jobs.Add(t.Context(), s3, cron.Job{Name: "foreign", Every: time.Hour, Tool: "x"}); !errors.Is(err, cron.ErrExists) {
-		t.Errorf("add a foreign name: %v", err)
-	}
-	if e, err := enable(t.Context(), jobs, s3, "foreign", false); err != nil || !e.Disabled {
-		t.Errorf("foreign: %+v, %v", e, err)
-	}
+		foreign := bus.Message{Subject: b.Schedule(bus.Cron, "foreign"), Body: []byte(`{"session":"s3","tool":"say","args":{}}`), Header: nats.Header{
+			jetstream.ScheduleHeader: {"@every 1h"}, jetstream.ScheduleTargetHeader: {b.Tick(bus.Cron, "foreign")},
+		}}
+		if _, err := b.Publish(t.Context(), foreign); err != nil {
+			t.Fatal(err)
+		}
+		s3 := cron.Caller{Session: "s3"}
+		if _, err := jobs.Add(t.Context(), s3, cron.Job{Name: "foreign", Every: time.Hour, Tool: "x"}); !errors.Is(err, cron.ErrExists) {
+			t.Errorf("add a foreign name: %v", err)
+		}
+		if e, err := enable(t.Context(), jobs, s3, "foreign", false); err != nil || !e.Disabled {
+			t.Errorf("foreign: %+v, %v", e, err)
+		}
+	})
 }

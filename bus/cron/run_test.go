@@ -48,51 +48,52 @@ func nextCall(t *testing.T, calls <-chan tools.Call) tools.Call {
 // A job makes one call per due time, and none while it is disabled. Get returns its
 // last run.
 func TestRunsUntilDisabled(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	calls, results := runSay(t, b), bustest.Subscribe(t, b, "stevedore.result.alice.>")
-	jobs, alice := cron.New(b), cron.Caller{Session: "alice"}
-	job := cron.Job{Name: "tick", Every: time.Second, Tool: "say", Args: json.RawMessage(`{"text":"hi"}`), Channel: "telegram", ChatID: "7"}
-	if _, err := jobs.Add(t.Context(), alice, job); err != nil {
-		t.Fatal(err)
-	}
-	first := nextCall(t, calls)
-	if first.Session != "alice" || first.Channel != "telegram" || first.ChatID != "7" || first.Action != bus.Cron || string(first.Args) != `{"text":"hi"}` || first.Deadline.IsZero() {
-		t.Errorf("call %+v", first)
-	}
-	if second := nextCall(t, calls); second.ID == first.ID {
-		t.Errorf("two calls have the id %q", first.ID)
-	}
-	if _, err := enable(t.Context(), jobs, alice, "tick", false); err != nil {
-		t.Fatal(err)
-	}
-	// One tick may already be waiting. While another job makes three calls, this
-	// one makes no further call.
-	if _, err := jobs.Add(t.Context(), alice, cron.Job{Name: "other", Cron: "* * * * * *", Tool: "say", Args: json.RawMessage(`{"text":"other"}`)}); err != nil {
-		t.Fatal(err)
-	}
-	others, late := 0, 0
-	for others < 3 {
-		if call := nextCall(t, calls); strings.HasPrefix(call.ID, "cron-other-") {
-			others++
-		} else {
-			late++
-		}
-	}
-	if late > 1 {
-		t.Errorf("%d runs of a disabled job", late)
-	}
-	if err := jobs.Remove(t.Context(), alice, "other"); err != nil {
-		t.Error(err)
-	}
-	bustest.Next[tools.ResultEvent](t, results)
-	bustest.WaitUntil(t, "the last run", func() bool {
-		e, err := jobs.Get(t.Context(), alice, "tick")
-		if err != nil {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		calls, results := runSay(t, b), bustest.Subscribe(t, b, "stevedore.result.alice.>")
+		jobs, alice := cron.New(b), cron.Caller{Session: "alice"}
+		job := cron.Job{Name: "tick", Every: time.Second, Tool: "say", Args: json.RawMessage(`{"text":"hi"}`), Channel: "telegram", ChatID: "7"}
+		if _, err := jobs.Add(t.Context(), alice, job); err != nil {
 			t.Fatal(err)
 		}
-		r := e.LastRun
-		return r != nil && r.Outcome == tools.Completed && strings.HasPrefix(r.Call, "cron-tick-") && !r.Due.IsZero() && !r.EndedAt.IsZero()
+		first := nextCall(t, calls)
+		if first.Session != "alice" || first.Channel != "telegram" || first.ChatID != "7" || first.Action != bus.Cron || string(first.Args) != `{"text":"hi"}` || first.Deadline.IsZero() {
+			t.Errorf("call %+v", first)
+		}
+		if second := nextCall(t, calls); second.ID == first.ID {
+			t.Errorf("two calls have the id %q", first.ID)
+		}
+		if _, err := enable(t.Context(), jobs, alice, "tick", false); err != nil {
+			t.Fatal(err)
+		}
+		// One tick may already be waiting. While another job makes three calls, this
+		// one makes no further call.
+		if _, err := jobs.Add(t.Context(), alice, cron.Job{Name: "other", Cron: "* * * * * *", Tool: "say", Args: json.RawMessage(`{"text":"other"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		others, late := 0, 0
+		for others < 3 {
+			if call := nextCall(t, calls); strings.HasPrefix(call.ID, "cron-other-") {
+				others++
+			} else {
+				late++
+			}
+		}
+		if late > 1 {
+			t.Errorf("%d runs of a disabled job", late)
+		}
+		if err := jobs.Remove(t.Context(), alice, "other"); err != nil {
+			t.Error(err)
+		}
+		bustest.Next[tools.ResultEvent](t, results)
+		bustest.WaitUntil(t, "the last run", func() bool {
+			e, err := jobs.Get(t.Context(), alice, "tick")
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := e.LastRun
+			return r != nil && r.Outcome == tools.Completed && strings.HasPrefix(r.Call, "cron-tick-") && !r.Due.IsZero() && !r.EndedAt.IsZero()
+		})
 	})
 }
 

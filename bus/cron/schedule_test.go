@@ -132,112 +132,116 @@ func TestScheduleLifecycle(t *testing.T) {
 // A schedule with At ticks once at that time, even if its client is not connected, and is
 // then deleted.
 func TestOneShot(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	dueTimes := ticks(t, b)
-	at := time.Now().Add(1300 * time.Millisecond).UTC()
-	if _, err := cron.New(b).Put(t.Context(), cron.Job{Name: "once", Tool: "x", At: at}, true); err != nil {
-		t.Fatal(err)
-	}
-	if due := next(t, dueTimes); !due.Equal(at) {
-		t.Errorf("due time %s, want %s", due, at)
-	}
-	ended, err := cron.New(b).Get(t.Context(), operator, "once")
-	if err != nil || !ended.At.Equal(at) || !ended.Ended || ended.Revision() != 0 {
-		t.Errorf("ended: %+v, %v", ended, err)
-	}
-	if text := (cron.Answer{Job: &ended}).Text(); !strings.Contains(text, "due, waits for a worker") { // none stored a run
-		t.Errorf("without a run: %q", text)
-	}
-	if err := cron.New(b).Remove(t.Context(), operator, "once"); err != nil {
-		t.Error(err)
-	}
-	if _, err := cron.New(b).Get(t.Context(), operator, "once"); !errors.Is(err, cron.ErrNotFound) {
-		t.Errorf("it is left after its removal: %v", err)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		dueTimes := ticks(t, b)
+		at := time.Now().Add(1300 * time.Millisecond).UTC()
+		if _, err := cron.New(b).Put(t.Context(), cron.Job{Name: "once", Tool: "x", At: at}, true); err != nil {
+			t.Fatal(err)
+		}
+		if due := next(t, dueTimes); !due.Equal(at) {
+			t.Errorf("due time %s, want %s", due, at)
+		}
+		ended, err := cron.New(b).Get(t.Context(), operator, "once")
+		if err != nil || !ended.At.Equal(at) || !ended.Ended || ended.Revision() != 0 {
+			t.Errorf("ended: %+v, %v", ended, err)
+		}
+		if text := (cron.Answer{Job: &ended}).Text(); !strings.Contains(text, "due, waits for a worker") { // none stored a run
+			t.Errorf("without a run: %q", text)
+		}
+		if err := cron.New(b).Remove(t.Context(), operator, "once"); err != nil {
+			t.Error(err)
+		}
+		if _, err := cron.New(b).Get(t.Context(), operator, "once"); !errors.Is(err, cron.ErrNotFound) {
+			t.Errorf("it is left after its removal: %v", err)
+		}
+	})
 }
 
 // The due times of a cron schedule are the times of the expression, not of the publishing.
 func TestCronDueTimes(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	dueTimes := ticks(t, b)
-	if _, err := cron.New(b).Put(t.Context(), cron.Job{Name: "often", Tool: "x", Cron: "*/2 * * * * *", TimeZone: "Asia/Shanghai"}, true); err != nil {
-		t.Fatal(err)
-	}
-	first := next(t, dueTimes)
-	if second := next(t, dueTimes); second.Sub(first) != 2*time.Second || first.Second()%2 != 0 || first.Nanosecond() != 0 {
-		t.Errorf("due times %s, %s", first, second)
-	}
-	if e, err := cron.New(b).Get(t.Context(), operator, "often"); err != nil || e.LastDue().Before(first) {
-		t.Errorf("last due time %s, %v", e.LastDue(), err)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		dueTimes := ticks(t, b)
+		if _, err := cron.New(b).Put(t.Context(), cron.Job{Name: "often", Tool: "x", Cron: "*/2 * * * * *", TimeZone: "Asia/Shanghai"}, true); err != nil {
+			t.Fatal(err)
+		}
+		first := next(t, dueTimes)
+		if second := next(t, dueTimes); second.Sub(first) != 2*time.Second || first.Second()%2 != 0 || first.Nanosecond() != 0 {
+			t.Errorf("due times %s, %s", first, second)
+		}
+		if e, err := cron.New(b).Get(t.Context(), operator, "often"); err != nil || e.LastDue().Before(first) {
+			t.Errorf("last due time %s, %v", e.LastDue(), err)
+		}
+	})
 }
 
 // If no worker consumes the ticks for a while, one tick follows.
 func TestOneCatchUpTick(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	if _, err := cron.New(b).Put(t.Context(), cron.Job{Kind: bus.Heartbeat, Name: "main", Tool: "x", Every: time.Second}, true); err != nil {
-		t.Fatal(err)
-	}
-	var last time.Time
-	for deadline := time.Now().Add(bustest.Timeout); ; {
-		e, err := cron.New(b).Get(t.Context(), operator, "main")
-		if err != nil || time.Now().After(deadline) {
-			t.Fatalf("waiting for ticks: %v", err)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		if _, err := cron.New(b).Put(t.Context(), cron.Job{Kind: bus.Heartbeat, Name: "main", Tool: "x", Every: time.Second}, true); err != nil {
+			t.Fatal(err)
 		}
-		if !last.IsZero() && e.LastDue().Sub(last) >= 2*time.Second {
-			break
+		var last time.Time
+		for deadline := time.Now().Add(bustest.Timeout); ; {
+			e, err := cron.New(b).Get(t.Context(), operator, "main")
+			if err != nil || time.Now().After(deadline) {
+				t.Fatalf("waiting for ticks: %v", err)
+			}
+			if !last.IsZero() && e.LastDue().Sub(last) >= 2*time.Second {
+				break
+			}
+			if last.IsZero() {
+				last = e.LastDue()
+			}
+			time.Sleep(50 * time.Millisecond)
 		}
-		if last.IsZero() {
-			last = e.LastDue()
+		stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Ticks))
+		if err != nil {
+			t.Fatal(err)
 		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Ticks))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := stream.CachedInfo().State.Msgs; n != 3 { // the schedule and two ticks, of which workers take the newest
-		t.Errorf("%d messages are kept", n)
-	}
+		if n := stream.CachedInfo().State.Msgs; n != 3 { // the schedule and two ticks, of which workers take the newest
+			t.Errorf("%d messages are kept", n)
+		}
+	})
 }
 
 // A disabled schedule does not tick, keeps its settings, and can be enabled.
 func TestDisabledSchedule(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	dueTimes := ticks(t, b)
-	s := cron.Job{Name: "job", Every: time.Second, Tool: "x"}
-	put := func() {
-		t.Helper()
-		if changed, err := cron.New(b).Put(t.Context(), s, true); !changed || err != nil {
-			t.Fatal(changed, err)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		dueTimes := ticks(t, b)
+		s := cron.Job{Name: "job", Every: time.Second, Tool: "x"}
+		put := func() {
+			t.Helper()
+			if changed, err := cron.New(b).Put(t.Context(), s, true); !changed || err != nil {
+				t.Fatal(changed, err)
+			}
 		}
-	}
-	put()
-	next(t, dueTimes)
-	s.Disabled = true
-	put()
-	got, err := cron.New(b).Get(t.Context(), operator, "job")
-	if err != nil || !got.Disabled || !got.Next.IsZero() || got.Every != s.Every || got.Tool != "x" {
-		t.Errorf("disabled: %+v, %v", got, err)
-	}
-	for len(dueTimes) > 0 {
-		<-dueTimes
-	}
-	// While another schedule ticks twice, the disabled one would tick, too.
-	if _, err := cron.New(b).Put(t.Context(), cron.Job{Name: "other", Tool: "x", Cron: "* * * * * *"}, true); err != nil {
-		t.Fatal(err)
-	}
-	a, c := next(t, dueTimes), next(t, dueTimes)
-	if d := c.Sub(a); d != time.Second {
-		t.Errorf("ticks at %s and %s: the disabled schedule ticks", a, c)
-	}
-	if got, err := enable(t.Context(), cron.New(b), operator, "job", true); err != nil || got.Disabled || got.Next.IsZero() {
-		t.Errorf("enabled: %+v, %v", got, err)
-	}
+		put()
+		next(t, dueTimes)
+		s.Disabled = true
+		put()
+		got, err := cron.New(b).Get(t.Context(), operator, "job")
+		if err != nil || !got.Disabled || !got.Next.IsZero() || got.Every != s.Every || got.Tool != "x" {
+			t.Errorf("disabled: %+v, %v", got, err)
+		}
+		for len(dueTimes) > 0 {
+			<-dueTimes
+		}
+		// While another schedule ticks twice, the disabled one would tick, too.
+		if _, err := cron.New(b).Put(t.Context(), cron.Job{Name: "other", Tool: "x", Cron: "* * * * * *"}, true); err != nil {
+			t.Fatal(err)
+		}
+		a, c := next(t, dueTimes), next(t, dueTimes)
+		if d := c.Sub(a); d != time.Second {
+			t.Errorf("ticks at %s and %s: the disabled schedule ticks", a, c)
+		}
+		if got, err := enable(t.Context(), cron.New(b), operator, "job", true); err != nil || got.Disabled || got.Next.IsZero() {
+			t.Errorf("enabled: %+v, %v", got, err)
+		}
+	})
 }
 
 func TestScheduleErrors(t *testing.T) {
