@@ -158,24 +158,26 @@ func TestYoungRecordsStay(t *testing.T) {
 
 // A full calls stream is backpressure, and the error says what it waits for.
 func TestFullCallsExplained(t *testing.T) {
-	b := connect(t, map[string]int64{"calls": tiny, "results": tiny})
-	n := 0
-	submit := func() (err error) {
-		for ; err == nil; n++ {
-			_, err = b.Publish(t.Context(), bus.Message{Subject: fmt.Sprint("stevedore.call.default.echo.s.c", n), Body: []byte(text)})
+	bustest.Bubble(t, func(t *testing.T) {
+		b := connect(t, map[string]int64{"calls": tiny, "results": tiny})
+		n := 0
+		submit := func() (err error) {
+			for ; err == nil; n++ {
+				_, err = b.Publish(t.Context(), bus.Message{Subject: fmt.Sprint("stevedore.call.default.echo.s.c", n), Body: []byte(text)})
+			}
+			return err
 		}
-		return err
-	}
-	if err := submit(); !strings.Contains(err.Error(), "stream STEVEDORE_CALLS is") || !strings.Contains(err.Error(), "calls wait for workers") || strings.Contains(err.Error(), "RESULTS") {
-		t.Errorf("got %v", err)
-	}
-	for n, err := 0, error(nil); err == nil; n++ {
-		_, err = b.Publish(t.Context(), bus.Message{Subject: b.Result("s", fmt.Sprint("c", n)), Body: []byte(text)})
-	}
-	time.Sleep(1100 * time.Millisecond) // the bus remembers a fill for a second
-	if err := submit(); !strings.Contains(err.Error(), "because stream STEVEDORE_RESULTS is") {
-		t.Errorf("got %v", err)
-	}
+		if err := submit(); !strings.Contains(err.Error(), "stream STEVEDORE_CALLS is") || !strings.Contains(err.Error(), "calls wait for workers") || strings.Contains(err.Error(), "RESULTS") {
+			t.Errorf("got %v", err)
+		}
+		for n, err := 0, error(nil); err == nil; n++ {
+			_, err = b.Publish(t.Context(), bus.Message{Subject: b.Result("s", fmt.Sprint("c", n)), Body: []byte(text)})
+		}
+		time.Sleep(1100 * time.Millisecond) // the bus remembers a fill for a second
+		if err := submit(); !strings.Contains(err.Error(), "because stream STEVEDORE_RESULTS is") {
+			t.Errorf("got %v", err)
+		}
+	})
 }
 
 // Conversations go whole, the one that was used longest ago first, and neither one that
