@@ -110,56 +110,57 @@ func TestLastStartedHeartbeatWins(t *testing.T) {
 
 // A worker runs the ticks, and each run is one line in the log.
 func TestTicksRunAndAreLogged(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	workspace := t.TempDir()
-	tool, err := tools.NewTool(agent.AgentTool, "reports", func(_ context.Context, _ tools.Call, in struct {
-		Prompt string `json:"prompt"`
-		Fresh  bool   `json:"fresh"`
-	}) *tools.Result {
-		return tools.UserResult("did\n" + in.Prompt)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true, Queues: []string{bus.AgentQueue}}, tool)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		workspace := t.TempDir()
+		tool, err := tools.NewTool(agent.AgentTool, "reports", func(_ context.Context, _ tools.Call, in struct {
+			Prompt string `json:"prompt"`
+			Fresh  bool   `json:"fresh"`
+		}) *tools.Result {
+			return tools.UserResult("did\n" + in.Prompt)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true, Queues: []string{bus.AgentQueue}}, tool)
 
-	write(t, workspace, "look")
-	cfg := heartbeat.Config{Workspace: workspace, Every: time.Second}
-	for range 3 {
-		start(t, b, cfg)
-	}
-	results := bustest.Subscribe(t, b, "stevedore.result.heartbeat-main.>")
-	seen := map[string]bool{}
-	for range 3 {
-		got, _ := bustest.Next[tools.ResultEvent](t, results)
-		if got.ForUser != "did\nlook" || seen[got.ID] {
-			t.Errorf("result %+v", got)
+		write(t, workspace, "look")
+		cfg := heartbeat.Config{Workspace: workspace, Every: time.Second}
+		for range 3 {
+			start(t, b, cfg)
 		}
-		seen[got.ID] = true
-	}
-	line := regexp.MustCompile(`^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \[INFO\] (heartbeat-main-\S+) agent completed after \S+: did\\nlook$`)
-	logged := map[string]bool{}
-	bustest.WaitUntil(t, "three log lines", func() bool {
-		data, _ := os.ReadFile(filepath.Join(workspace, heartbeat.LogFile))
-		clear(logged)
-		for l := range strings.Lines(string(data)) {
-			if strings.HasPrefix(l, "#") {
-				continue
+		results := bustest.Subscribe(t, b, "stevedore.result.heartbeat-main.>")
+		seen := map[string]bool{}
+		for range 3 {
+			got, _ := bustest.Next[tools.ResultEvent](t, results)
+			if got.ForUser != "did\nlook" || seen[got.ID] {
+				t.Errorf("result %+v", got)
 			}
-			m := line.FindStringSubmatch(strings.TrimSuffix(l, "\n"))
-			if m == nil || logged[m[1]] {
-				t.Fatalf("log line %q", l)
-			}
-			logged[m[1]] = true
+			seen[got.ID] = true
 		}
-		return len(logged) >= 3
+		line := regexp.MustCompile(`^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] \[INFO\] (heartbeat-main-\S+) agent completed after \S+: did\\nlook$`)
+		logged := map[string]bool{}
+		bustest.WaitUntil(t, "three log lines", func() bool {
+			data, _ := os.ReadFile(filepath.Join(workspace, heartbeat.LogFile))
+			clear(logged)
+			for l := range strings.Lines(string(data)) {
+				if strings.HasPrefix(l, "#") {
+					continue
+				}
+				m := line.FindStringSubmatch(strings.TrimSuffix(l, "\n"))
+				if m == nil || logged[m[1]] {
+					t.Fatalf("log line %q", l)
+				}
+				logged[m[1]] = true
+			}
+			return len(logged) >= 3
+		})
+		for id := range seen {
+			if !logged[id] {
+				t.Errorf("%s is not in the log: %v", id, logged)
+			}
+		}
 	})
-	for id := range seen {
-		if !logged[id] {
-			t.Errorf("%s is not in the log: %v", id, logged)
-		}
-	}
 }
 
 // A full log replaces the old one. The calls of an agent are not logged.
