@@ -147,7 +147,7 @@ func TestModelHasOneProblem(t *testing.T) {
 		fmt.Fprint(w, `{"error":{"message":"no"}}`)
 	}))
 	t.Cleanup(server.Close)
-	p, err := provider.Open("openai:B", provider.Config{BaseURL: server.URL})
+	p, err := provider.Open("openai:B", provider.Config{BaseURL: server.URL, RetryTimeout: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
