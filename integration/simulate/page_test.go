@@ -36,9 +36,8 @@ func (s *simulation) happened(id string) string {
 		last = at
 		fmt.Fprintf(&b, "\n  %s it runs", at.Format("15:04:05.000"))
 	}
-	from, to := p.at.Add(-around).Format("15:04:05"), last.Add(around).Format("15:04:05")
 	for _, event := range s.events {
-		if event >= from && event <= to {
+		if event.at.After(p.at.Add(-around)) && event.at.Before(last.Add(around)) {
 			fmt.Fprintf(&b, "\n  %s", event)
 		}
 	}
@@ -100,20 +99,46 @@ func TestShrink(t *testing.T) {
 	t.Errorf("the first %d minutes of seed %d fail %d of %d times:\n%s", shortest, seed, count, countTries, page)
 }
 
-// judgedLine matches the first line of what ends a test or says how to repeat it.
-var judgedLine = regexp.MustCompile(`^    +(judge|load|register|link|faults|letters|store)_test\.go:|to repeat it:|^panic:|^fatal error:`)
+// How the output of a simulation shows what ends it, which is not what its processes log, and how to repeat it.
+var (
+	found    = regexp.MustCompile(`^    +\w+_test\.go:|^panic:|^fatal error:`)
+	toRepeat = regexp.MustCompile(`^    +simulate_test\.go:\d+: to repeat it: `)
+	listed   = regexp.MustCompile(`^    +simulate_test\.go:\d+: the faults: `)
+)
 
-// pageOf returns what the judges say in the output of a simulation, and how to repeat it, without the logs of processes.
+// pageSize is the greatest length of a page, but for its last line.
+const pageSize = 6000
+
+// pageOf returns what the output of a simulation says on a page.
 func pageOf(out string) string {
 	var page strings.Builder
-	judged := false
+	shown := false
 	for line := range strings.Lines(out) {
 		if !strings.HasPrefix(line, "        ") { // the first line of a text
-			judged = judgedLine.MatchString(line)
+			shown = found.MatchString(line) && !listed.MatchString(line)
 		}
-		if judged && page.Len() < 6000 {
+		if shown && page.Len()+len(line) < pageSize || toRepeat.MatchString(line) {
 			page.WriteString(line)
 		}
 	}
 	return page.String()
+}
+
+// A page shows what the judges say, with the faults around a call, and how to repeat it.
+func TestPage(t *testing.T) {
+	start := time.Date(2000, 1, 1, 0, 1, 0, 0, time.UTC) // around reaches into the day before
+	s := &simulation{ledger: newLedger()}
+	s.ledger.accepted["c1"] = &promise{at: start, id: "c1", session: "s", tool: "once"}
+	s.ledger.runs["c1"] = []time.Time{start.Add(time.Second)}
+	s.events = []happening{{start, "process 0 stops"}, {start.Add(time.Hour), "process 1 stops"}}
+	got := s.happened("c1")
+	if !strings.Contains(got, "00:01:01.000 it runs") || !strings.Contains(got, "00:01:00.000 process 0 stops") || strings.Contains(got, "process 1") {
+		t.Error(got)
+	}
+	want := "    judge_test.go:1: c1 has no result" + strings.ReplaceAll(got, "\n", "\n        ") + "\n"
+	repeat := "    simulate_test.go:1: to repeat it: run\n"
+	page := pageOf("    writer.go:1: {}\n" + want + strings.Repeat("    judge_test.go:1: another\n", pageSize) + repeat + "    simulate_test.go:2: the faults: [\n        all]\n")
+	if !strings.HasPrefix(page, want) || !strings.HasSuffix(page, "another\n"+repeat) || len(page) > pageSize+len(repeat) {
+		t.Error(page)
+	}
 }

@@ -36,26 +36,27 @@ func startProcess(t *testing.T, s *simulation) *process {
 	p := &process{link: s.newLink()}
 	p.bus = s.connect(p.link)
 	store := &flakyStore{s.openStore(p.bus), s}
-	registry := tools.NewRegistry(bustest.Log(t))
+	log := bustest.Log(t)
+	registry := tools.NewRegistry(log)
 	if err := registry.Register(append(p.tools(t, s.ledger), p.agentTools(t, store, registry, s.ledger)...)...); err != nil {
 		t.Fatal(err)
 	}
 	w := worker.New(p.bus, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{
 		Queues: append([]string{bus.DefaultQueue}, agents.Queues(0)...), Approvals: approvals.Rules{Needed: func(call tools.Call) bool { return call.Tool == "asked" }},
-		Ticks: true, Slots: 8, ClaimTimeout: 40 * time.Second, Grace: 2 * time.Second, Log: bustest.Log(t),
+		Ticks: true, Slots: 8, ClaimTimeout: 40 * time.Second, Grace: 2 * time.Second, Log: log,
 	})
-	n, err := notify.New(p.bus, notify.Config{Channels: map[string]channel.Channel{"chat": &chat{p.link, s.ledger}}, Default: "chat", Grace: 2 * time.Second, Log: bustest.Log(t)})
+	n, err := notify.New(p.bus, notify.Config{Channels: map[string]channel.Channel{"chat": &chat{p.link, s.ledger}}, Default: "chat", Grace: 2 * time.Second, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	service := rpc.NewService(p.bus, offload.NewReader(store, offload.ReaderConfig{}), rpc.ServiceConfig{Log: bustest.Log(t)})
+	service := rpc.NewService(p.bus, offload.NewReader(store, offload.ReaderConfig{}), rpc.ServiceConfig{Log: log})
 	p.stop = bustest.Run(t, func(ctx context.Context) error {
 		group, ctx := errgroup.WithContext(ctx)
 		for _, run := range []func(context.Context) error{w.Run, n.Run, service.Run} {
 			group.Go(func() error {
 				// A part that cannot start while the server is away starts again, as under a supervisor.
 				for err := run(ctx); err != nil && ctx.Err() == nil && !p.link.died(); err = run(ctx) {
-					t.Logf("%s a part of a process ended: %v", clock(), err)
+					log.Warn().Err(err).Msg("a part of a process ended")
 					_ = tools.Sleep(ctx, time.Second) // ends with ctx
 				}
 				return nil

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -32,8 +33,12 @@ func TestSimulate(t *testing.T) {
 			began, checked := time.Now(), 0
 			t.Cleanup(func() { // a bubble that fails ends the test
 				if t.Failed() {
-					t.Logf("to repeat it: STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=%d STEVEDORE_SIMULATE_MINUTES=%.0f go test -run TestSimulate -v ./integration/simulate", seed, duration.Minutes())
-					t.Logf("the faults:\n%s", strings.Join(s.events, "\n"))
+					t.Logf("to repeat it: GOMAXPROCS=1 STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=%d STEVEDORE_SIMULATE_MINUTES=%.0f go test -count=1 -run TestSimulate -v ./integration/simulate", seed, duration.Minutes())
+					var faults strings.Builder
+					for _, event := range s.events {
+						fmt.Fprintln(&faults, event)
+					}
+					t.Logf("the faults: \n%s", faults.String())
 				}
 			})
 			bustest.Bubble(t, func(t *testing.T) {

@@ -37,7 +37,7 @@ type simulation struct {
 	rnd    *rand.Rand
 	ledger *ledger
 	began  time.Time
-	events []string // what the seed decided, for a failure
+	events []happening // what the seed decided, for a failure
 
 	dir    string
 	server atomic.Pointer[embedded.Server] // nil while none runs
@@ -68,8 +68,16 @@ type simulation struct {
 // clock is the simulated time of a line in the log.
 func clock() string { return time.Now().Format("15:04:05.000") }
 
+// happening is a fault.
+type happening struct {
+	at   time.Time
+	what string
+}
+
+func (h happening) String() string { return h.at.Format("15:04:05.000") + " " + h.what }
+
 func (s *simulation) note(format string, a ...any) {
-	s.events = append(s.events, clock()+" "+fmt.Sprintf(format, a...))
+	s.events = append(s.events, happening{time.Now(), fmt.Sprintf(format, a...)})
 }
 
 // run simulates for a time, heals everything, and waits until nothing is left to do.
@@ -96,10 +104,10 @@ func (s *simulation) run(d time.Duration) {
 		s.poison()
 		s.load(s.began.Add(min(hour-calmTime, d)), true)
 		s.healing.Wait()
+		s.load(time.Now().Add(recovery), false)
 		if hour-calmTime >= d {
 			break
 		}
-		s.load(time.Now().Add(recovery), false)
 		from := time.Now()
 		s.flood()
 		s.load(s.began.Add(min(hour, d)), false)
@@ -164,7 +172,7 @@ func (s *simulation) connect(l *link) *bus.Bus {
 			if err == nil {
 				return b
 			}
-			s.t.Logf("%s cannot connect: %v", clock(), err)
+			cfg.Log.Warn().Err(err).Msg("cannot connect")
 		}
 		time.Sleep(time.Second)
 	}
