@@ -149,9 +149,9 @@ func TestAbandonedRun(t *testing.T) {
 		reason agent.Reason
 		text   string
 	}{
-		"has result":   {agent.Config{EndOf: ended(agent.Abandoned), IsRunning: yes}, agent.Abandoned, "no worker"},
+		"has result":   {agent.Config{EndOf: ended(agent.Abandoned), IsRunning: yes}, agent.Abandoned, "send the prompt again"},
 		"is cancelled": {agent.Config{EndOf: ended(agent.Cancelled), IsRunning: yes}, agent.Cancelled, "cancelled"},
-		"stale":        {agent.Config{EndOf: ended(""), IsRunning: no, StaleAfter: time.Millisecond}, agent.Abandoned, "no worker"},
+		"stale":        {agent.Config{EndOf: ended(""), IsRunning: no, StaleAfter: time.Millisecond}, agent.Abandoned, "send the prompt again"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cfg := test.cfg

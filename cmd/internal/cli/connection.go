@@ -259,14 +259,13 @@ func (c *Connection) EmbeddedURL() (string, error) {
 		return "", fmt.Errorf("%w: %w", bus.ErrUnreachable, err)
 	}
 	data, err := os.ReadFile(filepath.Join(dir, urlFile))
-	if locked && errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%w: the server in the data directory %q is starting or stopping; try again", bus.ErrUnreachable, dir)
-	}
-	if !locked {
+	switch {
+	case !locked:
 		return "", fmt.Errorf("%w: no server runs in the data directory %q; start one with \"%s\", or name a server with "+
 			"--server%s", bus.ErrUnreachable, c.Data, c.Command("up"), ServiceHint())
-	}
-	if err != nil {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", fmt.Errorf("%w: the server in the data directory %q is starting or stopping", bus.ErrUnreachable, dir)
+	case err != nil:
 		return "", fmt.Errorf("%w: find the embedded server: %w", bus.ErrUnreachable, err)
 	}
 	return strings.TrimSpace(string(data)), nil

@@ -16,7 +16,7 @@ func TestServerThatStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer lock.Unlock()
-	if _, err := c.EmbeddedURL(); err == nil || !strings.Contains(err.Error(), "is starting or stopping; try again") {
+	if _, err := c.EmbeddedURL(); err == nil || !strings.Contains(err.Error(), "is starting or stopping") {
 		t.Errorf("while it stops: %v", err)
 	}
 }

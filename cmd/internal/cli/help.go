@@ -132,12 +132,18 @@ func examplesOf(cmd *cobra.Command) string {
 		return examples
 	}
 	var lines []string
-	shown := map[string]bool{} // without what a line says about it
+	shown := map[string]int{} // the line of an example, without its description
 	for parent := cmd.Parent(); parent != nil; parent = parent.Parent() {
 		for line := range strings.Lines(parent.Long + "\n" + parent.Example) {
 			line = strings.TrimSpace(line)
-			if example, _, _ := strings.Cut(line, "   "); (example == path || strings.HasPrefix(example, path+" ")) && !shown[example] {
-				shown[example], lines = true, append(lines, "  "+line)
+			example, _, _ := strings.Cut(line, "  ")
+			if example != path && !strings.HasPrefix(example, path+" ") {
+				continue
+			}
+			if at, ok := shown[example]; !ok {
+				shown[example], lines = len(lines), append(lines, "  "+line)
+			} else if lines[at] == "  "+example {
+				lines[at] = "  " + line
 			}
 		}
 	}

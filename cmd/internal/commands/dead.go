@@ -104,11 +104,7 @@ func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]d
 func printDead(cmd *cobra.Command, page dead.Page) error {
 	return client.PrintTable(cmd.OutOrStdout(), page.Letters, "No dead letters.", []string{"number", "kind", "name", "at", "attempts", "reason"},
 		func(l dead.Stored) []any {
-			attempts := any(l.Attempts)
-			if l.Attempts == 0 { // of a program that did not count them
-				attempts = "-"
-			}
-			return []any{l.Number, l.Kind, l.Name, l.At, attempts, tools.Excerpt(l.Reason, 100)}
+			return []any{l.Number, l.Kind, l.Name, l.At, l.Attempts, tools.Excerpt(l.Reason, 100)}
 		})
 }
 
