@@ -302,7 +302,7 @@ func pages(dir string) func([]byte) {
 	}
 }
 
-// No generated input below 1 MB takes more than 5 s of processor time, or 200 MB of the worker, in any
+// No generated input below 1 MB takes more than mostTime on an idle machine, or 200 MB of the worker, in any
 // parser. A process measures the inputs of a parser, one after the other.
 func TestNoInputTakesLong(t *testing.T) {
 	if testing.Short() {
@@ -315,6 +315,9 @@ func TestNoInputTakesLong(t *testing.T) {
 			memory *= 2 // the parser is in a command that ends then
 		case strings.HasSuffix(name, "queries"):
 			cpu *= 2 // a helper that waits for its turn begins anew; see limited.Pool
+		}
+		if os.Getenv("STEVEDORE_HOSTILE") == "" {
+			cpu *= 4 // beside other tests, the same work takes twice as much processor time
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
