@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -21,8 +20,6 @@ import (
 const (
 	// parallelCalls is how many calls of a turn run at once.
 	parallelCalls = 16
-	// callTimeout is how long the loop repeats a call that fails without a result.
-	callTimeout = 2 * time.Minute
 	// maxResultBytes is how many bytes of results go into one entry. A larger result
 	// has its own entry.
 	maxResultBytes = 256 << 10
@@ -81,7 +78,7 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 	}
 	r.step("call")
 	var event tools.ResultEvent
-	err = retry.Do(ctx, backOff(callTimeout), func(err error) bool {
+	err = retry.Do(ctx, backOff(logTimeout), func(err error) bool {
 		_, final := errors.AsType[*tools.Error](err)
 		return final || isPause(err) || ctx.Err() != nil
 	}, nil, func() (err error) {

@@ -79,3 +79,29 @@ func TestLogFailsLateInARun(t *testing.T) {
 		})
 	}
 }
+
+// failingRunner takes no calls until a time.
+type failingRunner struct {
+	agent.ToolRunner
+	until time.Time
+}
+
+func (r failingRunner) Call(ctx context.Context, call tools.Call) (tools.ResultEvent, error) {
+	if time.Now().Before(r.until) {
+		return tools.ResultEvent{}, errors.New("the bus is away")
+	}
+	return r.ToolRunner.Call(ctx, call)
+}
+
+// A run whose calls nobody takes for minutes goes on afterwards.
+func TestCallsFailForMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, newTool(t, "quick", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result { return tools.NewToolResult("done") }))
+		runner := failingRunner{s.runner, time.Now().Add(9 * time.Minute)}
+		a := agent.New(parseScript(t, asks("quick", `{}`), `{"text":"answer"}`), runner, &s.log, agent.Config{Tools: s.registry.Definitions()})
+		o, err := a.Run(t.Context(), tools.Call{ID: "1", Session: "s"}, agent.Text("go"))
+		if err != nil || o.Reply != "answer" || o.Turns != 2 {
+			t.Errorf("%+v, %v", o, err)
+		}
+	})
+}

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// logTimeout is how long a run retries a log that fails.
+	// logTimeout is how long a run retries a log that fails, or a call that fails without a result.
 	logTimeout = 10 * time.Minute
 	// shutdownTimeout is how long the log may still be read and written after the
 	// context ended: the model's answer cost money, so it should be logged.
