@@ -132,18 +132,18 @@ SOAK ?= 10m
 soak:
 	STEVEDORE_SOAK=$(SOAK) go test -run Soak -count=1 -timeout 0 -v ./integration/
 
-# A whole installation in virtual time, with faults from seeds of two hours each, one on each processor: more
-# threads would only spin. FIRST is the first seed. For a seed that fails, it runs about 30 beginnings of it, and prints
-# the shortest one that still fails, what happened there, and how to repeat it.
+# A whole installation in virtual time, with faults from seeds of two hours each, one on each processor. FIRST is the
+# first seed. For a seed that fails, it runs about 30 beginnings of it, and prints the shortest one that still fails, what
+# happened there, and how to repeat it.
 HOURS ?= 200
 FIRST ?= 1
 simulate:
 	@mkdir -p bin && go test -c -o bin/simulate.test ./integration/simulate
 	@seq $(FIRST) $$(($(FIRST) + $(HOURS) / 2 - 1)) | xargs -P $$(getconf _NPROCESSORS_ONLN) -I @ sh -c \
-	  'GOMAXPROCS=1 GOGC=400 STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=@ bin/simulate.test -test.v -test.run TestSimulate -test.timeout 30m >bin/simulate-@.log 2>&1; \
+	  'STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=@ bin/simulate.test -test.v -test.run TestSimulate -test.timeout 30m >bin/simulate-@.log 2>&1; \
 	  grep -h "seed @:" bin/simulate-@.log; \
 	  if grep -q "^PASS" bin/simulate-@.log; then rm bin/simulate-@.log; else echo "seed @ FAILED: bin/simulate-@.log"; \
-	  GOMAXPROCS=1 GOGC=400 STEVEDORE_SHRINK=@ bin/simulate.test -test.v -test.run TestShrink -test.timeout 0; fi' | \
+	  STEVEDORE_SHRINK=@ bin/simulate.test -test.v -test.run TestShrink -test.timeout 0; fi' | \
 	  awk '{print} /simulated in/ {h += 2; c += $$(NF-9); l += $$(NF-7); f += $$(NF-4); p += $$(NF-2)} /FAILED/ {bad++} END {print h " hours, " c " calls, " l " retried letters, " f " faults, " p " promises checked, " bad+0 " seeds failed"; exit bad > 0}'
 
 # Two weeks of a person with Telegram and two bridges in virtual time, with kills, outages, budgets,

@@ -152,7 +152,6 @@ func (l *ledger) judgeConversations(fail func(string, ...any)) {
 			want = append(want, last)
 		}
 		lacking, ok := lacks(said, slices.DeleteFunc(want, isRetried), h.whole)
-		slices.Sort(h.said)
 		if !ok || len(slices.Compact(slices.Sorted(slices.Values(h.said)))) < len(h.said) {
 			fail("a request of the model has the texts %q", h.said)
 		}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,6 +25,8 @@ func TestSimulate(t *testing.T) {
 	if seeds == 0 {
 		duration, seeds = time.Hour, 1
 	}
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // in virtual time, more threads only spin
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	first := number(t, "STEVEDORE_SIMULATE_SEED", 1)
 	for seed := first; seed < first+seeds; seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -33,7 +37,7 @@ func TestSimulate(t *testing.T) {
 			began, checked := time.Now(), 0
 			t.Cleanup(func() { // a bubble that fails ends the test
 				if t.Failed() {
-					t.Logf("to repeat it: GOMAXPROCS=1 STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=%d STEVEDORE_SIMULATE_MINUTES=%.0f go test -count=1 -run TestSimulate -v ./integration/simulate", seed, duration.Minutes())
+					t.Logf("to repeat it: STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=%d STEVEDORE_SIMULATE_MINUTES=%.0f go test -count=1 -run TestSimulate -v ./integration/simulate", seed, duration.Minutes())
 					var faults strings.Builder
 					for _, event := range s.events {
 						fmt.Fprintln(&faults, event)

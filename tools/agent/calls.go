@@ -78,7 +78,7 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 	}
 	r.step("call")
 	var event tools.ResultEvent
-	err = retry.Do(ctx, backOff(logTimeout), func(err error) bool {
+	err = retry.Do(ctx, backOff(outageTimeout), func(err error) bool {
 		_, final := errors.AsType[*tools.Error](err)
 		return final || isPause(err) || ctx.Err() != nil
 	}, nil, func() (err error) {

@@ -61,7 +61,7 @@ func (r *run) sendOutput(ctx context.Context, res CallResult) error {
 		return nil
 	}
 	call := tools.Call{ID: res.Call, Session: r.call.Session, Tool: res.Tool, Channel: r.call.Channel, ChatID: r.call.ChatID}
-	err := retry.Do(ctx, backOff(logTimeout), func(error) bool { return false }, nil, func() error {
+	err := retry.Do(ctx, backOff(outageTimeout), func(error) bool { return false }, nil, func() error {
 		sending, stop := withGrace(ctx, shutdownTimeout)
 		defer stop()
 		return r.cfg.SendOutput(sending, call, res.Result)

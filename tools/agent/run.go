@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// logTimeout is how long a run retries a log that fails, or a call that fails without a result.
-	logTimeout = 10 * time.Minute
+	// outageTimeout is how long a run retries while its log, its calls or its output fail.
+	outageTimeout = 10 * time.Minute
 	// shutdownTimeout is how long the log may still be read and written after the
 	// context ended: the model's answer cost money, so it should be logged.
 	shutdownTimeout = 10 * time.Second
@@ -81,9 +81,9 @@ func backOff(limit time.Duration) *backoff.ExponentialBackOff {
 }
 
 // untilEnd continues the run from its log until it has an end. A log may fail for
-// logTimeout at a time, however long the run has lasted before.
+// outageTimeout at a time, however long the run has lasted before.
 func (r *run) untilEnd(ctx context.Context) (Outcome, error) {
-	policy := backOff(logTimeout)
+	policy := backOff(outageTimeout)
 	var outcome Outcome
 	err := retry.Do(ctx, policy, func(err error) bool { return !errors.Is(err, errLog) }, func(err error, _ time.Duration) {
 		r.cfg.Log.Warn().Err(err).Str("session", r.session).Str("run", r.id).Msg("the run continues from its log")
