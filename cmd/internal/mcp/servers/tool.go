@@ -125,9 +125,10 @@ type calling struct {
 // again. end says that the call has ended.
 func (s *Server) watch(c *calling) (end func()) {
 	ctx, cancel := context.WithCancel(c.ctx)
+	dropped := s.dropped.Load() // before the call can be answered
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		hangs, dropped := false, s.dropped.Load()
+		hangs := false
 		for heard := int64(0); tools.Sleep(ctx, s.cfg.Timeout) == nil; heard = c.heard.Load() {
 			pinging, stop := context.WithTimeout(ctx, s.cfg.Timeout/6)
 			err := s.session.Load().Ping(pinging, nil)
