@@ -1,6 +1,10 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check lint race thorough cross size test screenshots bench bench-peers fuzz hostile kill book flood mutants small-streams soak simulate life eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api try
+.PHONY: build install check lint race thorough cross size test screenshots bench bench-peers fuzz hostile kill book flood mutants small-streams soak simulate life eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api test-all try
+
+# "go test ./..." leaves out slow tests (integration/slow), and so do the targets test and race; all others run them.
+export STEVEDORE_SLOW = 1
+test race: export STEVEDORE_SLOW =
 
 # Without -trimpath, so that both use what "go run" and the tests have compiled.
 build:
@@ -37,7 +41,7 @@ race:
 	GORACE=atexit_sleep_ms=0 go test -race -short -p 4 -timeout 60m -vet=off -ldflags=-s -shuffle=on $$(grep -rlE '^\s*go [a-zA-Z.]+\(|^\s*go func|\.Go\(|sync\.(Mutex|RWMutex|Map)|atomic\.' --include='*.go' --exclude='*_test.go' bus cmd/internal offload state tools | sed -E 's|^|./|; s|/[^/]*$$||; /testdata/d' | sort -u | grep -vxE '$(CALM)')
 
 # What CI leaves out to be fast, before a release.
-thorough: cross conformance hostile
+thorough: cross conformance hostile test-all
 	go fix -diff ./...
 	$(MAKE) race CALM=-
 
@@ -61,6 +65,10 @@ size:
 
 test:
 	go test ./...
+
+# All tests, slow ones too, before a change lands that they could notice. Ten minutes on two cores.
+test-all:
+	go test -timeout 60m ./...
 
 # The pictures of the page in docs, from a real Chromium.
 screenshots:

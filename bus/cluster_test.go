@@ -19,6 +19,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -228,10 +229,8 @@ func TestProvisionReplicasOfBuckets(t *testing.T) {
 // subject, and the message may never be stored. A completion was once lost because
 // Publish trusted that rejection.
 func TestPublishAfterMessageInFlightIsLost(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("three servers take some seconds")
-	}
 	c := startCluster(t)
 	b, err := bus.Connect(t.Context(), bus.Config{Server: strings.Join(c.urls, ","), Replicas: 3, MaxBytes: 16 << 20, Timeout: time.Second, Log: bustest.Log(t)})
 	if err != nil {
@@ -312,10 +311,8 @@ func received(sub *nats.Subscription) <-chan error {
 // The servers of a cluster that starts do not know of each other yet. Provision waits for
 // as many as the streams need. If its caller gives up, the error says what it waited for.
 func TestProvisionWaitsForServers(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("three servers take some seconds")
-	}
 	b, err := bus.Connect(t.Context(), bus.Config{Server: startCluster(t).urls[0], Replicas: 5, MaxBytes: 16 << 20, Timeout: clusterTimeout, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)

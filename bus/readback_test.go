@@ -7,14 +7,13 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // Back selects each message once, newest first, in pages of any size, although most
 // messages have other subjects, some are large, and others were deleted.
 func TestReadBack(t *testing.T) {
-	if testing.Short() {
-		t.Skip("thousands of messages from one goroutine take long under the race detector")
-	}
+	slow.Test(t)
 	t.Parallel()
 	b := bustest.New(t)
 	var want []string

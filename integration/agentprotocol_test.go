@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // chatter is a client of the Synadia Agent Protocol, with a plain NATS client: it finds the agent
@@ -161,6 +163,7 @@ func (s *stream) until(kind string) *stream {
 // A client of the Synadia Agent Protocol discovers the agent, prompts it with text, JSON and
 // files, sees its heartbeats, and gets errors for what no agent can read.
 func TestAgentProtocol(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	u := startUp(t)
 	long := strings.Repeat("ä long answer ", 8_000)
@@ -231,6 +234,7 @@ func TestAgentProtocol(t *testing.T) {
 // An approval is a query: the call runs if the client answers yes, and not for an answer that is
 // neither yes nor no. The stream of a run that is cancelled ends.
 func TestAgentProtocolAsks(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	u := startUp(t, "--ask", "shell", "--shell-sandbox", "off")
 	const ask = `{"tools":[{"name":"shell","input":{"command":"touch asked"}}]}` + "\n"
@@ -292,6 +296,7 @@ func openCalls(t *testing.T, u up, session string) (ids []string) {
 
 // The agent is killed in the middle of an answer: the clients get the answers of the next worker.
 func TestAgentProtocolKilled(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	u := startUp(t)
 	script := `{"tools":[{"name":"shell","input":{"command":"until [ -e go ]; do sleep 0.02; done"}}]}` + "\n" + `{"text":"After the kill."}` + "\n"

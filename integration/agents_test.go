@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // fakeModel is a server of a model's API: it makes a big result, searches it, reads the
@@ -70,6 +72,7 @@ func (m *fakeModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Agents in other languages run a tool with a big result and read it back.
 func TestAgentsInOtherLanguages(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	up := startUp(t, "--console", "off")
 	for _, tt := range []struct {

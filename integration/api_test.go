@@ -7,11 +7,14 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // "make api" finds incompatible changes of the packages that docs/api.md lists, and no others,
 // and accepts those that the changelog describes.
 func TestCheckOfTheAPI(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("the script needs bash")

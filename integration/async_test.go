@@ -12,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -28,6 +29,7 @@ type asyncLoad struct {
 // Each call has one completion, and its user gets one notification.
 // STEVEDORE_KILLS sets the number of kills, for 1,000 calls.
 func TestKillAsyncWorkersAndNotifiers(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	total, kills := 100, 12
 	if os.Getenv("STEVEDORE_KILLS") != "" {

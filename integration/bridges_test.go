@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // A bridge hands in a message whose files together are larger than the server takes: without the
@@ -60,6 +61,7 @@ process.exit(0);
 // The status names a bridge whose program does not run, and no longer when one takes its notifications, also one that
 // asks for the next notification only when it has sent the one before. It names a program that acknowledges nothing.
 func TestSilentBridgeIsNamed(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	u := startUp(t, "--console", "off", "--channel", "team=bridge:chat=C1")
 	b, err := bus.Connect(t.Context(), bus.Config{Server: u.url, Log: bustest.Log(t)})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // chatStage is a worker with a bridge to each fake platform.
@@ -156,6 +157,7 @@ const authentic = "mx.example.com; dkim=pass header.i=@example.com; dmarc=pass (
 // answer, which grows in one message where the platform can edit, also if events arrive twice,
 // requests fail and connections end. Strangers get none.
 func TestPeopleTalkInChats(t *testing.T) { // not parallel: each has four processes
+	slow.Test(t)
 	s := newChatStage(t, `{"text":"Hello **Ann**, how are you?","delay":"2s"}
 {"text":"Second."}
 {"text":"Third."}
@@ -275,6 +277,7 @@ func TestPeopleTalkInChats(t *testing.T) { // not parallel: each has four proces
 // A worker that is killed between receiving and confirming loses no message of any platform,
 // answers each once and in the order of its chat, and leaves the right texts.
 func TestChatsSurviveKills(t *testing.T) { // not parallel: each has four processes
+	slow.Test(t)
 	const messages = 3
 	s := newChatStage(t, strings.Repeat(`{"text":"An answer of some words.","delay":"100ms"}`+"\n", 3*messages))
 	s.start()
@@ -322,6 +325,7 @@ func TestChatsSurviveKills(t *testing.T) { // not parallel: each has four proces
 // The first message of a chat is not lost if the worker dies after it has connected and before it
 // has heard of the message; what was written before the bot came gets no answer.
 func TestFirstMessageSurvivesAKill(t *testing.T) { // not parallel: each has three processes
+	slow.Test(t)
 	s := newChatStage(t, strings.Repeat(`{"text":"An answer."}`+"\n", 2))
 	s.noMail = true
 	s.slack.say("D1", "too early", true)

@@ -11,10 +11,13 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // The cluster of docs/grow.md with TLS and tenants works word for word, apart from its ports.
 func TestClusterWithTLSByTheBook(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	followCluster(t, section(t, "grow.md", "### Three servers with TLS\n"))
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // The tutorial and the recipes of the cookbook work word for word: the test writes their files,
@@ -25,6 +27,7 @@ func TestTutorial(t *testing.T) {
 }
 
 func TestCookbook(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	text, err := os.ReadFile("../docs/cookbook.md")
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"testing"
 
 	"golang.org/x/tools/go/packages"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // All packages and their tests type-check for Windows, which lacks most of what Linux has. A file that is compiled on
 // macOS and not on Linux is compiled on Windows or on all kinds of Unix too. The test takes a tenth of the time of
 // "make cross", which compiles, links and vets for both systems, and all functions of other modules.
 func TestTypesOnOtherSystems(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("type-checks the standard library")
-	}
 	root, err := filepath.Abs("..")
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // flagsOf returns the flags that the help of a command and its topics list.
@@ -224,6 +225,7 @@ func heartbeatProgram(t *testing.T) string {
 // Every YAML file for a deployment can be parsed, and the arguments and variables of
 // its containers exist.
 func TestDeployYAML(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	files, err := filepath.Glob("deploy/*/*.yaml")
 	if err != nil || len(files) < 8 {

@@ -62,6 +62,7 @@ var allowedImports = map[string][]string{
 	"bus/status":                 {"bus", "bus/cron", "bus/rpc", "bus/task", "bus/worker", "tools", "tools/trouble"},
 
 	// For tests only.
+	"integration/slow":      {},
 	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools", "tools/tracing"},
 
 	"offload":                    {"tools/charset", "tools/jsonform", "tools/limited", "tools/metrics", "tools", "offload/describe", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/markup", "offload/internal/textscan", "offload/jq", "offload/tables", "tools/lazyregexp"},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
@@ -58,6 +59,7 @@ func TestFullDiskIsNamedBeforeItFails(t *testing.T) {
 // If the results fill their share of a small disk, they are cut, and everything else works: status names the
 // bucket, calls run, and a removal makes room.
 func TestFullStoreIsNamed(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	dir := t.TempDir()
 	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=250m"); err != nil {

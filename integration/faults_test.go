@@ -19,6 +19,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
@@ -91,6 +92,7 @@ func TestFaultsAreNamed(t *testing.T) {
 // The status names a channel whose receiver accepts connections and never answers, and one whose
 // process died while it sent.
 func TestHangingChannelIsNamed(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	c := startCluster(t, 1)
 	server := []string{"--server", c.url(0), "--timeout", "20s"}
@@ -134,6 +136,7 @@ func TestHangingChannelIsNamed(t *testing.T) {
 // If two of three servers are lost, status and /readyz name the cause and what to do, and the
 // worker goes on when the servers are back.
 func TestLostLeaderIsNamed(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	c := startCluster(t, 3)
 	server := []string{"--server", c.url(0), "--timeout", "20s"}
@@ -164,6 +167,7 @@ func TestLostLeaderIsNamed(t *testing.T) {
 
 // If the only server of a stream is down, the stream is named, and the cluster, which has a leader, is not.
 func TestLostStreamIsNamed(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	c := startCluster(t, 3)
 	server := []string{"--server", c.url(), "--timeout", "20s"}
@@ -251,6 +255,7 @@ func problemsOf(t *testing.T, server []string) []status.Problem {
 
 // A data directory that is gone while its server runs is named, and no longer when it is back.
 func TestGoneDirectoryIsNamed(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	u := startUp(t, "--health", "127.0.0.1:0")
 	away := u.data + ".away"
@@ -278,6 +283,7 @@ func TestGoneDirectoryIsNamed(t *testing.T) {
 // Status, doctor and /readyz name a stream that somebody has edited so that results are not stored, or sealed, and
 // the command of the advice works in that state.
 func TestAlteredStreamIsNamed(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	c := startCluster(t, 1)
 	server := []string{"--server", c.url(0), "--timeout", "20s"}

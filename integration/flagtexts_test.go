@@ -10,11 +10,14 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // No library names a flag or a command of the program in a text: it returns a code or a typed
 // error, and cmd gives the advice.
 func TestLibrariesNameNoFlags(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	flags := map[string]bool{}
 	for _, command := range []string{"up", "serve", "provision", "call", "agent", "mcp", "console"} {

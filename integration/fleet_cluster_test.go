@@ -11,11 +11,13 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // A tenant is added to all servers of a cluster that runs, and a server with an old configuration
 // is named. What the tenant uses first gets as many replicas as its calls.
 func TestAddTenantToACluster(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	f := newFleet(t)
 	shared := filepath.Join(f.config, "nats-server.conf")

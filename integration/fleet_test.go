@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // fleetOf is a server with tenants, and the directories of a process that serves them.
@@ -134,6 +135,7 @@ func fleetSize(t *testing.T) int {
 // the middle of their calls and starts it again: each call has one result, a once-only call runs
 // at most once, and each tenant has read its own files.
 func TestKillFleet(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	f := startFleetServer(t)
 	f.add("first")
@@ -184,6 +186,7 @@ func TestKillFleet(t *testing.T) {
 // A tenant sees nothing of another one or of the credentials. What is wrong with one stops no
 // other, and its files start, change and stop it while the process runs.
 func TestFleetKeepsTenantsApart(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	f := startFleetServer(t)
 	f.add("red", "first")

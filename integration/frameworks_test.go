@@ -6,11 +6,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // The adapters for agent frameworks, over stdio and over a bus. The checks have tools of the
 // frameworks' forms; "make frameworks" uses the frameworks themselves.
 func TestFrameworks(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	script := filepath.Join(t.TempDir(), "script.jsonl")
 	if err := os.WriteFile(script, []byte(strings.Repeat(`{"text":"hi there", "delay":"600s"}`+"\n", 2)), 0o600); err != nil {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // language is a language that integration has a helper for.
@@ -101,6 +103,7 @@ func limitedServer(t *testing.T) string {
 // The helpers in node/stevedore.mjs and python/stevedore_bus.py do what their users expect, also
 // if the connection is lost while a call runs.
 func TestHelpers(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		language func(*testing.T) language

@@ -7,10 +7,12 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // A client whose server is cut off from the other servers moves to another one.
 func TestClientLeavesIsolatedServer(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	c := startCluster(t, 3)
 	b, err := bus.Connect(t.Context(), bus.Config{Server: c.url(0), Replicas: 3, Log: bustest.Log(t)})

@@ -6,10 +6,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // Real MCP clients and servers from npm: node/mcp.mjs. "make conformance" runs each client with each server.
 func TestMCPClients(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	node, err := exec.LookPath("node")
 	if err != nil {

@@ -10,11 +10,13 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // The test kills one of two notifiers repeatedly while they deliver to 20 chats, and
 // some attempts fail. Each chat gets each notification, in order.
 func TestKillNotifiers(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	const chats = 20
 	kills := killCount(t)

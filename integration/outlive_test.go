@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // A reader may take the first line, the URL, and close the pipe, as head does. The
@@ -37,6 +39,7 @@ func TestUpOutlivesWhoReadsItsOutput(t *testing.T) {
 
 // A demo whose reader has closed the pipe removes its files.
 func TestUnwatchedDemoCleansUp(t *testing.T) {
+	slow.Test(t)
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
 	p, err := launch("demo", "--workspace", "..")

@@ -14,6 +14,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // dayModel is a server of both wire formats that plays the model in the day of an owner. Its
@@ -117,6 +119,7 @@ func (m *dayModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // the result of the job, approves a call from the phone, and looks at the cost. Each question
 // is answered once, and no turn is requested twice.
 func TestOwnersDay(t *testing.T) {
+	slow.Test(t)
 	for kind, path := range map[string]string{"anthropic": "", "openai": "/v1"} {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()

@@ -9,12 +9,14 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // A permission that is taken from a worker while it runs is named, and nothing that follows from it. The remedy
 // works: the configuration is written again and reloaded.
 func TestRefusedPermissionIsNamed(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "config")
 	paste := func(line string) {

@@ -21,6 +21,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // release runs the script of a release in a clone of a small repository.
@@ -179,6 +181,7 @@ func passesOn(t *testing.T, program string) {
 // The packages for npm and Python contain the programs, and a program starts through them with
 // its arguments and exit code.
 func TestPackagesOfARelease(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	out := builtPackages(t)
 	t.Run("wheel", func(t *testing.T) { testWheel(t, onlyFile(t, out, "python", "*.whl")) })

@@ -14,11 +14,13 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // The commands in the advice have the flags of the reader: certificates and a key, or the context of the nats
 // command. Pasted in the state that produced them, they work.
 func TestRemediesHaveTheLoginOfTheReader(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	c := newCredentials(t)
 	srv := run(t, &server.Options{

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // slowPage answers no request until released, and then all of them.
@@ -50,6 +51,7 @@ func (p *slowPage) asked() int {
 // A single "up" that was killed, or stopped, takes up everything when it starts again, long
 // before the leases of 30 s end: a once-only call is unknown, and all others continue.
 func TestRestartWithoutDeadTime(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(end.String(), func(t *testing.T) {
@@ -129,6 +131,7 @@ func TestRestartWithoutDeadTime(t *testing.T) {
 // starts again, although that worker needs a while to connect again: neither when its lease
 // goes on nor, with a short one, when it has ended meanwhile.
 func TestRestartBesideAnotherWorker(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	for _, lease := range []string{"30s", "1s"} {
 		t.Run(lease, func(t *testing.T) {

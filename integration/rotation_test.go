@@ -22,6 +22,8 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nkeys"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // credentials are the files of a server and of its clients. Each rotate replaces all of
@@ -209,6 +211,7 @@ func TestRotateKeyAndCertificates(t *testing.T) {
 
 // The worker reads its credentials file at each connect.
 func TestRotateCredentialsFile(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	c := newCredentials(t)
 	operator, err := nkeys.CreateOperator()

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // confined skips the test if the system cannot confine commands with namespaces.
@@ -24,6 +26,7 @@ func confined(t *testing.T, u up) {
 // credential. No tool output, event, log or file of the workspace contains it, nor do the
 // page, the traces, the metrics and the answers of MCP, whatever a command tries.
 func TestCanary(t *testing.T) {
+	slow.Test(t)
 	u, page, traces := startTraced(t, "--log-level", "debug", "--log-format", "json", "--health", "127.0.0.1:0", "--console", "127.0.0.1:0")
 	confined(t, u)
 	stream := page.follow(t)

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // hostShell is a host with an adapter for the output of its shell.
@@ -144,6 +146,7 @@ func TestShellCostsInHosts(t *testing.T) {
 
 // The adapters without the hosts: node runs those in JavaScript, and sh the commands of the others.
 func TestAdaptersOfShells(t *testing.T) {
+	slow.Test(t)
 	if runtime.GOOS == "windows" {
 		t.Skip("needs sh")
 	}

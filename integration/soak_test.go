@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // The soak tests run clients, workers and servers as processes. They kill, suspend, stop,
@@ -28,8 +29,12 @@ import (
 // checks every promise. STEVEDORE_SOAK sets the duration of the disturbances and
 // STEVEDORE_SOAK_SEED repeats the order of a failed run.
 
-func TestSoakOneServer(t *testing.T)    { soak(t, 1, 5*time.Second) }
-func TestSoakThreeServers(t *testing.T) { soak(t, 3, 5*time.Second) }
+func TestSoakOneServer(t *testing.T) { soak(t, 1, 5*time.Second) }
+
+func TestSoakThreeServers(t *testing.T) {
+	slow.Test(t)
+	soak(t, 3, 5*time.Second)
+}
 
 const (
 	agentReply = "The note is read."

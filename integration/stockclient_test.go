@@ -11,12 +11,15 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // Clients that know only docs/protocol.md and a NATS library lose no call that was accepted,
 // although the leader of the stream is cut off until another one is elected. To a call that
 // the old leader got before, it answers "maximum messages per subject", and never stores it.
 func TestStockClientsOnACluster(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	c := startCluster(t, 3)
 	if o := worker(t, "provision", "--server", c.url(), "--replicas", "3"); o.code != 0 {

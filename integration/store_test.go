@@ -10,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
@@ -17,6 +18,7 @@ import (
 // call whose result waits for the store has its result although the process is killed, and a store that
 // comes back heals.
 func TestStoreIsRemoved(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	store := filepath.Join(t.TempDir(), "artifacts")
 	options := []string{"--store", "disk:" + store, "--health", "127.0.0.1:0", "--shell-sandbox", "off"}
@@ -108,6 +110,7 @@ func checkStored(t *testing.T, got outcome, store, id, last string) {
 // The status names the stores of workers that do not share one, and nothing if their paths lead to the same
 // directory.
 func TestDifferentStoresAreNamed(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	server := []string{"--server", startCluster(t, 1).url(0), "--timeout", "20s"}
 	dir := t.TempDir()

@@ -16,6 +16,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // talkScript answers each message of a conversation, with a tool call in the second turn.
@@ -136,6 +137,7 @@ func TestTelegramFiles(t *testing.T) {
 
 // A worker that is killed at any time loses no message and answers none twice.
 func TestTelegramKilled(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	f, dir := newFakeTelegram(t), t.TempDir()
 	script := strings.Repeat(`{"text":"An answer.","delay":"20ms"}`+"\n", 50)

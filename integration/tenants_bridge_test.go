@@ -10,11 +10,14 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // The login of a bridge takes the notifications of its channel with a stock client, hands in
 // messages of its channel, and can do nothing else.
 func TestBridgeLogin(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	s := startTenants(t, "--channel", "team=bridge:chat=C1", "--channel", "other=bridge:chat=C1", "--channel", "log=file:"+t.TempDir()+"/log", "--default-channel", "log", "--receive", "team,other",
 		"--model", "script:"+writeScript(t, `{"text":"An answer."}`))

@@ -8,11 +8,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // The role "console" suffices for everything that the page does: the server denies
 // nothing, and each request has an answer.
 func TestPageWithTheConsoleRole(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	s := startTenants(t, "--ask", "write_file")
 	page := s.page("red-console", "--inbox-prefix", "_INBOX_console")
@@ -29,6 +32,7 @@ func TestPageWithTheConsoleRole(t *testing.T) {
 
 // The role "readonly" suffices for everything that the read-only page shows.
 func TestReadOnlyPageWithTheReadOnlyRole(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	s := startTenants(t, "--ask", "write_file")
 	page := s.page("red-readonly", "--console-read-only")

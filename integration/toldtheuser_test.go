@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // toldModel answers the last question of a request by its turns, and keeps the texts of the last
@@ -96,6 +97,7 @@ func (m *toldModel) count(text string) (n int) {
 // set itself, also before its first message, messages, answers, errors, questions and
 // completions. Two processes deliver, and each of them is killed while it sends.
 func TestConversationKnowsWhatItsUserWasTold(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	model := &toldModel{turns: map[string][]dayTurn{
 		"Q-remind": {

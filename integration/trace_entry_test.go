@@ -11,10 +11,13 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // Traces also lead through ticks, requests to the page, and requests of MCP clients.
 func TestTraceOfTicksPageAndMCP(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	const pageTrace, mcpTrace = "11111111111111111111111111111111", "22222222222222222222222222222222"
 	r := newReceiver(t)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // startRegions starts two clusters of one server each, which gateways join. It returns the URLs of
@@ -53,10 +54,8 @@ func startRegions(t *testing.T, names ...string) map[string]string {
 // there, in the other zone while all slots are taken or all workers have been killed, and at home
 // again when a worker is back.
 func TestZonesInTwoRegions(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("the regions take some seconds to elect a leader")
-	}
 	urls := startRegions(t, "east", "west")
 	if out := worker(t, "provision", "--server", urls["east"], "--timeout", "1m", "--max-bytes", "16MiB"); out.code != 0 {
 		t.Fatal(out.stderr)

@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/offload/grep"
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/internal/blocks"
@@ -134,10 +135,8 @@ func TestGrepLiteralsAndCases(t *testing.T) {
 }
 
 func TestGrepAcrossPartsAndLongLines(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("one goroutine, and slow under the race detector")
-	}
 	var text bytes.Buffer
 	for i := range 3 {
 		fmt.Fprintf(&text, "short %d needle\n", i)
@@ -175,6 +174,7 @@ func TestGrepLiteralAtEveryPartBorder(t *testing.T) {
 }
 
 func TestGrepOfALongLine(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	line := bytes.Repeat([]byte(`{"id":1234567,"name":"somebody"},`), 3<<20/33)
 	copy(line[2<<20:], `"target":"here"`)
@@ -357,6 +357,7 @@ func TestGrepAtAWrongCursorWithoutTime(t *testing.T) {
 
 // A search that was stopped says where it continues: after the matches that it counted.
 func TestStoppedGrepContinues(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	r := stored(t, []byte("1 cc\n2 cc\n"+string(hostileText(20_000, 200))))
 	r.cfg.GrepTime = 400 * time.Millisecond // a busy machine finds the two matches in that time

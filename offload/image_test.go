@@ -17,6 +17,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -67,6 +68,7 @@ func turned(data []byte) []byte {
 }
 
 func TestLargeImagesAreScaled(t *testing.T) {
+	slow.Test(t)
 	store := newFakeStore(StoreConfig{})
 	large := screenshot(t, 3000, 2000)
 	shot := photo(t, 3000, 1500)

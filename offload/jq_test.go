@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
@@ -140,6 +141,7 @@ func TestJQInProcess(t *testing.T) {
 
 // Large documents and rows have the results of jq itself.
 func TestJQOfLargeDocuments(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	var doc, rows strings.Builder
 	doc.WriteString(`{"meta":{"total":9000,"next":null},"items":[`)

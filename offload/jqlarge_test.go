@@ -6,6 +6,8 @@ import (
 	"os"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // rowsOf returns a JSON array of about size bytes.
@@ -22,6 +24,7 @@ func rowsOf(size int, text string) []byte {
 // TestJQHoldsAllRows: a query that needs all rows gets them, in the memory of the process. A document has
 // at most 30 MB then, as in "make hostile"; here it has just more than is held as a whole.
 func TestJQHoldsAllRows(t *testing.T) {
+	slow.Test(t)
 	size := 9_000_000
 	if os.Getenv("STEVEDORE_HOSTILE") != "" {
 		size = 30_000_000

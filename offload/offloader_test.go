@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -372,6 +373,7 @@ func TestReusedIDsNeverCollide(t *testing.T) {
 }
 
 func TestEventFitsWhateverIsInIt(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	const limit = 200 << 10
 	long := func(s string, n int) string { return strings.Repeat(s, n/len(s)+1) }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -143,6 +144,7 @@ func TestSQL(t *testing.T) {
 
 // TestHostileSQL: a query that is not a SELECT, or needs much, ends with an error that says so.
 func TestHostileSQL(t *testing.T) {
+	slow.Test(t)
 	store := newFakeStore(StoreConfig{})
 	putArtifact(t, store, "s", "users", []byte(sqlTables["users"]))
 	wide := strings.Repeat("a,", 9_999) + "a\n" + strings.Repeat("1,", 9_999) + "1\n"

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -14,6 +15,7 @@ import (
 // Reads of two rows answer while another session, and another tenant, has more reads without end
 // than there are slots.
 func TestSmallReadsAmongEndlessOnes(t *testing.T) {
+	slow.Test(t)
 	store := newFakeStore(StoreConfig{})
 	const rows = "id,name\n1,Ann\n2,Bob\n"
 	for _, session := range []string{"hostile", "calm", "other"} {

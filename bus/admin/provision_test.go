@@ -12,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 func TestProvisionIsIdempotent(t *testing.T) {
@@ -131,6 +132,7 @@ func TestProvisionPrefixes(t *testing.T) {
 
 // A request gets no answer while its stream has no leader. Provision asks again.
 func TestProvisionAsksAgain(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	s := bustest.Listen(t)
 	proxy := bustest.NewProxy(t, s)

@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
@@ -21,6 +22,7 @@ import (
 // completes a turn, the run ends with its answer. If none does, the worker gives the run up.
 // The user gets one answer in both cases.
 func TestRunWhoseWorkerDiesOften(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	for name, test := range map[string]struct {
 		turns  string // of each life

@@ -25,6 +25,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/session"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
@@ -64,6 +65,7 @@ func numberOf(t *testing.T, name string, byDefault int) int {
 // stored turn, and no second request for a stored summary. At the end it finds the result of
 // the first turn.
 func TestLongRunSurvivesKills(t *testing.T) {
+	slow.Test(t)
 	scenario{sessions: 1, messages: 1, turns: numberOf(t, "TURNS", 100), workers: 2, die: 0.001, context: 8_000}.run(t)
 }
 
@@ -81,6 +83,7 @@ func TestOneSessionOnTwoWorkers(t *testing.T) {
 // A run gets the report of its sub-agent although the workers of both are killed, and the
 // sub-agent's once-only tools run once.
 func TestSubagentsSurviveKills(t *testing.T) {
+	slow.Test(t)
 	scenario{sessions: numberOf(t, "RUNS", 6), messages: 1, turns: 3, workers: 2, die: 0.005, children: true}.run(t)
 }
 

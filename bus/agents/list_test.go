@@ -10,6 +10,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/session"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -94,6 +95,7 @@ func TestListConversations(t *testing.T) {
 
 // A search looks at a bounded number of entries at once, and the next page goes on.
 func TestSearchIsBounded(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	b := bustest.New(t)
 	appendEntries(t, b, "old", userEntry("r", "the needle "+strings.Repeat("\u0130", 100)))

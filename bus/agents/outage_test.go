@@ -16,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
@@ -82,6 +83,7 @@ func kinds(t *testing.T, b *bus.Bus, id string) map[agent.Kind]int {
 // Runs, sub-agents and background tasks wait without a worker, show what they wait for, and
 // each question is answered once.
 func TestOutageOfTheProvider(t *testing.T) {
+	slow.Test(t)
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
 		model := newUnreliable(t, overloaded, time.Now().Add(40*time.Minute),

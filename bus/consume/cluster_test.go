@@ -12,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // startCluster starts three servers that replicate, and returns the URL of one.
@@ -50,10 +51,8 @@ func startCluster(t *testing.T) string {
 }
 
 func TestTurnsInACluster(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("three servers take some seconds")
-	}
 	b, err := bus.Connect(t.Context(), bus.Config{Server: startCluster(t), Replicas: 3, MaxBytes: 16 << 20, Timeout: time.Minute, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)

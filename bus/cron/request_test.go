@@ -14,6 +14,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/cron"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -125,9 +126,7 @@ func TestToolCallIsRedelivered(t *testing.T) {
 
 // A session can add at most MaxJobs jobs.
 func TestTooManyJobs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("works alone on much data, which is slow under the race detector")
-	}
+	slow.Test(t)
 	t.Parallel()
 	b := bustest.New(t)
 	jobs, other := cron.New(b), cron.New(b)

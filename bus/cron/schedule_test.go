@@ -59,6 +59,7 @@ func TestManyReconcilersOneSchedule(t *testing.T) {
 					changes++
 					mu.Unlock()
 				}
+				time.Sleep(20 * time.Millisecond) // so that the server has time for its ticks
 			}
 		})
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -128,6 +129,7 @@ func TestOrderPerChatOverTwoNotifiers(t *testing.T) {
 // A chat whose receiver asks for a pause delays no other chat, even if more of its
 // notifications wait than two notifiers hold. Only its first notification is attempted.
 func TestPausedChatDelaysNoOther(t *testing.T) {
+	slow.Test(t)
 	bustest.Bubble(t, func(t *testing.T) {
 		s := bustest.Server(t)
 		b := bustest.Connect(t, s, bus.Config{})

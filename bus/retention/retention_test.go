@@ -16,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/retention"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // tiny is the size of the streams of these tests.
@@ -59,9 +60,7 @@ var text = `{"outcome":"completed","for_llm":"` + strings.Repeat("x", 10<<10) + 
 // rejects one, and it keeps those of the last hour. The records of a session with a waiting
 // call, with a parked call, and with an async call that has not ended stay as well.
 func TestWeekOfResults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("works alone on much data, which is slow under the race detector")
-	}
+	slow.Test(t)
 	bustest.Bubble(t, func(t *testing.T) {
 		b := connect(t, map[string]int64{"results": tiny})
 		log := &bytes.Buffer{}
@@ -183,9 +182,7 @@ func TestFullCallsExplained(t *testing.T) {
 // Conversations go whole, the one that was used longest ago first, and neither one that
 // was used lately nor one with a waiting call.
 func TestOldConversations(t *testing.T) {
-	if testing.Short() {
-		t.Skip("works alone on much data, which is slow under the race detector")
-	}
+	slow.Test(t)
 	bustest.Bubble(t, func(t *testing.T) {
 		b := connect(t, map[string]int64{"sessions": tiny})
 		k := retention.New(b, retention.Config{})

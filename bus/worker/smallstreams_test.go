@@ -20,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -29,6 +30,7 @@ import (
 // less than those of the minimum age.
 // STEVEDORE_SMALL_STREAMS=100000 submits so many calls, with streams of 16 MiB.
 func TestSmallStreams(t *testing.T) {
+	slow.Test(t)
 	bustest.Bubble(t, func(t *testing.T) {
 		if testing.Short() {
 			t.Skip("thousands of calls take long under the race detector")

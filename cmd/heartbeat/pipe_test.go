@@ -15,10 +15,12 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/cron"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // The process continues after the reader of its log has ended.
 func TestHeartbeatSurvivesAClosedPipe(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	s := bustest.Listen(t)
 	b := bustest.Connect(t, s, bus.Config{})

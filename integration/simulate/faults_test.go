@@ -123,7 +123,7 @@ func (s *simulation) unplug() *embedded.Server {
 func (s *simulation) killServer() {
 	srv := s.unplug()
 	old := s.dir
-	s.dir = dataDir(s.t)
+	s.dir = s.t.TempDir()
 	if err := os.CopyFS(s.dir, os.DirFS(old)); err != nil {
 		s.t.Fatal(err)
 	}

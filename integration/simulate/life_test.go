@@ -61,7 +61,7 @@ func TestLife(t *testing.T) {
 		t.Skip("STEVEDORE_LIFE is not set; \"make life\" sets it")
 	}
 	l := &life{
-		simulation: &simulation{rnd: rand.New(rand.NewPCG(seed, 1)), ledger: newLedger(), dir: dataDir(t)},
+		simulation: &simulation{rnd: rand.New(rand.NewPCG(seed, 1)), ledger: newLedger(), dir: t.TempDir()},
 		chats:      map[string]string{"telegram": "100", "team": "C1", "desk": "D1"},
 		requests:   map[string]request{},
 	}

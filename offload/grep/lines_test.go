@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -221,6 +222,7 @@ func search(t *testing.T, expr, text string) *Search {
 
 // All matches are counted and found, in short lines and in lines of any length.
 func TestSearchCountsAllMatches(t *testing.T) {
+	slow.Test(t)
 	mixed := "foo bar foo\n\nxfoox  a1 b22\n" + strings.Repeat("日本a ", 9) + "\naaaa\nfoo"
 	long := strings.Repeat(mixed[:11]+" a1,b22 é;", 8_000) // 180 KB, one line
 	texts := map[string]string{"short": mixed, "empty": "", "newline": "\n", "long": "foo a1\n" + long + "\nfoo", "medium": strings.Repeat("foo a1 ", 3_000) + "\nfoo"}

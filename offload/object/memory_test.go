@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
 	"github.com/stevedore-bus/stevedore/offload/index"
@@ -34,6 +35,7 @@ const maxGrowth = 64 << 20
 // each store that is not in memory. With STEVEDORE_LONG, the content has 1 GB,
 // otherwise 160 MB.
 func TestMemory(t *testing.T) {
+	slow.Test(t)
 	const env = "STEVEDORE_TEST_MEMORY"
 	if spec := os.Getenv(env); spec != "" {
 		growthOf(t, spec, os.Getenv(env+"_URL"))

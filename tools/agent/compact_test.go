@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -87,9 +88,7 @@ func checkRequests(t *testing.T, requests []agent.Request, budget int64) (summar
 // below the context limit. Each compaction is logged once. The reading tools find facts of
 // the first turns, and the model sees the newest ones.
 func TestLongConversation(t *testing.T) {
-	if testing.Short() {
-		t.Skip("works alone on much data, which is slow under the race detector")
-	}
+	slow.Test(t)
 	const messages, budget = 200, 14_000
 	s := newStage(t, newTool(t, "say", tools.Once, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
 		return tools.NewToolResult(fmt.Sprintf("tool fact %d: %d", in.N, 7000+in.N))
@@ -161,9 +160,7 @@ func TestLongConversation(t *testing.T) {
 
 // In one long run, the model keeps its task word for word.
 func TestLongRunKeepsItsTask(t *testing.T) {
-	if testing.Short() {
-		t.Skip("works alone on much data, which is slow under the race detector")
-	}
+	slow.Test(t)
 	s := newStage(t, newTool(t, "say", tools.Once, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
 		return tools.NewToolResult(fmt.Sprintf("fact %d: %s", in.N, strings.Repeat("x y ", 80)))
 	}))

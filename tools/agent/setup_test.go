@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
@@ -40,6 +41,7 @@ func (d disturbed) Complete(ctx context.Context, req agent.Request) (agent.Respo
 // the history, with the system prompt and the tools of the worker that asked. A notice that came
 // while the model answered is counted.
 func TestTurnsAreWhatTheModelGot(t *testing.T) {
+	slow.Test(t)
 	s := newStage(t, newTool(t, "say", tools.Once, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
 		return tools.NewToolResult(fmt.Sprintf("fact %d %s", in.N, strings.Repeat("blah ", 400)))
 	}))

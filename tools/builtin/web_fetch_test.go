@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 	"github.com/stevedore-bus/stevedore/tools/limited"
@@ -59,6 +60,7 @@ func webFixture(t *testing.T, cfg builtin.WebConfig) *fixture {
 // Pages of one megabyte for which an HTML parser or a converter needs gigabytes or hours. Here
 // another process ends, and the model learns what to do.
 func TestWebFetchHostilePages(t *testing.T) {
+	slow.Test(t)
 	if !limited.Memory {
 		t.Skip("nothing bounds the memory of a process here")
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
@@ -53,6 +54,7 @@ func small(t *testing.T, p *limited.Pool, session string) {
 
 // Small works end while another session, or this one, or a whole tenant, has works without end.
 func TestSmallWorkAmongEndlessOnes(t *testing.T) {
+	slow.Test(t)
 	const rounds = 3
 	p := limited.NewPool()
 	for i := range 8 { // more than there are slow slots

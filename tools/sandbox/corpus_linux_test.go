@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
@@ -97,6 +98,7 @@ bad() { git -C "$1" config core.fsmonitor "$EVIL"; }
 // After each attack, a person uses git in every directory of the workspace, and no program runs; no
 // file of editors and agents has come, and none of the person's has changed.
 func TestCorpusOfRepositoriesSettingsRenamesAndLinks(t *testing.T) {
+	slow.Test(t)
 	if _, err := exec.LookPath("git"); err != nil {
 		t.Skip(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
@@ -49,9 +50,7 @@ var developerCommands = []struct{ program, command string }{
 }
 
 func TestDeveloperCommands(t *testing.T) {
-	if testing.Short() {
-		t.Skip("builds Go programs")
-	}
+	slow.Test(t)
 	var cfg sandbox.Config
 	// With the flags and the cache of this test, the standard library need not be built again.
 	if out, err := exec.Command("go", "env", "GOCACHE", "GOFLAGS").Output(); err == nil {

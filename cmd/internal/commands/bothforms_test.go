@@ -18,12 +18,14 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // A session that is given by its name or by its token, which lists and completion show, is the same one
 // in every command. Nothing is stored of another one.
 func TestCommandsTakeBothFormsOfASession(t *testing.T) {
+	slow.Test(t)
 	dir := t.TempDir()
 	script := filepath.Join(dir, "turns.jsonl")
 	if err := os.WriteFile(script, []byte(`{"text":"an answer"}`+"\n"), 0o600); err != nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
@@ -155,9 +156,7 @@ func forgedBus(t *testing.T) *embedded.Server {
 // What comes from files, servers and models reaches a terminal only as visible text, also in errors and
 // the log. A name in a line begins no other line, also in a pipe, and JSON stays JSON.
 func TestForgedTextsDoNotReachTheTerminal(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it runs about eighty short commands")
-	}
+	slow.Test(t)
 	srv, home := forgedBus(t), t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(home, name)

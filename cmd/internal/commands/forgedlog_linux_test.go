@@ -13,11 +13,13 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // A worker writes what calls, results, MCP servers and users send to its log and to its console only
 // as visible text, and nothing in it begins a line.
 func TestForgedTextsInTheLog(t *testing.T) {
+	slow.Test(t)
 	for _, format := range []string{"text", "json"} {
 		for _, terminal := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, terminal %v", format, terminal), func(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/markup"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/cmd/internal/shorten"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/chat"
 	"github.com/stevedore-bus/stevedore/offload/mem"
@@ -305,9 +306,7 @@ func pages(dir string) func([]byte) {
 // No generated input below 1 MB takes more than mostTime on an idle machine, or 200 MB of the worker, in any
 // parser. A process measures the inputs of a parser, one after the other.
 func TestNoInputTakesLong(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes minutes")
-	}
+	slow.Test(t)
 	for name := range parsers {
 		memory, cpu := int64(mostMemory), mostTime
 		switch {

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,6 +22,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/cmd/internal/clitest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // playRole, if not nil, does what a process of a test is for.
@@ -40,10 +40,6 @@ func TestMain(m *testing.M) {
 		return
 	}
 	ats.Register() // the server's clock, outside of all bubbles
-	// Scripts mostly wait for other processes, so run more of them than there are CPUs.
-	if err := flag.Set("test.parallel", "6"); err != nil {
-		panic(err)
-	}
 	os.Exit(runWithProgram(m))
 }
 
@@ -67,7 +63,7 @@ func runWithProgram(m *testing.M) int {
 		panic(err)
 	}
 	defer endReused()
-	return m.Run()
+	return bustest.RunWaiting(m)
 }
 
 // TestScripts runs the scripts in testdata, in parallel, with this test binary as stevedore. "exec stevedore"
@@ -76,6 +72,12 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,
+		Condition: func(name string) (bool, error) {
+			if name != "slow" {
+				return false, fmt.Errorf("no condition is called %q", name)
+			}
+			return slow.Run(), nil
+		},
 		// Each script has its own data directory and port.
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("XDG_DATA_HOME", filepath.Join(env.WorkDir, "xdg"))

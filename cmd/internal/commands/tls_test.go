@@ -23,6 +23,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // certificate writes a self-signed certificate for the loopback address with a serial number.
@@ -123,6 +124,7 @@ func TestListensBeyondLoopbackOnlyWithTLS(t *testing.T) {
 
 // If a client and a server do not agree about TLS, the error says which flag helps.
 func TestTLSRemedies(t *testing.T) {
+	slow.Test(t)
 	cert, key := certificate(t, t.TempDir(), 1)
 	address := func(cfg embedded.Config) string {
 		cfg.Dir, cfg.Listen, cfg.NoSync, cfg.Log = t.TempDir(), "127.0.0.1:0", true, bustest.Log(t)

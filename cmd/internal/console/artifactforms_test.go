@@ -12,10 +12,12 @@ import (
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // An artifact is a table with sorted columns, a tree with paths, or a text whose levels have colours.
 func TestFormsOfAnArtifact(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
@@ -120,6 +122,7 @@ func TestFormsOfAnArtifact(t *testing.T) {
 
 // A picture is shown by the page, and no other artifact has a type that a browser opens.
 func TestPictureOfAnArtifact(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})

@@ -29,6 +29,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -72,7 +73,7 @@ var chromium = sync.OnceValues(func() (browser context.Context, stop func()) {
 var started atomic.Bool
 
 func TestMain(m *testing.M) {
-	code := m.Run()
+	code := bustest.RunWaiting(m)
 	if started.Load() {
 		_, stop := chromium()
 		stop()
@@ -260,6 +261,7 @@ func fill(in *installation) {
 
 // Every view shows what the installation has, at the width of a desk and of a phone.
 func TestViews(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
@@ -358,6 +360,7 @@ func TestHostileTexts(t *testing.T) {
 // The keyboard alone reaches every view and row, opens and closes them, and lists its
 // shortcuts; the focus is visible.
 func TestKeyboard(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
@@ -434,6 +437,7 @@ func TestMessagesAppearOnce(t *testing.T) {
 // The Markdown of a model is styled. HTML and hidden characters in it stay text, a link shows its
 // address and leads nowhere, and what a user wrote is not parsed.
 func TestMarkdownOfAModel(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
@@ -464,6 +468,7 @@ func TestMarkdownOfAModel(t *testing.T) {
 
 // The filters of calls and artifacts are in the URL.
 func TestFiltersAreInTheURL(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
@@ -489,6 +494,7 @@ func TestFiltersAreInTheURL(t *testing.T) {
 }
 
 func TestReadOnlyPage(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{ReadOnly: true})
@@ -507,6 +513,7 @@ func TestReadOnlyPage(t *testing.T) {
 
 // A long list and a big artifact stay a few elements, wherever the user scrolls.
 func TestLongListsAreBounded(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})

@@ -11,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 type changes struct {
@@ -127,6 +128,7 @@ func TestManyCancellations(t *testing.T) {
 // The buttons for several calls and dead letters change those that are selected, or all that match
 // the filter.
 func TestBulkButtons(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})

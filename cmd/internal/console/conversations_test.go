@@ -12,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // Conversations are found by their words and have titles; a message goes to the chosen model, and
@@ -72,6 +73,7 @@ func TestConversationsOnThePage(t *testing.T) {
 // A conversation that begins on the page has its buttons at once and keeps the focus, and what its sub-agents
 // write is not shown as the words of its agent.
 func TestConversationBegunOnThePage(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := startAgents(t, harbourScript)
@@ -106,6 +108,7 @@ func TestConversationBegunOnThePage(t *testing.T) {
 // Of a turn whose calls end one by one, the others are shown as running: in a run whose ids are hashes in
 // subjects, and in one whose begin is not on the page, only if its events name them.
 func TestCallsThatRunAreShown(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
@@ -139,6 +142,7 @@ func TestCallsThatRunAreShown(t *testing.T) {
 
 // A person approves the arguments as they will run.
 func TestApprovalOfALargeNumber(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	b := browse(t, start(t, console.Config{}), 1280, 800)

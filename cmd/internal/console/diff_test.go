@@ -10,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 type lineDiff struct {
@@ -35,6 +36,7 @@ func (d lineDiff) text() string {
 // Two results of a tool are compared by lines: also large ones, which are artifacts, and JSON in one line.
 // What is compared and shown has bounds, and the answer says which was reached.
 func TestDiffOfTwoResults(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	in := start(t, console.Config{})
 	moved := logLines(9000)
@@ -105,6 +107,7 @@ func TestDiffOfTwoResults(t *testing.T) {
 
 // The page of a call compares its result with another one of the tool. Hostile lines stay texts.
 func TestDiffOnThePage(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})

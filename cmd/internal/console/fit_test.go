@@ -8,6 +8,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // outside lists the visible controls that are not within their form, or not within the screen.
@@ -18,6 +19,7 @@ const outside = `[...document.querySelectorAll("main input,main button,main sele
 
 // Each control is within its form and within the screen, whatever models the workers have.
 func TestControlsFit(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	several := `["anthropic:claude-of-a-long-name-and-more-20261101","openai:small","script:/home/anna/scripts/a.jsonl"]`
@@ -67,6 +69,7 @@ func countOf(models string) (n int) {
 // A call shows what it was asked for, and numbers that are zero. An empty list has no picture of
 // what is loading.
 func TestRowsShowWhatWasCalled(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})

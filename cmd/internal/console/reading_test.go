@@ -7,6 +7,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // talked is a run of 9 s: a turn of 3 s, a call of 2 s, and a turn of 4 s, which costs most.
@@ -22,6 +23,7 @@ var talked = []string{
 // A conversation has the width. What keeps the books is one quiet line between two messages, and
 // opens.
 func TestConversationHasTheWidth(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
@@ -47,6 +49,7 @@ func TestConversationHasTheWidth(t *testing.T) {
 // The trace marks the slowest and the dearest step and the chain of steps that the run waited for,
 // on an axis with times.
 func TestTraceShowsWhatWasSlow(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})

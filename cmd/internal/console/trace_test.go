@@ -21,6 +21,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -119,6 +120,7 @@ func (in *installation) questions(n int) func(text string) tools.CallKey {
 // A run with three sub-agents and two approvals is one picture: all steps with their times,
 // tokens and cost, while it runs and afterwards, on a phone, without errors of accessibility.
 func TestTrace(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	in := startAgents(t, harbourScript)
 	ended := in.prompt("s", "r1", "Look at the harbour")
@@ -199,6 +201,7 @@ func TestTrace(t *testing.T) {
 
 // A sub-agent in the background that failed says why, and what it cost counts when the dearest step is chosen.
 func TestTraceOfSpawn(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := startAgents(t, `
@@ -220,6 +223,7 @@ func TestTraceOfSpawn(t *testing.T) {
 
 // The times of an axis do not cover each other, on any screen.
 func TestAxisOfATrace(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})
@@ -258,6 +262,7 @@ func (b *browser) accessible() {
 // Logs in which sub-agents start each other without end make a trace that is cut, and runs
 // whose results are gone have the times of their log.
 func TestTraceOfForgedLogs(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	in := start(t, console.Config{})
 	at := time.Date(2026, 11, 22, 4, 0, 0, 0, time.UTC)

@@ -9,6 +9,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // fillCalls submits calls to a queue without a worker until the stream rejects them.
@@ -29,6 +30,7 @@ func fillCalls(t *testing.T, b *bus.Bus) {
 // With a full stream and without any worker, the page says what is wrong, shows the calls
 // that wait although no worker ever served their queue, and leads to the view that helps.
 func TestPageOfAFullStreamWithoutWorkers(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{Log: bustest.Log(t), StreamBytes: map[string]int64{"calls": 1 << 20}})
 	fillCalls(t, b)

@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -117,6 +118,7 @@ func TestFiveClicksFindWhatWentWrong(t *testing.T) {
 // A turn of a run opens the request that the model got, with the system prompt, the tools and all messages,
 // and the answer. They can be copied. Hostile texts in them stay texts, and a log that lacks a part says so.
 func TestTurnOfARun(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := startAgents(t, `

@@ -12,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/cmd/internal/console"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -24,9 +25,7 @@ type dayHour struct {
 // The last day counts each call and each turn once, also those that come later; a request reads
 // a bounded number.
 func TestTheLastDay(t *testing.T) {
-	if testing.Short() {
-		t.Skip("20,000 results take long under the race detector")
-	}
+	slow.Test(t)
 	t.Parallel()
 	in := &installation{t: t, bus: bustest.New(t)}
 	in.serve(console.Config{})
@@ -126,6 +125,7 @@ func TestForgedDay(t *testing.T) {
 // Each job, and each heartbeat, has one line with its runs of the last day. What only looks like a
 // run of a job has none, and forged times make no line longer than a day.
 func TestJobsOnTheDay(t *testing.T) {
+	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})

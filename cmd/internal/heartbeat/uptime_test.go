@@ -11,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // interval of the heartbeats here.
@@ -63,9 +64,7 @@ const (
 // Three heartbeats share a schedule and the server restarts several times: each due time
 // has one tick, and none is missing while the server is up.
 func TestHoursOfHeartbeats(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
+	slow.Test(t)
 	dir, workspace := t.TempDir(), t.TempDir()
 	write(t, workspace, "look")
 	bustest.Bubble(t, func(t *testing.T) {
@@ -133,9 +132,7 @@ func TestOneTickAfterAnOutage(t *testing.T) {
 // hours, the schedule waits, so that each due time has one tick. Otherwise the clock had
 // been wrong before, and the heartbeat restarts.
 func TestClockSetBackWhileDown(t *testing.T) {
-	if testing.Short() {
-		t.Skip("works alone on much data, which is slow under the race detector")
-	}
+	slow.Test(t)
 	for name, tt := range map[string]struct {
 		ahead   time.Duration // of the clock, before it is corrected
 		firstIn time.Duration // the latest first tick afterwards

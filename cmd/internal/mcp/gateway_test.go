@@ -27,6 +27,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/offload"
 	memory "github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -208,6 +209,7 @@ func call(t *testing.T, s *sdk.ClientSession, name string, args any) *sdk.CallTo
 
 // Two gateways behind a round-robin proxy serve one client.
 func TestTwoGateways(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	c := newCluster(t)
 	url := gateways(t, c, 2, mcp.Config{Wait: bustest.Timeout})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
@@ -207,7 +208,7 @@ func TestProviderErrors(t *testing.T) {
 	} {
 		for kind, path := range map[string]string{"anthropic": "/v1/messages", "openai": "/chat/completions"} {
 			t.Run(kind+"/"+name, func(t *testing.T) {
-				if name == "too large" && testing.Short() {
+				if name == "too large" && !slow.Run() {
 					t.Skip("it reads 64 MiB")
 				}
 				p := serve(t, path, c.reply)

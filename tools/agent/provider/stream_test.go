@@ -14,6 +14,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
@@ -296,7 +297,7 @@ func TestStreamErrors(t *testing.T) {
 			"always cut off": {w.start + w.text, agent.CodeUnreachable, 2, 12},
 		} {
 			t.Run(w.kind+"/"+name, func(t *testing.T) {
-				if name == "too large" && testing.Short() {
+				if name == "too large" && !slow.Run() {
 					t.Skip("it reads 64 MiB")
 				}
 				url, requests := serveStreams(t, func(_ *http.Request, write func(string)) { write(c.answer) })
@@ -319,6 +320,7 @@ func TestStreamErrors(t *testing.T) {
 
 // A slow stream is not a stalled one, however long it takes.
 func TestSlowStream(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	const pause, stall = 200 * time.Millisecond, 3 * time.Second // a busy machine pauses, too
 	for _, w := range wires {

@@ -21,6 +21,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/servers"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
@@ -235,7 +236,7 @@ func TestToolsOfAProgram(t *testing.T) {
 	if got := text(t, call(t, r, "other_secret", `{}`)); got != "token-1234 " {
 		t.Errorf("environment: %q", got)
 	}
-	if !testing.Short() {
+	if slow.Run() {
 		if got := text(t, call(t, r, "other_huge", `{}`)); len(got) != 32<<20 {
 			t.Errorf("huge: %d bytes", len(got))
 		}
@@ -327,6 +328,7 @@ func TestHangingServerIsReported(t *testing.T) {
 
 // A list that has pages without end and without tools is a failure, which says so.
 func TestListWithoutAnEnd(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	var register trouble.Register
 	cfg := program(t)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // What nobody changes stays as it was written.
@@ -79,9 +81,7 @@ func TestBatch(t *testing.T) {
 
 // A message that is too large is an error with its id, and the stream goes on.
 func TestTooLargeMessages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("one goroutine reads a gigabyte")
-	}
+	slow.Test(t)
 	padding := strings.Repeat("x", MaxMessage)
 	for text, id := range map[string]string{
 		`{"jsonrpc":"2.0","id":7,"result":"` + padding + `"}`:                         "7",

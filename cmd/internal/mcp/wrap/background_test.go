@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // inBackground calls a tool and returns the id with which the client waits.
@@ -107,6 +108,7 @@ func TestCancelInBackground(t *testing.T) {
 
 // The server does not answer a call: its artifact says so.
 func TestServerHangsInBackground(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
 	s := wrapServer(t, "hang", func(cfg *Config) {
 		cfg.BackgroundAfter, cfg.CallTimeout = 20*time.Millisecond, 5*time.Second

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
 )
@@ -92,10 +93,8 @@ func (c *raw) response(t *testing.T, id string) (m struct {
 
 // A server may read nothing while it writes. The proxy goes on to read.
 func TestServerThatDoesNotRead(t *testing.T) {
+	slow.Test(t)
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("it moves many messages")
-	}
 	c := wrapRaw(t, "raw")
 	go func() {
 		io.WriteString(c.in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"deaf","_meta":{"progressToken":"x"}}}`+"\n")
@@ -139,9 +138,7 @@ func TestServerThatAsksWithoutEnd(t *testing.T) {
 
 // A message that is too large is an error for its request only, from either side.
 func TestTooLargeMessages(t *testing.T) {
-	if testing.Short() {
-		t.Skip("messages of 64 MiB are slow under the race detector")
-	}
+	slow.Test(t)
 	t.Parallel()
 	c := wrapRaw(t, "raw")
 	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"too large"}}`)
