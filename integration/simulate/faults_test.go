@@ -15,21 +15,25 @@ import (
 // breakSomething lets one thing fail.
 func (s *simulation) breakSomething() {
 	s.faults++
-	i := s.rnd.IntN(len(s.running))
-	p := s.running[i]
+	of := s
+	if s.rnd.IntN(6) == 0 {
+		of = s.neighbour
+	}
+	i := s.rnd.IntN(len(of.running))
+	p := of.running[i]
 	outage := time.Duration(s.rnd.IntN(100)) * time.Second
 	writes := s.rnd.IntN(30) // between two steps of what the process does
 	switch fault := s.rnd.IntN(12); fault {
 	case 0, 1, 2, 3:
 		state := []linkState{down, silent, deaf, mute}[fault]
-		s.note("link of process %d: state %d after %d writes, for %v", i, state, writes, outage)
+		of.note("link of process %d: state %d after %d writes, for %v", i, state, writes, outage)
 		p.link.setAfter(writes, state)
 		s.healing.Go(func() { time.Sleep(outage); p.link.set(whole) })
 		s.contend()
 	case 4, 5:
-		s.note("process %d dies after %d writes", i, writes)
+		of.note("process %d dies after %d writes", i, writes)
 		p.link.setAfter(writes, finished)
-		s.replace(i, outage)
+		of.replace(i, outage)
 	case 6:
 		s.note("server restarts after %v", outage/2)
 		s.unplug().Close()
@@ -38,7 +42,7 @@ func (s *simulation) breakSomething() {
 	case 7:
 		s.fillStream([]string{bus.Calls, bus.Results, bus.Outbox, bus.Sessions}[s.rnd.IntN(4)], outage)
 	case 8:
-		s.stopProcess(i)
+		of.stopProcess(i)
 	case 9:
 		s.note("store fails after %d writes, for %v", writes/8, 4*outage)
 		s.disk.fail(writes/8, storeFault(s.rnd.IntN(3)))
@@ -111,9 +115,11 @@ func (s *simulation) stopProcess(i int) {
 // if it must tell clients of its end, and virtual time stands still if another request wants the lock.
 func (s *simulation) unplug() *embedded.Server {
 	srv := s.server.Swap(nil)
+	s.linking.Lock()
 	for _, l := range s.links {
 		l.disconnect()
 	}
+	s.linking.Unlock()
 	time.Sleep(time.Millisecond)
 	synctest.Wait()
 	return srv

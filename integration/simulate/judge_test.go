@@ -24,12 +24,12 @@ const attempts = 5
 // docs/protocol.md, and nothing of the code.
 func (s *simulation) judge() (checked int) {
 	ctx := context.Background()
-	if n := runtime.NumGoroutine(); n > s.goroutines+20 {
+	if n := runtime.NumGoroutine(); s.host == nil && n > s.goroutines+20 {
 		var stacks strings.Builder
 		_ = pprof.Lookup("goroutine").WriteTo(&stacks, 1) // a builder takes all
 		s.t.Errorf("%d goroutines at the end, and %d at the start:\n%s", n, s.goroutines, stacks.String())
 	}
-	results, err := s.client.JetStream().Stream(ctx, "STEVEDORE_RESULTS")
+	results, err := s.records(ctx)
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func (s *simulation) judge() (checked int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fail := func(format string, a ...any) {
-		text := fmt.Sprintf(format, a...)
+		text := strings.TrimSpace(s.tenant + " " + fmt.Sprintf(format, a...))
 		s.t.Error(text + s.happened(callName.FindString(text)))
 	}
 	l.judgeConversations(fail)
@@ -61,7 +61,7 @@ func (s *simulation) judge() (checked int) {
 		}
 		checked += s.judgeDeadline(p, end, fail)
 		if l.mayLackText(id, end) && p.size > 0 && (end.Outcome == "completed" || end.Error.Code == "offload_failed") {
-			if text := end.ForLLM; len(text) > 50_000 || !strings.Contains(text, "could not be stored") || !strings.Contains(text, output(id, 0)) {
+			if text := end.ForLLM; len(text) > 50_000 || !strings.Contains(text, "could not be stored") || !strings.Contains(text, output(s.tenant+id, 0)) {
 				fail("%s: its store failed, and its result has %d characters and begins with %.100q", id, len(text), text)
 			}
 		}
@@ -82,8 +82,8 @@ func (s *simulation) judge() (checked int) {
 			if !p.raw && len(l.runs[id]) == 0 {
 				fail("%s: completed, and never ran", id)
 			}
-			if text := s.wholeText(ctx, reader, p, end); text != output(id, p.size) && !l.mayLackText(id, end) {
-				fail("%s: the result has %d characters and begins with %.60q, want %d", id, len(text), text, len(output(id, p.size)))
+			if text := s.wholeText(ctx, reader, p, end); text != output(s.tenant+id, p.size) && !l.mayLackText(id, end) {
+				fail("%s: the result has %d characters and begins with %.60q, want %d", id, len(text), text, len(output(s.tenant+id, p.size)))
 			}
 			if p.user != "" && countOf(l.sent[p.chat], p.user) != 1 {
 				fail("%s: the user got %d times %q, want once", id, countOf(l.sent[p.chat], p.user), p.user)
@@ -125,6 +125,9 @@ func (s *simulation) judge() (checked int) {
 	}
 	// A job may miss ticks while the server is away, and then goes on.
 	for job := range jobs {
+		if s.host != nil {
+			break // the neighbour has none
+		}
 		checked++
 		last := s.began
 		for _, run := range append(l.jobs[job], jobRun{at: time.Now()}) {
@@ -144,7 +147,7 @@ func (s *simulation) judge() (checked int) {
 	for _, calm := range l.calms {
 		checked += s.judgeCalm(ctx, results, calm, fail)
 	}
-	if info, err := results.Info(ctx, jetstream.WithSubjectFilter("stevedore.>")); err != nil {
+	if info, err := results.Info(ctx, jetstream.WithSubjectFilter(s.subject(">"))); err != nil {
 		fail("the results: %v", err)
 	} else {
 		for subject, n := range info.State.Subjects {
@@ -153,9 +156,9 @@ func (s *simulation) judge() (checked int) {
 			}
 		}
 	}
-	for stream, wanted := range map[string]uint64{"STEVEDORE_CALLS": 0, "STEVEDORE_OUTBOX": 0, "STEVEDORE_DEAD": 0} {
+	for stream, wanted := range map[string]uint64{"CALLS": 0, "OUTBOX": 0, "DEAD": 0} {
 		checked++
-		if st, err := s.client.JetStream().Stream(ctx, stream); err != nil {
+		if st, err := s.client.JetStream().Stream(ctx, s.stream(stream)); err != nil {
 			fail("%s at the end: %v", stream, err)
 		} else if state := st.CachedInfo().State; state.Msgs != wanted {
 			fail("%s at the end: %+v", stream, state)
@@ -166,7 +169,7 @@ func (s *simulation) judge() (checked int) {
 
 // judgeRun holds the run of an agent against its promise: one answer, which its user got once, and one
 // call of a tool, which ran as its effect says.
-func (s *simulation) judgeRun(ctx context.Context, results jetstream.Stream, p *promise, end event, fail func(string, ...any)) {
+func (s *simulation) judgeRun(ctx context.Context, results records, p *promise, end event, fail func(string, ...any)) {
 	if end.ForLLM != p.reply {
 		fail("%s: the agent answered %.60q", p.id, end.ForLLM)
 	}
@@ -212,7 +215,7 @@ func (s *simulation) judgeDeadline(p *promise, end event, fail func(string, ...a
 
 // judgeTicks holds the ticks of a job against their promise: each makes at most one call, the calls
 // begin in the order of the ticks, and a call begins only if the one before it has its result.
-func (s *simulation) judgeTicks(ctx context.Context, results jetstream.Stream, job string, fail func(string, ...any)) {
+func (s *simulation) judgeTicks(ctx context.Context, results records, job string, fail func(string, ...any)) {
 	seen := map[string]bool{}
 	var last jobRun
 	for _, run := range s.ledger.jobs[job] {
@@ -240,7 +243,7 @@ func due(call string) string {
 
 // judgeCalm holds a time without faults against what is promised only then: everything happens once,
 // and soon.
-func (s *simulation) judgeCalm(ctx context.Context, results jetstream.Stream, c calm, fail func(string, ...any)) (checked int) {
+func (s *simulation) judgeCalm(ctx context.Context, results records, c calm, fail func(string, ...any)) (checked int) {
 	within := func(times []time.Time) bool {
 		return len(times) > 0 && times[0].After(c.from) && times[len(times)-1].Before(c.to)
 	}
@@ -353,8 +356,26 @@ func (e event) isLate() bool {
 	return e.Outcome == "timeout" || e.Outcome == "failed" && e.Error.Code == "denied"
 }
 
-func read(ctx context.Context, results jetstream.Stream, kind string, p *promise) (e event, ok bool) {
-	m, err := results.GetLastMsgForSubject(ctx, fmt.Sprintf("stevedore.%s.%s.%s", kind, p.session, p.id))
+// records is the stream of the results of an installation.
+type records struct {
+	jetstream.Stream
+	of *simulation
+}
+
+func (s *simulation) records(ctx context.Context) (records, error) {
+	stream, err := s.client.JetStream().Stream(ctx, s.stream("RESULTS"))
+	return records{stream, s}, err
+}
+
+// stream and subject name what a tenant has as docs/protocol.md does.
+func (s *simulation) stream(name string) string {
+	return strings.ToUpper(cmp.Or(s.tenant, "stevedore")) + "_" + name
+}
+
+func (s *simulation) subject(rest string) string { return cmp.Or(s.tenant, "stevedore") + "." + rest }
+
+func read(ctx context.Context, results records, kind string, p *promise) (e event, ok bool) {
+	m, err := results.GetLastMsgForSubject(ctx, results.of.subject(fmt.Sprintf("%s.%s.%s", kind, p.session, p.id)))
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return e, false
 	}

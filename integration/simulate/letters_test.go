@@ -45,8 +45,8 @@ func (s *simulation) retryLetters() {
 
 // hasEnded reports whether the call of a subject has another result than that of its dead letter.
 func (s *simulation) hasEnded(ctx context.Context, subject string) bool {
-	results, err := s.client.JetStream().Stream(ctx, "STEVEDORE_RESULTS")
-	if err != nil || !strings.HasPrefix(subject, "stevedore.call.") {
+	results, err := s.records(ctx)
+	if err != nil || !strings.HasPrefix(subject, s.subject("call.")) {
 		return false
 	}
 	tokens := strings.Split(subject, ".")

@@ -61,13 +61,13 @@ func TestLife(t *testing.T) {
 		t.Skip("STEVEDORE_LIFE is not set; \"make life\" sets it")
 	}
 	l := &life{
-		simulation: &simulation{rnd: rand.New(rand.NewPCG(seed, 1)), ledger: newLedger(), dir: t.TempDir()},
+		simulation: newSimulation(seed, 1),
 		chats:      map[string]string{"telegram": "100", "team": "C1", "desk": "D1"},
 		requests:   map[string]request{},
 	}
 	began := time.Now()
 	bustest.Bubble(t, func(t *testing.T) {
-		l.t, l.began = t, time.Now()
+		l.t, l.began, l.dir = t, time.Now(), t.TempDir()
 		l.networks = map[string]*network{"telegram": newNetwork(), "team": newNetwork(), "desk": newNetwork()}
 		l.live(time.Duration(days) * 24 * time.Hour)
 		l.judgeLife()

@@ -19,10 +19,14 @@ import (
 func (s *simulation) load(until time.Time, faults bool) {
 	for time.Now().Before(until) {
 		s.replaceDead()
+		s.neighbour.replaceDead()
 		time.Sleep(time.Duration(s.rnd.IntN(20_000)) * time.Millisecond)
 		if !faults || s.rnd.IntN(10) < 8 {
 			for range 1 + s.rnd.IntN(5) {
 				s.submit()
+				if s.rnd.IntN(6) == 0 {
+					s.neighbour.submit()
+				}
 			}
 			if s.rnd.IntN(300) == 0 {
 				s.flood()
@@ -51,7 +55,7 @@ func (s *simulation) submit() {
 		p.size = 60_000 + s.rnd.IntN(300_000)
 	}
 	if s.rnd.IntN(2) == 0 {
-		p.user = "for the user: " + p.id
+		p.user = "for the user: " + s.tenant + p.id
 	}
 	switch s.rnd.IntN(11) {
 	case 0:
@@ -78,7 +82,7 @@ func (s *simulation) submit() {
 
 func (s *simulation) submitRaw(p *promise) {
 	p.raw = true
-	text := output(p.id, p.size)
+	text := output(s.tenant+p.id, p.size)
 	raw := tools.RawEvent{Call: p.call(s.t), ForLLM: &text, UserContent: tools.UserContent{ForUser: p.user}, Silent: p.user == ""}
 	raw.Args = nil
 	s.insist(func(ctx context.Context) error {

@@ -36,7 +36,11 @@ func (s *simulation) happened(id string) string {
 		last = at
 		fmt.Fprintf(&b, "\n  %s it runs", at.Format("15:04:05.000"))
 	}
-	for _, event := range s.events {
+	events := s.events
+	if s.host != nil {
+		events = s.host.events
+	}
+	for _, event := range events {
 		if event.at.After(p.at.Add(-around)) && event.at.Before(last.Add(around)) {
 			fmt.Fprintf(&b, "\n  %s", event)
 		}

@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"runtime"
 	"strconv"
@@ -28,7 +27,8 @@ func TestSimulate(t *testing.T) {
 	first := number(t, "STEVEDORE_SIMULATE_SEED", 1)
 	for seed := first; seed < first+seeds; seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			s := &simulation{rnd: rand.New(rand.NewPCG(seed, 0)), ledger: newLedger(), dir: t.TempDir(), chatSizes: map[string]int{}}
+			s := newSimulation(seed, 0)
+			s.dir = t.TempDir()
 			if seed%2 == 0 {
 				s.artifacts = t.TempDir()
 			}
@@ -46,11 +46,11 @@ func TestSimulate(t *testing.T) {
 			bustest.Bubble(t, func(t *testing.T) {
 				s.t, s.began = t, time.Now()
 				s.run(duration)
-				checked = s.judge()
+				checked = s.judge() + s.neighbour.judge()
 				s.close()
 			})
 			t.Logf("seed %d: %v simulated in %.1f s, %d calls, %d retried letters, %d faults, %d promises checked",
-				seed, duration, time.Since(began).Seconds(), s.calls, s.letters, s.faults, checked)
+				seed, duration, time.Since(began).Seconds(), s.calls+s.neighbour.calls, s.letters+s.neighbour.letters, s.faults, checked)
 		})
 	}
 }

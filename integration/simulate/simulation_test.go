@@ -34,16 +34,22 @@ const (
 // simulation is an installation in a bubble.
 type simulation struct {
 	t      *testing.T
+	seed   uint64
 	rnd    *rand.Rand
 	ledger *ledger
 	began  time.Time
 	events []happening // what the seed decided, for a failure
 
 	dir    string
-	server atomic.Pointer[embedded.Server] // nil while none runs
+	server *atomic.Pointer[embedded.Server] // nil while none runs
+	// neighbour is another tenant on the same server; of it, host is the installation that has the server, and tenant
+	// the prefix of its subjects.
+	neighbour, host *simulation
+	tenant          string
 
 	disk       storeFaults
 	artifacts  string // the directory of the disk store, or "" for the object store
+	linking    sync.Mutex
 	links      []*link
 	client     *bus.Bus // of all clients; its link is whole while the server runs
 	messages   *notify.Notifier
@@ -65,6 +71,11 @@ type simulation struct {
 	stores []offload.Store
 }
 
+// newSimulation returns an installation whose decisions are one of the streams of a seed.
+func newSimulation(seed, stream uint64) *simulation {
+	return &simulation{seed: seed, rnd: rand.New(rand.NewPCG(seed, stream)), ledger: newLedger(), server: new(atomic.Pointer[embedded.Server]), chatSizes: map[string]int{}}
+}
+
 // clock is the simulated time of a line in the log.
 func clock() string { return time.Now().Format("15:04:05.000") }
 
@@ -77,26 +88,19 @@ type happening struct {
 func (h happening) String() string { return h.at.Format("15:04:05.000") + " " + h.what }
 
 func (s *simulation) note(format string, a ...any) {
+	if s.host != nil {
+		s.host.note(format+" ("+s.tenant+")", a...)
+		return
+	}
 	s.events = append(s.events, happening{time.Now(), fmt.Sprintf(format, a...)})
 }
 
 // run simulates for a time, heals everything, and waits until nothing is left to do.
 func (s *simulation) run(d time.Duration) {
 	s.startServer()
-	// The server takes the time of a bubble for its messages and the real one for their age.
-	s.client = bustest.Connect(s.t, s.server.Load(), bus.Config{ResultsTTL: 100 * 365 * 24 * time.Hour}) // provisions
-	s.client.Close()
-	s.client = s.connect(s.newLink())
-	var err error
-	if s.messages, err = notify.New(s.client, notify.Config{Default: "chat"}); err != nil {
-		s.t.Fatal(err)
-	}
-	for range processes {
-		s.running = append(s.running, startProcess(s.t, s))
-	}
-	s.leaving, s.questions = make(chan struct{}), map[string]int{}
-	s.people.Go(s.approve)
-	s.people.Go(s.retryLetters)
+	s.begin(processes)
+	s.neighbour = newNeighbour(s)
+	s.neighbour.begin(1)
 	time.Sleep(time.Minute)
 	s.goroutines = runtime.NumGoroutine()
 	s.addJobs()
@@ -104,6 +108,7 @@ func (s *simulation) run(d time.Duration) {
 		s.poison()
 		s.load(s.began.Add(min(hour-calmTime, d)), true)
 		s.healing.Wait()
+		s.neighbour.healing.Wait()
 		s.load(time.Now().Add(recovery), false)
 		if hour-calmTime >= d {
 			break
@@ -117,7 +122,27 @@ func (s *simulation) run(d time.Duration) {
 		}
 	}
 	s.clients.Wait()
+	s.neighbour.clients.Wait()
+	s.neighbour.settle()
 	s.settle()
+}
+
+// begin starts the processes of the installation, its client, and the people who work with it.
+func (s *simulation) begin(processes int) {
+	// The server takes the time of a bubble for its messages and the real one for their age.
+	s.client = bustest.Connect(s.t, s.server.Load(), bus.Config{Prefix: s.tenant, MaxBytes: 128 << 20, ResultsTTL: 100 * 365 * 24 * time.Hour}) // provisions
+	s.client.Close()
+	s.client = s.connect(s.newLink())
+	var err error
+	if s.messages, err = notify.New(s.client, notify.Config{Default: "chat"}); err != nil {
+		s.t.Fatal(err)
+	}
+	for range processes {
+		s.running = append(s.running, startProcess(s.t, s))
+	}
+	s.leaving, s.questions = make(chan struct{}), map[string]int{}
+	s.people.Go(s.approve)
+	s.people.Go(s.retryLetters)
 }
 
 // settle waits until no stream has work left. The judges name what is left after an hour.
@@ -138,6 +163,13 @@ func (s *simulation) settle() {
 
 // close ends everything, so that the bubble can end.
 func (s *simulation) close() {
+	s.neighbour.end()
+	s.end()
+	s.server.Load().Close()
+}
+
+// end ends the processes, the client and the people.
+func (s *simulation) end() {
 	close(s.leaving)
 	s.people.Wait()
 	for _, p := range s.running {
@@ -145,7 +177,6 @@ func (s *simulation) close() {
 		p.bus.Close()
 	}
 	s.client.Close()
-	s.server.Load().Close()
 }
 
 func (s *simulation) startServer() {
@@ -157,7 +188,12 @@ func (s *simulation) startServer() {
 }
 
 func (s *simulation) newLink() *link {
+	if s.host != nil {
+		return s.host.newLink()
+	}
 	l := newLink(s.server.Load)
+	s.linking.Lock()
+	defer s.linking.Unlock()
 	s.links = append(s.links, l)
 	return l
 }
@@ -166,7 +202,7 @@ func (s *simulation) newLink() *link {
 func (s *simulation) connect(l *link) *bus.Bus {
 	for {
 		if srv := s.server.Load(); srv != nil {
-			cfg := srv.ClientConfig(bus.Config{Log: bustest.Log(s.t)})
+			cfg := srv.ClientConfig(bus.Config{Prefix: s.tenant, Log: bustest.Log(s.t)})
 			cfg.InProcess = l
 			b, err := bus.Connect(s.t.Context(), cfg)
 			if err == nil {
