@@ -9,7 +9,10 @@
 // Faults (faults_test.go): links break, processes die or stop, servers restart or are killed, streams are
 // full, the store of artifacts fails or is full (store_test.go). The model fails some requests and answers
 // others late or with garbage. Chats are slow, fail, and refuse some messages once. One call per hour kills
-// each process that runs it. A person retries all dead letters (letters_test.go).
+// each process that runs it. A person retries all dead letters (letters_test.go). "make power" lets a server that is
+// killed lose what it did not sync (power_test.go).
+//
+// Another tenant is on the same server, with the same names (neighbour_test.go).
 //
 // In a quarter of each hour nothing fails, and one session floods the queue: there, the judges also check
 // that all happens once and in time. The ledger (ledger_test.go) notes what clients were promised and what the

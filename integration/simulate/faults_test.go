@@ -125,10 +125,18 @@ func (s *simulation) unplug() *embedded.Server {
 	return srv
 }
 
-// killServer goes on with the files as they are now. What the server does afterwards is lost.
+// killServer goes on with the files as they are now, or with what was synced of them. What the server does afterwards is
+// lost.
 func (s *simulation) killServer() {
 	srv := s.unplug()
 	old := s.dir
+	if s.disks != nil {
+		after := newPowered(s.t, s.disks.image)
+		srv.Close()
+		s.disks.end()
+		s.disks, s.dir = after, after.dir
+		return
+	}
 	s.dir = s.t.TempDir()
 	if err := os.CopyFS(s.dir, os.DirFS(old)); err != nil {
 		s.t.Fatal(err)

@@ -28,7 +28,12 @@ func TestSimulate(t *testing.T) {
 	for seed := first; seed < first+seeds; seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			s := newSimulation(seed, 0)
-			s.dir = t.TempDir()
+			if powerFails {
+				s.disks = newPowered(t, "")
+				s.dir = s.disks.dir
+			} else {
+				s.dir = t.TempDir()
+			}
 			if seed%2 == 0 {
 				s.artifacts = t.TempDir()
 			}

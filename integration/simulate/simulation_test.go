@@ -47,6 +47,7 @@ type simulation struct {
 	neighbour, host *simulation
 	tenant          string
 
+	disks      *powered // the file system of dir, if its power can fail
 	disk       storeFaults
 	artifacts  string // the directory of the disk store, or "" for the object store
 	linking    sync.Mutex
@@ -180,7 +181,7 @@ func (s *simulation) end() {
 }
 
 func (s *simulation) startServer() {
-	srv, err := embedded.Start(embedded.Config{Dir: s.dir, NoSync: true, Log: bustest.Log(s.t)})
+	srv, err := embedded.Start(embedded.Config{Dir: s.dir, NoSync: s.disks == nil, MaxStore: 1 << 40, Log: bustest.Log(s.t)})
 	if err != nil {
 		s.t.Fatal(err)
 	}
