@@ -1,10 +1,14 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check lint race thorough cross size test screenshots bench bench-peers fuzz hostile kill book flood mutants small-streams soak simulate power life eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api test-all try
+.PHONY: build install check lint race thorough cross size test screenshots bench bench-peers fuzz hostile kill book flood mutants small-streams soak simulate power loses-what-is-not-synced life eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api test-all try
 
 # "go test ./..." leaves out slow tests (integration/slow), and so do the targets test and race; all others run them.
 export STEVEDORE_SLOW = 1
 test race: export STEVEDORE_SLOW =
+
+# These measure the disk, or store much: their files are not in memory, where tests keep theirs on Linux (bus/bustest).
+bench kill flood small-streams soak: export TMPDIR := $(or $(TMPDIR),/tmp)
+bench: export GOGC := $(or $(GOGC),100)
 
 # Without -trimpath, so that both use what "go run" and the tests have compiled.
 build:
@@ -43,10 +47,10 @@ race:
 # What CI leaves out to be fast, before a release.
 thorough: cross conformance hostile test-all
 	go fix -diff ./...
-	$(MAKE) race CALM=-
+	$(MAKE) race CALM=- STEVEDORE_SLOW=1
 
 # Build, link and vet everything, tests included, for the systems that CI does not run on;
-# TestTypesOnOtherSystems type-checks it in each run of the tests.
+# TestTypesOnOtherSystems type-checks it in each run of all tests.
 CROSS = windows darwin
 cross:
 	@set -e; for os in $(CROSS); do echo "GOOS=$$os go build, go vet"; \
@@ -66,7 +70,7 @@ size:
 test:
 	go test ./...
 
-# All tests, slow ones too, before a change lands that they could notice. Ten minutes on two cores.
+# All tests, slow ones too: ten minutes on two cores. Run it before a change lands that slow tests could notice.
 test-all:
 	go test -timeout 60m ./...
 
@@ -155,10 +159,12 @@ simulate:
 	  awk '{print} /simulated in/ {h += 2; c += $$(NF-9); l += $$(NF-7); f += $$(NF-4); p += $$(NF-2)} /FAILED/ {bad++} END {print h " hours, " c " calls, " l " retried letters, " f " faults, " p " promises checked, " bad+0 " seeds failed"; exit bad > 0}'
 
 # The same, but a server that is killed loses what it did not sync, as in a power failure: it syncs each write, on an ext4
-# on a loop device. Linux, as root.
+# on a loop device. Linux, as root. If you interrupt it, "umount" what "mount" lists under the directory of the tests.
 power: export STEVEDORE_SIMULATE_POWER = 1
-power: simulate
-	bin/simulate.test -test.run TestPowerFailure -test.v
+power: loses-what-is-not-synced simulate
+
+loses-what-is-not-synced:
+	go test -count=1 -run TestPowerFailure ./integration/simulate
 
 # Two weeks of a person with Telegram and two bridges in virtual time, with kills, outages, budgets,
 # reminders and approvals. Some minutes.
@@ -203,7 +209,7 @@ HOST_COSTS ?= .
 host-costs:
 	STEVEDORE_HOSTS="$(HOSTS)/node_modules" STEVEDORE_HOST_COSTS='$(HOST_COSTS)' go test -run CostsInHosts -count=1 -timeout 0 -v ./integration/
 
-# The files of a release for six platforms: make release VERSION=v1.2.3. CI runs the tests before.
+# The files of a release for six platforms: make release VERSION=v1.2.3. CI runs all tests before.
 release:
 	integration/deploy/release/release.sh $(VERSION)
 

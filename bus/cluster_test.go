@@ -229,8 +229,10 @@ func TestProvisionReplicasOfBuckets(t *testing.T) {
 // subject, and the message may never be stored. A completion was once lost because
 // Publish trusted that rejection.
 func TestPublishAfterMessageInFlightIsLost(t *testing.T) {
-	slow.Test(t)
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("three servers take some seconds")
+	}
 	c := startCluster(t)
 	b, err := bus.Connect(t.Context(), bus.Config{Server: strings.Join(c.urls, ","), Replicas: 3, MaxBytes: 16 << 20, Timeout: time.Second, Log: bustest.Log(t)})
 	if err != nil {
@@ -313,6 +315,9 @@ func received(sub *nats.Subscription) <-chan error {
 func TestProvisionWaitsForServers(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("three servers take some seconds")
+	}
 	b, err := bus.Connect(t.Context(), bus.Config{Server: startCluster(t).urls[0], Replicas: 5, MaxBytes: 16 << 20, Timeout: clusterTimeout, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)

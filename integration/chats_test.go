@@ -325,7 +325,6 @@ func TestChatsSurviveKills(t *testing.T) { // not parallel: each has four proces
 // The first message of a chat is not lost if the worker dies after it has connected and before it
 // has heard of the message; what was written before the bot came gets no answer.
 func TestFirstMessageSurvivesAKill(t *testing.T) { // not parallel: each has three processes
-	slow.Test(t)
 	s := newChatStage(t, strings.Repeat(`{"text":"An answer."}`+"\n", 2))
 	s.noMail = true
 	s.slack.say("D1", "too early", true)

@@ -186,7 +186,6 @@ func TestKillFleet(t *testing.T) {
 // A tenant sees nothing of another one or of the credentials. What is wrong with one stops no
 // other, and its files start, change and stop it while the process runs.
 func TestFleetKeepsTenantsApart(t *testing.T) {
-	slow.Test(t)
 	t.Parallel()
 	f := startFleetServer(t)
 	f.add("red", "first")

@@ -16,8 +16,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // endpoint is an HTTP endpoint of the real program.
@@ -224,7 +222,6 @@ func (e endpoint) followTooOften(t *testing.T) {
 }
 
 func TestHostileRequestsToMCP(t *testing.T) {
-	slow.Test(t)
 	// The worker that is wrapped returns big results as they are.
 	u, whole := startUp(t), startUp(t, "--offload-threshold", "10000000")
 	big := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","arguments":{"command":"seq 1 20000 | sed s/^/victims-data-/"}}}`

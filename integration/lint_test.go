@@ -27,7 +27,7 @@ func TestLintHasTheAnalyzersOfVet(t *testing.T) {
 	ours := analyzers("testdata/lint/main.go")
 	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "cmd/vet").Output()
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("go list cmd/vet: %v", err)
 	}
 	vet := analyzers(filepath.Join(strings.TrimSpace(string(dir)), "main.go"))
 	if len(vet) < 30 {

@@ -126,7 +126,7 @@ func (m mutant) run(t *testing.T) (out []byte, err error) {
 	t.Helper()
 	root, overlay := m.overlay(t)
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-v", "-count=1", "-timeout=60s", "-overlay", overlay, "-run", "^("+m.tests+")$", "./"+m.pkg)
-	cmd.Dir = root
+	cmd.Dir, cmd.Env = root, append(os.Environ(), "STEVEDORE_SLOW=1")
 	return cmd.CombinedOutput()
 }
 

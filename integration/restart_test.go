@@ -51,7 +51,6 @@ func (p *slowPage) asked() int {
 // A single "up" that was killed, or stopped, takes up everything when it starts again, long
 // before the leases of 30 s end: a once-only call is unknown, and all others continue.
 func TestRestartWithoutDeadTime(t *testing.T) {
-	slow.Test(t)
 	t.Parallel()
 	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
 		t.Run(end.String(), func(t *testing.T) {

@@ -73,7 +73,7 @@ func soak(t *testing.T, servers int, duration time.Duration) {
 	}
 	if text := os.Getenv("STEVEDORE_SOAK"); text == "" {
 		if servers == 1 {
-			t.Skip("the short run has three servers, and the simulator one")
+			t.Skip("\"make soak\" runs it; the short run has three servers, and the simulator one")
 		}
 		t.Parallel() // a short run mostly waits
 	} else {

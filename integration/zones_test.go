@@ -56,6 +56,9 @@ func startRegions(t *testing.T, names ...string) map[string]string {
 func TestZonesInTwoRegions(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("the regions take some seconds to elect a leader")
+	}
 	urls := startRegions(t, "east", "west")
 	if out := worker(t, "provision", "--server", urls["east"], "--timeout", "1m", "--max-bytes", "16MiB"); out.code != 0 {
 		t.Fatal(out.stderr)

@@ -137,6 +137,9 @@ func TestGrepLiteralsAndCases(t *testing.T) {
 func TestGrepAcrossPartsAndLongLines(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("one goroutine, and slow under the race detector")
+	}
 	var text bytes.Buffer
 	for i := range 3 {
 		fmt.Fprintf(&text, "short %d needle\n", i)

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,7 +50,7 @@ func Start(t testing.TB, cfg embedded.Config) *embedded.Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(s.Close)
-	if os.Getenv(bubbleEnv) != "" {
+	if inBubble.Load() {
 		// The server sleeps under a lock when it stops. Virtual time stands still if a request that came before
 		// wants the lock.
 		t.Cleanup(synctest.Wait)
@@ -225,15 +226,19 @@ var startClock = sync.OnceFunc(ats.Register)
 // time: a parallel test panics.
 func Bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
-	t.Setenv(bubbleEnv, "1") // this panics
+	t.Setenv("STEVEDORE_TEST_BUBBLE", "1") // this panics
 	startClock()
 	emptyTimerPool()
 	defer emptyTimerPool() // a failed synctest.Test does not return
-	synctest.Test(t, f)
+	synctest.Test(t, func(t *testing.T) {
+		inBubble.Store(true)
+		defer inBubble.Store(false)
+		f(t)
+	})
 }
 
-// bubbleEnv is set while a test runs in a bubble.
-const bubbleEnv = "STEVEDORE_TEST_BUBBLE"
+// inBubble says that the test runs in a bubble.
+var inBubble atomic.Bool
 
 func emptyTimerPool() {
 	for range 2 {

@@ -53,6 +53,9 @@ func startCluster(t *testing.T) string {
 func TestTurnsInACluster(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("three servers take some seconds")
+	}
 	b, err := bus.Connect(t.Context(), bus.Config{Server: startCluster(t), Replicas: 3, MaxBytes: 16 << 20, Timeout: time.Minute, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)

@@ -16,7 +16,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/retention"
-	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // fill publishes results of a session until the stream rejects one, and returns their number.
@@ -38,7 +37,6 @@ func fill(t *testing.T, b *bus.Bus, session, prefix string, after func(n int)) i
 // are younger than the minimum age before the stream rejects one, so no publish ever fails.
 // It keeps those of the last lease, and it warns.
 func TestSmallStreamTakesResultsForLong(t *testing.T) {
-	slow.Test(t)
 	bustest.Bubble(t, func(t *testing.T) {
 		b := connect(t, map[string]int64{"results": tiny})
 		log := &bytes.Buffer{}

@@ -61,6 +61,9 @@ var text = `{"outcome":"completed","for_llm":"` + strings.Repeat("x", 10<<10) + 
 // call, with a parked call, and with an async call that has not ended stay as well.
 func TestWeekOfResults(t *testing.T) {
 	slow.Test(t)
+	if testing.Short() {
+		t.Skip("works alone on much data, which is slow under the race detector")
+	}
 	bustest.Bubble(t, func(t *testing.T) {
 		b := connect(t, map[string]int64{"results": tiny})
 		log := &bytes.Buffer{}
@@ -183,6 +186,9 @@ func TestFullCallsExplained(t *testing.T) {
 // was used lately nor one with a waiting call.
 func TestOldConversations(t *testing.T) {
 	slow.Test(t)
+	if testing.Short() {
+		t.Skip("works alone on much data, which is slow under the race detector")
+	}
 	bustest.Bubble(t, func(t *testing.T) {
 		b := connect(t, map[string]int64{"sessions": tiny})
 		k := retention.New(b, retention.Config{})

@@ -139,7 +139,7 @@ type heard struct {
 // judgeConversations holds what the model heard against the order of the questions, and notes those whose answers it did
 // not hear. A question that was given up may come again behind later ones.
 func (l *ledger) judgeConversations(fail func(string, ...any)) {
-	id := func(text string) string { return text[strings.IndexByte(text, ' ')+1:] }
+	id := func(text string) string { return strings.TrimPrefix(text[strings.IndexByte(text, ' ')+1:], l.tenant) }
 	isRetried := func(text string) bool { return l.retried[id(text)] }
 	for _, h := range l.heard {
 		said := slices.DeleteFunc(slices.Clone(h.said), isRetried)
@@ -147,7 +147,7 @@ func (l *ledger) judgeConversations(fail func(string, ...any)) {
 			continue
 		}
 		last := said[len(said)-1]
-		want := conversationTo(id(last))
+		want := conversationTo(l.tenant + id(last))
 		if strings.HasPrefix(last, "answer ") {
 			want = append(want, last)
 		}
@@ -156,7 +156,7 @@ func (l *ledger) judgeConversations(fail func(string, ...any)) {
 			fail("a request of the model has the texts %q", h.said)
 		}
 		for _, question := range lacking {
-			l.lacking[question] = true
+			l.lacking[strings.TrimPrefix(question, l.tenant)] = true
 		}
 	}
 }
@@ -210,8 +210,8 @@ func (s *simulation) ask() {
 	s.questions[session]++
 	n := s.questions[session]
 	id := fmt.Sprintf("%s-%d", session, n)
-	p := &promise{session: session, id: id, tool: "agent", reply: "answer " + id, user: "answer " + id, chat: "of-" + session}
-	in, err := json.Marshal(map[string]string{"prompt": "ask " + id})
+	p := &promise{session: session, id: id, tool: "agent", reply: "answer " + s.tenant + id, user: "answer " + s.tenant + id, chat: "of-" + session}
+	in, err := json.Marshal(map[string]string{"prompt": "ask " + s.tenant + id})
 	if err != nil {
 		s.t.Fatal(err)
 	}

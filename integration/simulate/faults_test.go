@@ -125,8 +125,8 @@ func (s *simulation) unplug() *embedded.Server {
 	return srv
 }
 
-// killServer goes on with the files as they are now, or with what was synced of them. What the server does afterwards is
-// lost.
+// killServer goes on with the files as they are now or, if the power fails, with what was synced of them. What the server
+// does afterwards is lost.
 func (s *simulation) killServer() {
 	srv := s.unplug()
 	old := s.dir

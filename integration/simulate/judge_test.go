@@ -107,12 +107,12 @@ func (s *simulation) judge() (checked int) {
 		checked++
 		var got, want []string
 		for _, text := range l.sent[chat] {
-			if number, ok := strings.CutPrefix(text, "message "); ok && !rejects(chat+"-"+number) {
+			if number, ok := strings.CutPrefix(text, s.tenant+"message "); ok && !rejects(chat+"-"+number) {
 				got = append(got, text)
 			}
 		}
 		for n := range len(told) {
-			text, id := fmt.Sprintf("message %d", n+1), fmt.Sprintf("%s-%d", chat, n+1)
+			text, id := fmt.Sprintf("%smessage %d", s.tenant, n+1), fmt.Sprintf("%s-%d", chat, n+1)
 			if !rejects(id) {
 				want = append(want, text)
 			} else if countOf(l.sent[chat], text) != 1 { // it was a dead letter, and later ones went on

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 // ledger notes what clients were promised and what the outside world saw.
 type ledger struct {
+	tenant   string // before each text of a neighbour
 	mu       sync.Mutex
 	accepted map[string]*promise     // by call
 	runs     map[string][]time.Time  // of tools, by call
@@ -136,6 +138,9 @@ func (l *ledger) removeJob(job string) {
 func (l *ledger) deliver(chat, id, text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.tenant == "" && strings.Contains(text, neighbour) {
+		l.wrongs = append(l.wrongs, fmt.Sprintf("%s is of another tenant and came to %s: %q", id, chat, text))
+	}
 	if l.settled[id] {
 		l.wrongs = append(l.wrongs, fmt.Sprintf("%s was sent again at %s, after its acknowledgement: %v", id, clock(), l.seen[id]))
 	}

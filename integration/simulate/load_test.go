@@ -144,7 +144,7 @@ func (s *simulation) message(chat string) {
 		if !ready {
 			return errDown
 		}
-		_, err := s.messages.Send(ctx, channel.Notification{ID: fmt.Sprintf("%s-%d", chat, n), Channel: "chat", ChatID: chat, Text: fmt.Sprintf("message %d", n)})
+		_, err := s.messages.Send(ctx, channel.Notification{ID: fmt.Sprintf("%s-%d", chat, n), Channel: "chat", ChatID: chat, Text: fmt.Sprintf("%smessage %d", s.tenant, n)})
 		if err == nil {
 			s.ledger.tell(chat, n)
 		}

@@ -12,7 +12,7 @@ import (
 var powerFails = os.Getenv("STEVEDORE_SIMULATE_POWER") != ""
 
 // powered is a file system whose power can fail: an ext4 on a loop device. What the kernel has not written to the file
-// behind the device is lost. It writes what is synced; without that, it waits for seconds, in which most seeds end.
+// behind the device is lost. What is not synced, it writes only after some seconds.
 type powered struct {
 	t          testing.TB
 	image, dir string

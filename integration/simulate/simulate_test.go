@@ -10,24 +10,32 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // seedTime is how long "make simulate" simulates a seed.
 const seedTime = 2 * time.Hour
 
-// TestSimulate runs one seed for 20 simulated minutes. STEVEDORE_SIMULATE=N runs N seeds for seedTime, or for
+// shortTime has all parts of an hour: faults, what follows from them, and calmTime.
+const shortTime = 30 * time.Minute
+
+// TestSimulate runs one seed for a simulated hour, or for half an hour if it must not be slow. STEVEDORE_SIMULATE=N runs N seeds for seedTime, or for
 // STEVEDORE_SIMULATE_MINUTES; STEVEDORE_SIMULATE_SEED is the first one.
 func TestSimulate(t *testing.T) {
 	seeds := number(t, "STEVEDORE_SIMULATE", 0)
 	duration := time.Duration(number(t, "STEVEDORE_SIMULATE_MINUTES", uint64(seedTime/time.Minute))) * time.Minute
 	if seeds == 0 {
-		duration, seeds = 20*time.Minute, 1
+		duration, seeds = shortTime, 1
+		if slow.Run() {
+			duration = time.Hour
+		}
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // in virtual time, more threads only spin
 	first := number(t, "STEVEDORE_SIMULATE_SEED", 1)
 	for seed := first; seed < first+seeds; seed++ {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			s := newSimulation(seed, 0)
+			s.hour = max(min(duration, time.Hour), shortTime)
 			if powerFails {
 				s.disks = newPowered(t, "")
 				s.dir = s.disks.dir
@@ -37,10 +45,13 @@ func TestSimulate(t *testing.T) {
 			if seed%2 == 0 {
 				s.artifacts = t.TempDir()
 			}
-			began, checked := time.Now(), 0
+			began, checked, power := time.Now(), 0, ""
+			if powerFails {
+				power = "STEVEDORE_SIMULATE_POWER=1 "
+			}
 			t.Cleanup(func() { // a bubble that fails ends the test
 				if t.Failed() {
-					t.Logf("to repeat it: STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=%d STEVEDORE_SIMULATE_MINUTES=%.0f go test -count=1 -run TestSimulate -v ./integration/simulate", seed, duration.Minutes())
+					t.Logf("to repeat it: %sSTEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=%d STEVEDORE_SIMULATE_MINUTES=%.0f go test -count=1 -run TestSimulate -v ./integration/simulate", power, seed, duration.Minutes())
 					var faults strings.Builder
 					for _, event := range s.events {
 						fmt.Fprintln(&faults, event)

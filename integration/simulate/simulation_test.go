@@ -25,7 +25,7 @@ const (
 	// the pause is longer than any outage with the waits after it.
 	jobInterval = 30 * time.Second
 	jobPause    = 10 * time.Minute
-	// Of each hour, calmTime is without faults. Until recovery has passed, the faults before it still
+	// The end of each hour, calmTime, is without faults. Until recovery has passed, the faults before it still
 	// have effects.
 	calmTime = 15 * time.Minute
 	recovery = 5 * time.Minute
@@ -40,12 +40,12 @@ type simulation struct {
 	began  time.Time
 	events []happening // what the seed decided, for a failure
 
-	dir    string
-	server *atomic.Pointer[embedded.Server] // nil while none runs
-	// neighbour is another tenant on the same server; of it, host is the installation that has the server, and tenant
-	// the prefix of its subjects.
-	neighbour, host *simulation
-	tenant          string
+	dir       string
+	server    *atomic.Pointer[embedded.Server] // nil while none runs
+	neighbour *simulation                      // another tenant on the server
+	host      *simulation                      // of a neighbour: the installation that has the server
+	tenant    string                           // of a neighbour: the prefix of its subjects
+	hour      time.Duration                    // after which the parts of an hour begin again
 
 	disks      *powered // the file system of dir, if its power can fail
 	disk       storeFaults
@@ -74,7 +74,7 @@ type simulation struct {
 
 // newSimulation returns an installation whose decisions are one of the streams of a seed.
 func newSimulation(seed, stream uint64) *simulation {
-	return &simulation{seed: seed, rnd: rand.New(rand.NewPCG(seed, stream)), ledger: newLedger(), server: new(atomic.Pointer[embedded.Server]), chatSizes: map[string]int{}}
+	return &simulation{seed: seed, hour: time.Hour, rnd: rand.New(rand.NewPCG(seed, stream)), ledger: newLedger(), server: new(atomic.Pointer[embedded.Server]), chatSizes: map[string]int{}}
 }
 
 // clock is the simulated time of a line in the log.
@@ -105,7 +105,7 @@ func (s *simulation) run(d time.Duration) {
 	time.Sleep(time.Minute)
 	s.goroutines = runtime.NumGoroutine()
 	s.addJobs()
-	for hour := time.Hour; ; hour += time.Hour {
+	for hour := s.hour; ; hour += s.hour {
 		s.poison()
 		s.load(s.began.Add(min(hour-calmTime, d)), true)
 		s.healing.Wait()
@@ -181,6 +181,7 @@ func (s *simulation) end() {
 }
 
 func (s *simulation) startServer() {
+	// Both tenants reserve more than the share of the disk that a server takes by default.
 	srv, err := embedded.Start(embedded.Config{Dir: s.dir, NoSync: s.disks == nil, MaxStore: 1 << 40, Log: bustest.Log(s.t)})
 	if err != nil {
 		s.t.Fatal(err)

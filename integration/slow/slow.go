@@ -1,6 +1,5 @@
-// Package slow marks the tests that "go test ./..." leaves out to be done in some minutes: those that take
-// seconds of the processor, or that repeat on a cluster, in another host or in a browser what a faster test
-// checks. "make test-all" runs them too.
+// Package slow marks the tests that "go test ./..." leaves out, so that it takes some minutes only: those that take
+// seconds of the processor, and many of those with clusters, browsers and coding hosts. "make test-all" runs them too.
 package slow
 
 import (
@@ -8,7 +7,7 @@ import (
 	"testing"
 )
 
-// Run says whether slow tests run: the environment variable STEVEDORE_SLOW is set.
+// Run says whether slow tests run: the environment variable STEVEDORE_SLOW has a value.
 func Run() bool { return os.Getenv("STEVEDORE_SLOW") != "" }
 
 // Test skips a test that is slow, unless Run.

@@ -35,12 +35,12 @@ const maxGrowth = 64 << 20
 // each store that is not in memory. With STEVEDORE_LONG, the content has 1 GB,
 // otherwise 160 MB.
 func TestMemory(t *testing.T) {
-	slow.Test(t)
 	const env = "STEVEDORE_TEST_MEMORY"
 	if spec := os.Getenv(env); spec != "" {
 		growthOf(t, spec, os.Getenv(env+"_URL"))
 		return
 	}
+	slow.Test(t)
 	if testing.Short() {
 		t.Skip("writes 160 MB twice")
 	}

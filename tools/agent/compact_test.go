@@ -89,6 +89,9 @@ func checkRequests(t *testing.T, requests []agent.Request, budget int64) (summar
 // the first turns, and the model sees the newest ones.
 func TestLongConversation(t *testing.T) {
 	slow.Test(t)
+	if testing.Short() {
+		t.Skip("works alone on much data, which is slow under the race detector")
+	}
 	const messages, budget = 200, 14_000
 	s := newStage(t, newTool(t, "say", tools.Once, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
 		return tools.NewToolResult(fmt.Sprintf("tool fact %d: %d", in.N, 7000+in.N))
@@ -161,6 +164,9 @@ func TestLongConversation(t *testing.T) {
 // In one long run, the model keeps its task word for word.
 func TestLongRunKeepsItsTask(t *testing.T) {
 	slow.Test(t)
+	if testing.Short() {
+		t.Skip("works alone on much data, which is slow under the race detector")
+	}
 	s := newStage(t, newTool(t, "say", tools.Once, func(_ context.Context, _ tools.Call, in sayArgs) *tools.Result {
 		return tools.NewToolResult(fmt.Sprintf("fact %d: %s", in.N, strings.Repeat("x y ", 80)))
 	}))

@@ -51,6 +51,9 @@ var developerCommands = []struct{ program, command string }{
 
 func TestDeveloperCommands(t *testing.T) {
 	slow.Test(t)
+	if testing.Short() {
+		t.Skip("builds Go programs")
+	}
 	var cfg sandbox.Config
 	// With the flags and the cache of this test, the standard library need not be built again.
 	if out, err := exec.Command("go", "env", "GOCACHE", "GOFLAGS").Output(); err == nil {

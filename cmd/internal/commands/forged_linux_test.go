@@ -157,6 +157,9 @@ func forgedBus(t *testing.T) *embedded.Server {
 // the log. A name in a line begins no other line, also in a pipe, and JSON stays JSON.
 func TestForgedTextsDoNotReachTheTerminal(t *testing.T) {
 	slow.Test(t)
+	if testing.Short() {
+		t.Skip("it runs about eighty short commands")
+	}
 	srv, home := forgedBus(t), t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(home, name)

@@ -307,6 +307,9 @@ func pages(dir string) func([]byte) {
 // parser. A process measures the inputs of a parser, one after the other.
 func TestNoInputTakesLong(t *testing.T) {
 	slow.Test(t)
+	if testing.Short() {
+		t.Skip("it takes minutes")
+	}
 	for name := range parsers {
 		memory, cpu := int64(mostMemory), mostTime
 		switch {

@@ -122,7 +122,6 @@ func TestFormsOfAnArtifact(t *testing.T) {
 
 // A picture is shown by the page, and no other artifact has a type that a browser opens.
 func TestPictureOfAnArtifact(t *testing.T) {
-	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	in := start(t, console.Config{})

@@ -142,7 +142,6 @@ func TestCallsThatRunAreShown(t *testing.T) {
 
 // A person approves the arguments as they will run.
 func TestApprovalOfALargeNumber(t *testing.T) {
-	slow.Test(t)
 	needBrowser(t)
 	t.Parallel()
 	b := browse(t, start(t, console.Config{}), 1280, 800)

@@ -27,6 +27,9 @@ type dayHour struct {
 func TestTheLastDay(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("20,000 results take long under the race detector")
+	}
 	in := &installation{t: t, bus: bustest.New(t)}
 	in.serve(console.Config{})
 	end := func(kind, id, outcome string) {

@@ -65,6 +65,9 @@ const (
 // has one tick, and none is missing while the server is up.
 func TestHoursOfHeartbeats(t *testing.T) {
 	slow.Test(t)
+	if testing.Short() {
+		t.Skip("takes seconds")
+	}
 	dir, workspace := t.TempDir(), t.TempDir()
 	write(t, workspace, "look")
 	bustest.Bubble(t, func(t *testing.T) {
@@ -133,6 +136,9 @@ func TestOneTickAfterAnOutage(t *testing.T) {
 // been wrong before, and the heartbeat restarts.
 func TestClockSetBackWhileDown(t *testing.T) {
 	slow.Test(t)
+	if testing.Short() {
+		t.Skip("works alone on much data, which is slow under the race detector")
+	}
 	for name, tt := range map[string]struct {
 		ahead   time.Duration // of the clock, before it is corrected
 		firstIn time.Duration // the latest first tick afterwards

@@ -15,7 +15,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
-	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
 )
@@ -257,7 +256,6 @@ func TestRequestAfterTheEndOfASession(t *testing.T) {
 // A client with another identity does not find the call. If the session of the call has ended, the
 // proxy tells the client so.
 func TestBackgroundOverHTTP(t *testing.T) {
-	slow.Test(t)
 	t.Parallel()
 	h, dir := newHandler(t, "sdk", func(cfg *Config) { cfg.BackgroundAfter = 20 * time.Millisecond })
 	srv := httptest.NewServer(h)

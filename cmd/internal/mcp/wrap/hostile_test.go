@@ -95,6 +95,9 @@ func (c *raw) response(t *testing.T, id string) (m struct {
 func TestServerThatDoesNotRead(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it moves many messages")
+	}
 	c := wrapRaw(t, "raw")
 	go func() {
 		io.WriteString(c.in, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"deaf","_meta":{"progressToken":"x"}}}`+"\n")
@@ -140,6 +143,9 @@ func TestServerThatAsksWithoutEnd(t *testing.T) {
 func TestTooLargeMessages(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("messages of 64 MiB are slow under the race detector")
+	}
 	c := wrapRaw(t, "raw")
 	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"too large"}}`)
 	checkContains(t, fmt.Sprint(c.response(t, "1").Result), "isError:true", "more than the 64 MiB that a message may have", "may have acted")
