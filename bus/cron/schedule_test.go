@@ -41,6 +41,10 @@ func TestManyReconcilersOneSchedule(t *testing.T) {
 	s := bustest.Server(t)
 	b := bustest.Connect(t, s, bus.Config{})
 	dueTimes := ticks(t, b)
+	job := cron.Job{Kind: bus.Heartbeat, Name: "main", Every: time.Second, Tool: "x"}
+	if changed, err := cron.New(b).Put(t.Context(), job, true); !changed || err != nil {
+		t.Fatalf("changed %t, %v", changed, err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -49,7 +53,7 @@ func TestManyReconcilersOneSchedule(t *testing.T) {
 		other := bustest.Connect(t, s, bus.Config{})
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				changed, err := cron.New(other).Put(ctx, cron.Job{Kind: bus.Heartbeat, Name: "main", Every: time.Second, Tool: "x"}, true)
+				changed, err := cron.New(other).Put(ctx, job, true)
 				if err != nil && ctx.Err() == nil {
 					t.Error(err)
 					return
@@ -73,7 +77,7 @@ func TestManyReconcilersOneSchedule(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-	if changes != 1 {
+	if changes > 0 {
 		t.Errorf("the schedule was changed %d times", changes)
 	}
 }
