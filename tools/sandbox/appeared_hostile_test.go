@@ -131,11 +131,14 @@ func TestRenamesNothingBehindLinks(t *testing.T) {
 	for i := range 4 {
 		running.Go(func() {
 			for j := range 5 {
-				f.execute(fmt.Sprintf("mkdir -p d%d-%d/.hg; for k in 1 2 3 4; do mkdir -p gone/.hg; rm -rf gone; ln -s %s gone; rm gone; done; true", i, j, person))
+				f.execute(fmt.Sprintf("mkdir -p d%d-%d/.hg; for k in 1 2 3 4; do mkdir -p gone/.hg; rm -rf gone; ln -s %s gone; rm gone; done; touch ran-%d-%d", i, j, person, i, j))
 			}
 		})
 	}
 	running.Wait()
+	if ran, _ := filepath.Glob(filepath.Join(f.workspace, "ran-*")); len(ran) != 20 {
+		t.Errorf("%d commands ran", len(ran))
+	}
 	left, _ := filepath.Glob(filepath.Join(f.workspace, "d*/.hg"))
 	if aside, _ := filepath.Glob(filepath.Join(f.workspace, "d*/.hg.refused-*")); len(left) > 0 || len(aside) != 20 {
 		t.Errorf("%q are left, %d were set aside", left, len(aside))
