@@ -1,6 +1,6 @@
 # The main targets; .ci/run runs check and the README's test command.
 
-.PHONY: build install check lint race thorough cross size test screenshots bench bench-peers fuzz hostile kill book flood mutants small-streams soak simulate power loses-what-is-not-synced life eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api test-all try
+.PHONY: build install check lint race thorough cross size test screenshots bench bench-peers fuzz hostile kill book flood mutants small-streams soak simulate power life eval clock hosts frameworks conformance conformance-packages host-costs release site deploy-lint api test-all try
 
 # "go test ./..." leaves out slow tests (integration/slow), and so do the targets test and race; all others run them.
 export STEVEDORE_SLOW = 1
@@ -161,10 +161,9 @@ simulate:
 # The same, but a server that is killed loses what it did not sync, as in a power failure: it syncs each write, on an ext4
 # on a loop device. Linux, as root. If you interrupt it, "umount" what "mount" lists under the directory of the tests.
 power: export STEVEDORE_SIMULATE_POWER = 1
-power: loses-what-is-not-synced simulate
-
-loses-what-is-not-synced:
+power:
 	go test -count=1 -run TestPowerFailure ./integration/simulate
+	$(MAKE) --no-print-directory simulate
 
 # Two weeks of a person with Telegram and two bridges in virtual time, with kills, outages, budgets,
 # reminders and approvals. Some minutes.

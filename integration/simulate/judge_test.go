@@ -38,7 +38,7 @@ func (s *simulation) judge() (checked int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fail := func(format string, a ...any) {
-		text := strings.TrimSpace(s.tenant + " " + fmt.Sprintf(format, a...))
+		text := strings.TrimSpace(s.ledger.tenant + " " + fmt.Sprintf(format, a...))
 		s.t.Error(text + s.happened(callName.FindString(text)))
 	}
 	l.judgeConversations(fail)
@@ -61,7 +61,7 @@ func (s *simulation) judge() (checked int) {
 		}
 		checked += s.judgeDeadline(p, end, fail)
 		if l.mayLackText(id, end) && p.size > 0 && (end.Outcome == "completed" || end.Error.Code == "offload_failed") {
-			if text := end.ForLLM; len(text) > 50_000 || !strings.Contains(text, "could not be stored") || !strings.Contains(text, output(s.tenant+id, 0)) {
+			if text := end.ForLLM; len(text) > 50_000 || !strings.Contains(text, "could not be stored") || !strings.Contains(text, output(s.ledger.tenant+id, 0)) {
 				fail("%s: its store failed, and its result has %d characters and begins with %.100q", id, len(text), text)
 			}
 		}
@@ -82,8 +82,8 @@ func (s *simulation) judge() (checked int) {
 			if !p.raw && len(l.runs[id]) == 0 {
 				fail("%s: completed, and never ran", id)
 			}
-			if text := s.wholeText(ctx, reader, p, end); text != output(s.tenant+id, p.size) && !l.mayLackText(id, end) {
-				fail("%s: the result has %d characters and begins with %.60q, want %d", id, len(text), text, len(output(s.tenant+id, p.size)))
+			if text := s.wholeText(ctx, reader, p, end); text != output(s.ledger.tenant+id, p.size) && !l.mayLackText(id, end) {
+				fail("%s: the result has %d characters and begins with %.60q, want %d", id, len(text), text, len(output(s.ledger.tenant+id, p.size)))
 			}
 			if p.user != "" && countOf(l.sent[p.chat], p.user) != 1 {
 				fail("%s: the user got %d times %q, want once", id, countOf(l.sent[p.chat], p.user), p.user)
@@ -107,12 +107,12 @@ func (s *simulation) judge() (checked int) {
 		checked++
 		var got, want []string
 		for _, text := range l.sent[chat] {
-			if number, ok := strings.CutPrefix(text, s.tenant+"message "); ok && !rejects(chat+"-"+number) {
+			if number, ok := strings.CutPrefix(text, s.ledger.tenant+"message "); ok && !rejects(chat+"-"+number) {
 				got = append(got, text)
 			}
 		}
 		for n := range len(told) {
-			text, id := fmt.Sprintf("%smessage %d", s.tenant, n+1), fmt.Sprintf("%s-%d", chat, n+1)
+			text, id := fmt.Sprintf("%smessage %d", s.ledger.tenant, n+1), fmt.Sprintf("%s-%d", chat, n+1)
 			if !rejects(id) {
 				want = append(want, text)
 			} else if countOf(l.sent[chat], text) != 1 { // it was a dead letter, and later ones went on
@@ -123,20 +123,8 @@ func (s *simulation) judge() (checked int) {
 			fail("%s got %q, want %q", chat, got, want)
 		}
 	}
-	// A job may miss ticks while the server is away, and then goes on.
-	for job := range jobs {
-		if s.host != nil {
-			break // the neighbour has none
-		}
-		checked++
-		last := s.began
-		for _, run := range append(l.jobs[job], jobRun{at: time.Now()}) {
-			if gap := run.at.Sub(last); gap > jobPause {
-				fail("%s did not run between %s and %s (%v)", job, last.Format(time.TimeOnly), run.at.Format(time.TimeOnly), gap)
-			}
-			last = run.at
-		}
-		s.judgeTicks(ctx, results, job, fail)
+	if s.host == nil { // the neighbour has none of these
+		checked += s.judgeJobs(ctx, results, fail)
 	}
 	for job, at := range l.removed {
 		checked++
@@ -211,6 +199,22 @@ func (s *simulation) judgeDeadline(p *promise, end event, fail func(string, ...a
 		fail("%s (%s) has a deadline of %s, takes %d ms, and completed: %v", p.id, p.tool, p.deadline.Format(time.TimeOnly), p.ms, runs)
 	}
 	return 1
+}
+
+// judgeJobs holds the jobs against their promise: they may miss ticks while the server is away, and then go on.
+func (s *simulation) judgeJobs(ctx context.Context, results records, fail func(string, ...any)) (checked int) {
+	for job := range jobs {
+		checked++
+		last := s.began
+		for _, run := range append(s.ledger.jobs[job], jobRun{at: time.Now()}) {
+			if gap := run.at.Sub(last); gap > jobPause {
+				fail("%s did not run between %s and %s (%v)", job, last.Format(time.TimeOnly), run.at.Format(time.TimeOnly), gap)
+			}
+			last = run.at
+		}
+		s.judgeTicks(ctx, results, job, fail)
+	}
+	return checked
 }
 
 // judgeTicks holds the ticks of a job against their promise: each makes at most one call, the calls
@@ -369,10 +373,12 @@ func (s *simulation) records(ctx context.Context) (records, error) {
 
 // stream and subject name what a tenant has as docs/protocol.md does.
 func (s *simulation) stream(name string) string {
-	return strings.ToUpper(cmp.Or(s.tenant, "stevedore")) + "_" + name
+	return strings.ToUpper(cmp.Or(s.ledger.tenant, "stevedore")) + "_" + name
 }
 
-func (s *simulation) subject(rest string) string { return cmp.Or(s.tenant, "stevedore") + "." + rest }
+func (s *simulation) subject(rest string) string {
+	return cmp.Or(s.ledger.tenant, "stevedore") + "." + rest
+}
 
 func read(ctx context.Context, results records, kind string, p *promise) (e event, ok bool) {
 	m, err := results.GetLastMsgForSubject(ctx, results.of.subject(fmt.Sprintf("%s.%s.%s", kind, p.session, p.id)))

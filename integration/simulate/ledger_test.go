@@ -14,7 +14,7 @@ import (
 
 // ledger notes what clients were promised and what the outside world saw.
 type ledger struct {
-	tenant   string // before each text of a neighbour
+	tenant   string // of a neighbour: the prefix of its subjects and of its texts
 	mu       sync.Mutex
 	accepted map[string]*promise     // by call
 	runs     map[string][]time.Time  // of tools, by call

@@ -55,7 +55,7 @@ func (s *simulation) submit() {
 		p.size = 60_000 + s.rnd.IntN(300_000)
 	}
 	if s.rnd.IntN(2) == 0 {
-		p.user = "for the user: " + s.tenant + p.id
+		p.user = "for the user: " + s.ledger.tenant + p.id
 	}
 	switch s.rnd.IntN(11) {
 	case 0:
@@ -82,7 +82,7 @@ func (s *simulation) submit() {
 
 func (s *simulation) submitRaw(p *promise) {
 	p.raw = true
-	text := output(s.tenant+p.id, p.size)
+	text := output(s.ledger.tenant+p.id, p.size)
 	raw := tools.RawEvent{Call: p.call(s.t), ForLLM: &text, UserContent: tools.UserContent{ForUser: p.user}, Silent: p.user == ""}
 	raw.Args = nil
 	s.insist(func(ctx context.Context) error {
@@ -144,7 +144,9 @@ func (s *simulation) message(chat string) {
 		if !ready {
 			return errDown
 		}
-		_, err := s.messages.Send(ctx, channel.Notification{ID: fmt.Sprintf("%s-%d", chat, n), Channel: "chat", ChatID: chat, Text: fmt.Sprintf("%smessage %d", s.tenant, n)})
+		_, err := s.messages.Send(ctx, channel.Notification{
+			ID: fmt.Sprintf("%s-%d", chat, n), Channel: "chat", ChatID: chat, Text: fmt.Sprintf("%smessage %d", s.ledger.tenant, n),
+		})
 		if err == nil {
 			s.ledger.tell(chat, n)
 		}

@@ -26,15 +26,14 @@ import (
 
 // process is one of the installation: a worker, a notifier and a service, with their own link.
 type process struct {
-	link   *link
-	bus    *bus.Bus
-	tenant string
-	stop   func() // and waits
+	link *link
+	bus  *bus.Bus
+	stop func() // and waits
 }
 
 // startProcess starts a process once the server answers.
 func startProcess(t *testing.T, s *simulation) *process {
-	p := &process{link: s.newLink(), tenant: s.tenant}
+	p := &process{link: s.newLink()}
 	p.bus = s.connect(p.link)
 	store := &flakyStore{s.openStore(p.bus), s}
 	log := bustest.Log(t)
@@ -101,7 +100,7 @@ func (p *process) tools(t *testing.T, l *ledger) (list []tools.Tool) {
 		if err := tools.Sleep(ctx, time.Duration(in.MS)*time.Millisecond); err != nil {
 			return tools.Failure(err)
 		}
-		return &tools.Result{ForLLM: output(p.tenant+call.ID, in.Size), UserContent: tools.UserContent{ForUser: in.User}, Silent: in.User == ""}
+		return &tools.Result{ForLLM: output(l.tenant+call.ID, in.Size), UserContent: tools.UserContent{ForUser: in.User}, Silent: in.User == ""}
 	}
 	for name, effect := range map[string]tools.Effect{"once": tools.Once, "keyed": tools.Keyed, "asked": tools.Keyed, "idempotent": tools.Idempotent, "poison": tools.Idempotent} {
 		tool, err := tools.NewTool(name, "a simulated tool", run)

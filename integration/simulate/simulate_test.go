@@ -19,8 +19,8 @@ const seedTime = 2 * time.Hour
 // shortTime has all parts of an hour: faults, what follows from them, and calmTime.
 const shortTime = 30 * time.Minute
 
-// TestSimulate runs one seed for a simulated hour, or for half an hour if it must not be slow. STEVEDORE_SIMULATE=N runs N seeds for seedTime, or for
-// STEVEDORE_SIMULATE_MINUTES; STEVEDORE_SIMULATE_SEED is the first one.
+// TestSimulate runs one seed for shortTime, or for an hour if slow tests run. STEVEDORE_SIMULATE=N runs N seeds for
+// seedTime, or for STEVEDORE_SIMULATE_MINUTES; STEVEDORE_SIMULATE_SEED is the first one.
 func TestSimulate(t *testing.T) {
 	seeds := number(t, "STEVEDORE_SIMULATE", 0)
 	duration := time.Duration(number(t, "STEVEDORE_SIMULATE_MINUTES", uint64(seedTime/time.Minute))) * time.Minute
@@ -51,7 +51,8 @@ func TestSimulate(t *testing.T) {
 			}
 			t.Cleanup(func() { // a bubble that fails ends the test
 				if t.Failed() {
-					t.Logf("to repeat it: %sSTEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=%d STEVEDORE_SIMULATE_MINUTES=%.0f go test -count=1 -run TestSimulate -v ./integration/simulate", power, seed, duration.Minutes())
+					t.Logf("to repeat it: %sSTEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=%d STEVEDORE_SIMULATE_MINUTES=%.0f %s", power,
+						seed, duration.Minutes(), "go test -count=1 -run TestSimulate -v ./integration/simulate")
 					var faults strings.Builder
 					for _, event := range s.events {
 						fmt.Fprintln(&faults, event)

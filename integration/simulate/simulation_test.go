@@ -34,7 +34,6 @@ const (
 // simulation is an installation in a bubble.
 type simulation struct {
 	t      *testing.T
-	seed   uint64
 	rnd    *rand.Rand
 	ledger *ledger
 	began  time.Time
@@ -44,7 +43,6 @@ type simulation struct {
 	server    *atomic.Pointer[embedded.Server] // nil while none runs
 	neighbour *simulation                      // another tenant on the server
 	host      *simulation                      // of a neighbour: the installation that has the server
-	tenant    string                           // of a neighbour: the prefix of its subjects
 	hour      time.Duration                    // after which the parts of an hour begin again
 
 	disks      *powered // the file system of dir, if its power can fail
@@ -74,7 +72,10 @@ type simulation struct {
 
 // newSimulation returns an installation whose decisions are one of the streams of a seed.
 func newSimulation(seed, stream uint64) *simulation {
-	return &simulation{seed: seed, hour: time.Hour, rnd: rand.New(rand.NewPCG(seed, stream)), ledger: newLedger(), server: new(atomic.Pointer[embedded.Server]), chatSizes: map[string]int{}}
+	return &simulation{
+		hour: time.Hour, rnd: rand.New(rand.NewPCG(seed, stream)), ledger: newLedger(),
+		server: new(atomic.Pointer[embedded.Server]), chatSizes: map[string]int{},
+	}
 }
 
 // clock is the simulated time of a line in the log.
@@ -90,7 +91,7 @@ func (h happening) String() string { return h.at.Format("15:04:05.000") + " " + 
 
 func (s *simulation) note(format string, a ...any) {
 	if s.host != nil {
-		s.host.note(format+" ("+s.tenant+")", a...)
+		s.host.note(format+" ("+s.ledger.tenant+")", a...)
 		return
 	}
 	s.events = append(s.events, happening{time.Now(), fmt.Sprintf(format, a...)})
@@ -131,7 +132,8 @@ func (s *simulation) run(d time.Duration) {
 // begin starts the processes of the installation, its client, and the people who work with it.
 func (s *simulation) begin(processes int) {
 	// The server takes the time of a bubble for its messages and the real one for their age.
-	s.client = bustest.Connect(s.t, s.server.Load(), bus.Config{Prefix: s.tenant, MaxBytes: 128 << 20, ResultsTTL: 100 * 365 * 24 * time.Hour}) // provisions
+	cfg := bus.Config{Prefix: s.ledger.tenant, MaxBytes: 128 << 20, ResultsTTL: 100 * 365 * 24 * time.Hour}
+	s.client = bustest.Connect(s.t, s.server.Load(), cfg) // provisions
 	s.client.Close()
 	s.client = s.connect(s.newLink())
 	var err error
@@ -204,7 +206,7 @@ func (s *simulation) newLink() *link {
 func (s *simulation) connect(l *link) *bus.Bus {
 	for {
 		if srv := s.server.Load(); srv != nil {
-			cfg := srv.ClientConfig(bus.Config{Prefix: s.tenant, Log: bustest.Log(s.t)})
+			cfg := srv.ClientConfig(bus.Config{Prefix: s.ledger.tenant, Log: bustest.Log(s.t)})
 			cfg.InProcess = l
 			b, err := bus.Connect(s.t.Context(), cfg)
 			if err == nil {

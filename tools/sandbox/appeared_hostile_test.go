@@ -131,7 +131,8 @@ func TestRenamesNothingBehindLinks(t *testing.T) {
 	for i := range 4 {
 		running.Go(func() {
 			for j := range 5 {
-				f.execute(fmt.Sprintf("mkdir -p d%d-%d/.hg; for k in 1 2 3 4; do mkdir -p gone/.hg; rm -rf gone; ln -s %s gone; rm gone; done; touch ran-%d-%d", i, j, person, i, j))
+				f.execute(fmt.Sprintf("mkdir -p d%d-%d/.hg; for k in 1 2 3 4; do mkdir -p gone/.hg; rm -rf gone; ln -s %s gone; rm gone; done; "+
+					"touch ran-%d-%d", i, j, person, i, j))
 			}
 		})
 	}
