@@ -56,11 +56,14 @@ type Parked struct {
 
 // DueAt returns when the wait ends, by the clock of the server. The clock of the worker that
 // parked the call may differ from it.
-func (p Parked) DueAt() time.Time {
+func (p Parked) DueAt() time.Time { return p.dueAfter(p.Until.Sub(p.Since)) }
+
+// dueAfter returns when a wait of a length ends, as DueAt does.
+func (p Parked) dueAfter(wait time.Duration) time.Time {
 	if p.Stored.IsZero() {
-		return p.Until
+		return p.Since.Add(wait)
 	}
-	return p.Stored.Add(p.Until.Sub(p.Since))
+	return p.Stored.Add(wait)
 }
 
 // Key names the parked call.

@@ -49,3 +49,31 @@ func TestParkedCallIsDeliveredAgain(t *testing.T) {
 		}
 	})
 }
+
+// A call that waits for another one, which it finds parked and its worker does not, looks again once a second. Once it did
+// so without a pause, until the other call ran.
+func TestWaitForAnUnknownCallHasPauses(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		began := time.Now()
+		var runs atomic.Int64
+		waiting, err := tools.NewTool("waiting", "waits for 10 s", func(context.Context, tools.Call, struct{}) *tools.Result {
+			if n := runs.Add(1); n > 100 || time.Since(began) >= 10*time.Second {
+				return tools.NewToolResult("done")
+			}
+			return tools.Failure(&tools.Pause{Until: time.Now().Add(time.Hour), WaitsFor: []tools.CallKey{{Session: "s", ID: "other"}}, Reason: "waiting for a test"})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		submit(t, b, b.Call("default", "waiting", "s", "a"), `{"args":{}}`)
+		start(t, b, worker.Config{}, waiting.WithEffect(tools.Idempotent))
+		bustest.WaitUntil(t, "the result", func() bool {
+			body, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("s", "a")))
+			return err == nil && ok && len(body) > 0
+		})
+		if n, took := runs.Load(), time.Since(began); n > 12 || took < 10*time.Second || took > 13*time.Second {
+			t.Errorf("%d runs in %v", n, took)
+		}
+	})
+}
