@@ -2,7 +2,6 @@ package simulate
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus/dead"
@@ -27,7 +26,9 @@ func (s *simulation) retryLetters() {
 			l.setAfter(1+n/2%8, down)
 		}
 		for _, letter := range page.Letters { // the answer to a retry may be lost
-			s.ledger.retry(letter.ID)
+			if call, ok := s.client.SplitCall(letter.Subject); ok { // the message of a call that was parked has another id
+				s.ledger.retry(call.ID)
+			}
 		}
 		var ended []dead.Stored
 		rpc.ChangeLetters(ctx, b, page.Letters, true, func(letter dead.Stored, err error) {
@@ -45,11 +46,11 @@ func (s *simulation) retryLetters() {
 
 // hasEnded reports whether the call of a subject has another result than that of its dead letter.
 func (s *simulation) hasEnded(ctx context.Context, subject string) bool {
+	call, ok := s.client.SplitCall(subject)
 	results, err := s.records(ctx)
-	if err != nil || !strings.HasPrefix(subject, s.subject("call.")) {
+	if err != nil || !ok || call.Raw {
 		return false
 	}
-	tokens := strings.Split(subject, ".")
-	end, ok := read(ctx, results, "result", &promise{session: tokens[len(tokens)-2], id: tokens[len(tokens)-1]})
+	end, ok := read(ctx, results, "result", &promise{session: call.Session, id: call.ID})
 	return ok && end.Outcome != "failed"
 }
