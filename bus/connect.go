@@ -171,6 +171,10 @@ func openJetStream(b *Bus) (jetstream.JetStream, error) {
 	return jetstream.New(b.nc, opts...)
 }
 
+// syncQueue is how many messages a subscription that a caller reads holds: more than a batch of a stream. The default of
+// the library takes half a MB for each read.
+const syncQueue = 4096
+
 func options(b *Bus) ([]nats.Option, error) {
 	c := b.cfg
 	opts := []nats.Option{
@@ -180,6 +184,7 @@ func options(b *Bus) ([]nats.Option, error) {
 		nats.CustomReconnectDelay(reconnectDelay),
 		nats.PingInterval(10 * time.Second),
 		nats.MaxPingsOutstanding(2),
+		nats.SyncQueueLen(syncQueue),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			b.denials.forget()
 			if err != nil {
