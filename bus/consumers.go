@@ -21,17 +21,19 @@ func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.Con
 	return cons.CachedInfo(), true, nil
 }
 
-// HasFilter reports whether the consumer, as it exists, delivers what c does.
-func (c Consumer) HasFilter(have jetstream.ConsumerConfig) bool {
+// DeliversAll reports whether the consumer, as it exists, delivers what c does, whole and until it is settled.
+func (c Consumer) DeliversAll(have jetstream.ConsumerConfig) bool {
+	filter := have.FilterSubjects
 	if have.FilterSubject != "" {
-		return slices.Equal([]string{have.FilterSubject}, c.Filter)
+		filter = []string{have.FilterSubject}
 	}
-	return slices.Equal(have.FilterSubjects, c.Filter)
+	return slices.Equal(filter, c.Filter) && have.MaxDeliver <= 0 && !have.HeadersOnly
 }
 
 // Consumer returns the durable consumer, and creates it if it does not exist, with its stream if
 // that was never used. It updates one that an earlier version created with another MaxPending,
-// Lease or Filter. A process without the permission to do that works with the consumer as it is.
+// Lease or Filter, or that somebody has changed so that it loses messages. A process without the
+// permission to do that works with the consumer as it is.
 func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, error) {
 	cons, err := b.js.Consumer(ctx, b.StreamName(c.Stream), c.Name)
 	if b.IsUnused(ctx, b.StreamName(c.Stream), err) {
@@ -55,20 +57,35 @@ func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, err
 	if c.MaxPending == 0 { // processes may have different leases
 		want.MaxAckPending, want.AckWait = have.MaxAckPending, have.AckWait
 	}
-	if have.MaxAckPending == want.MaxAckPending && have.AckWait == want.AckWait && c.HasFilter(have) {
+	if have.MaxAckPending == want.MaxAckPending && have.AckWait == want.AckWait && c.DeliversAll(have) {
 		return cons, nil
 	}
-	have.MaxAckPending, have.AckWait = want.MaxAckPending, want.AckWait
-	have.FilterSubject, have.FilterSubjects = "", want.FilterSubjects
 	err = WithChangeTimeout(ctx, func(ctx context.Context) error {
-		updated, err := b.js.UpdateConsumer(ctx, b.StreamName(c.Stream), have)
+		changed, err := b.changeConsumer(ctx, cons, want)
 		if err == nil {
-			cons = updated
+			cons = changed
 		}
 		return err
 	})
 	if err != nil && ctx.Err() == nil {
-		b.log.Warn().Err(err).Str("consumer", c.Name).Msg("cannot update the consumer of an earlier version")
+		b.log.Warn().Err(err).Str("consumer", c.Name).Msg("cannot update the consumer")
 	}
 	return cons, nil
+}
+
+// changeConsumer gives a consumer the settings that it wants. The server delivers a message that has reached a MaxDeliver
+// only to another consumer, which begins with what is not settled.
+func (b *Bus) changeConsumer(ctx context.Context, cons jetstream.Consumer, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+	info := cons.CachedInfo()
+	have := info.Config
+	if have.MaxDeliver <= 0 {
+		have.MaxAckPending, have.AckWait, have.HeadersOnly = want.MaxAckPending, want.AckWait, want.HeadersOnly
+		have.FilterSubject, have.FilterSubjects = "", want.FilterSubjects
+		return b.js.UpdateConsumer(ctx, info.Stream, have)
+	}
+	if err := b.js.DeleteConsumer(ctx, info.Stream, info.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		return nil, err
+	}
+	want.DeliverPolicy, want.OptStartSeq = jetstream.DeliverByStartSequencePolicy, info.AckFloor.Stream+1
+	return b.js.CreateConsumer(ctx, info.Stream, want)
 }

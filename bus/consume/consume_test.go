@@ -451,6 +451,45 @@ func TestConsumerIsDeleted(t *testing.T) {
 	})
 }
 
+// If a client has limited how often the server delivers a message, a process that starts handles what reached the limit.
+func TestConsumerWithMaxDeliver(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		c := b.WorkerConsumer("default")
+		consumer, err := b.Consumer(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := consumer.CachedInfo().Config
+		config.MaxDeliver = 2
+		if _, err := b.JetStream().UpdateConsumer(t.Context(), b.StreamName(c.Stream), config); err != nil {
+			t.Fatal(err)
+		}
+		send(t, b, 5)
+		for delivered := 0; delivered < 10; delivered++ {
+			m, err := consumer.Next()
+			if err == nil {
+				err = m.Nak()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if m, err := consumer.Next(jetstream.FetchMaxWait(time.Minute)); err == nil {
+			t.Fatalf("%s is delivered again", m.Subject())
+		}
+		var handled atomic.Int64
+		run(t, b, consume.Config{}, func(context.Context, *consume.Delivery) error {
+			handled.Add(1)
+			return nil
+		})
+		waitForEmpty(t, b)
+		if n := handled.Load(); n != 5 {
+			t.Errorf("%d messages were handled, want 5", n)
+		}
+	})
+}
+
 // Run continues after a restart of the server.
 func TestConsumeAfterServerRestart(t *testing.T) {
 	t.Parallel()

@@ -86,35 +86,52 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 	}
 }
 
-// The status names a consumer that somebody has given other subjects, and a process that starts to consume
-// gives them back.
+// The status names a consumer that somebody has changed so that it does not deliver all of its messages, and a process
+// that starts to consume changes it back.
 func TestAlteredConsumerIsNamed(t *testing.T) {
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
 	for _, c := range []bus.Consumer{b.WorkerConsumer(bus.DefaultQueue), b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer(), b.ChannelConsumer("c")} {
-		testAlteredConsumer(t, b, c)
+		for _, change := range []func(*jetstream.ConsumerConfig){
+			func(config *jetstream.ConsumerConfig) {
+				config.FilterSubjects, config.FilterSubject = nil, "stevedore.nothing"
+			},
+			func(config *jetstream.ConsumerConfig) { config.HeadersOnly = true },
+			func(config *jetstream.ConsumerConfig) { config.MaxDeliver = 3 },
+			func(config *jetstream.ConsumerConfig) {
+				config.MaxDeliver, config.BackOff = 3, []time.Duration{time.Second}
+			},
+		} {
+			testAlteredConsumer(t, b, c, change)
+		}
+		testPausedConsumer(t, b, c)
 	}
 }
 
-func testAlteredConsumer(t *testing.T, b *bus.Bus, c bus.Consumer) {
+func testAlteredConsumer(t *testing.T, b *bus.Bus, c bus.Consumer, change func(*jetstream.ConsumerConfig)) {
 	consumer, err := b.Consumer(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
 	config := consumer.CachedInfo().Config
-	config.FilterSubjects, config.FilterSubject = nil, "stevedore.nothing"
-	for _, altered := range []bool{false, true, false} {
-		if s := status.Read(t.Context(), b); problem(s, "does not have its subjects") != altered {
+	change(&config)
+	check := func(altered bool) {
+		t.Helper()
+		if s := status.Read(t.Context(), b); problem(s, "Somebody has changed the consumer "+b.StreamName(c.Stream)+" "+c.Name) != altered {
 			t.Errorf("altered %v: %q", altered, s.Problems)
 		}
-		if !altered {
-			_, err = b.JetStream().UpdateConsumer(t.Context(), b.StreamName(c.Stream), config)
-		} else {
-			_, err = b.Consumer(t.Context(), c)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
+	check(false)
+	if _, err := b.JetStream().UpdateConsumer(t.Context(), b.StreamName(c.Stream), config); err != nil {
+		t.Fatal(err)
+	}
+	check(true)
+	if _, err := b.Consumer(t.Context(), c); err != nil { // the remedy
+		t.Fatal(err)
+	}
+	check(false)
+}
+
+func testPausedConsumer(t *testing.T, b *bus.Bus, c bus.Consumer) {
 	if _, err := b.Consumer(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}

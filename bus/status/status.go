@@ -152,7 +152,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 		defer mu.Unlock()
 		if name := b.StreamName(c.Stream) + " " + info.Name; info.Paused {
 			s.paused = append(s.paused, name)
-		} else if info.Name != "" && !c.HasFilter(info.Config) {
+		} else if info.Name != "" && !c.DeliversAll(info.Config) {
 			s.altered = append(s.altered, name)
 		}
 	}
