@@ -160,7 +160,7 @@ func (o *cronOptions) takeArgs(args []string, stdin io.Reader) error {
 	}
 	if len(args) > 1 {
 		o.request.Tool = args[1]
-		if strings.Contains(args[1], "=") {
+		if strings.ContainsAny(args[1], "={") {
 			return fmt.Errorf("name the tool before its arguments: %s", o.Connection.Command("cron", o.request.Action, args[0], "TOOL", args[1]))
 		}
 	}
