@@ -116,6 +116,9 @@ func (e Entry) line() string {
 	return line
 }
 
+// NotEnded says that a run has no result yet: its call waits in the queue or for a model, or runs.
+const NotEnded = "not ended yet"
+
 // Text is how a run ended, or what it does, in one line.
 func (r Run) Text() string {
 	text := ""
@@ -125,7 +128,7 @@ func (r Run) Text() string {
 	case r.Outcome != "":
 		text = string(r.Outcome)
 	case r.Message == "":
-		return "queued or running"
+		return NotEnded
 	}
 	message := tools.EscapeLine(tools.Excerpt(r.Message, 200))
 	if text == "" || message == "" {

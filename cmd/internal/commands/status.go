@@ -13,6 +13,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
@@ -114,7 +115,7 @@ func printStatus(out io.Writer, s status.Status, beats []agents.Schedule) error 
 	for _, v := range beats {
 		due, outcome := "-", "-"
 		if run := v.LastRun; run != nil {
-			due, outcome = cli.Time(run.Due), cmp.Or(string(run.Outcome), run.Message, "queued or running")
+			due, outcome = cli.Time(run.Due), cmp.Or(string(run.Outcome), run.Message, cron.NotEnded)
 		}
 		heartbeats.Row(v.Name, v.When, v.Next, due, outcome, v.Used.Turns, v.Used.Total(), costText(v.Used.Usage))
 	}

@@ -19,7 +19,7 @@ function show(main, parts, state) {
           button("Remove", async () => { if (await confirm("Remove the job " + s.name + "? Its current run continues.", "Remove")) change(s, "remove", "Removed."); }, ".quiet")]),
       h("div.line.small", {}, "calls ", h("b", {}, s.tool), s.args_excerpt && h("span.text", {}, asked(s.args_excerpt)), s.kind ? " with HEARTBEAT.md in session " : " in session ", h("span.id", {}, s.session)),
       h("div.runs", { "aria-label": "Next runs" }, next ? s.upcoming.map((at, i) => h("span.next", { title: absolute(at) }, h("span.load." + (i ? "off" : "run"), { "aria-hidden": "true", style: { "--part": i ? 0 : 1 } }), time(at), absolute(at))) : h("span.hint", {}, "no next run")),
-      run ? h("div.line.small.wrap", {}, "last run ", time(run.slot), " ", run.outcome ? chip(run.outcome) : "queued or running", " ", run.message ? h("span.text", {}, run.message) : null,
+      run ? h("div.line.small.wrap", {}, "last run ", time(run.slot), " ", run.outcome ? chip(run.outcome) : "not ended yet", " ", run.message ? h("span.text", {}, run.message) : null,
         s.used ? h("span.num", {}, plural(s.used.turns, "turn") + ", " + count(s.used.input_tokens + s.used.output_tokens) + " tokens" + (s.used.cost ? ", cost " + s.used.cost.toFixed(4) : "")) : null, h("span.grow"),
         s.used ? h("a", { href: "#/conversations/" + path(s.session, "trace", run.call) }, "its trace") : null, h("a", { href: "#/calls/" + path(s.session, run.call) }, "its call"))
         : s.kind ? h("div.line.small", {}, "has not run yet") : null);
