@@ -149,7 +149,7 @@ func (js *Jobs) full(ctx context.Context, session string) (bool, error) {
 func (js *Jobs) Get(ctx context.Context, by Caller, name string) (Entry, error) {
 	e, err := js.get(ctx, by, name)
 	if err == nil {
-		e.LastRun, err = js.lastRun(ctx, e.Job)
+		e.LastRun, err = js.lastRun(ctx, e)
 	}
 	if err != nil {
 		return Entry{}, fmt.Errorf("get job %q: %w", tools.Excerpt(name, 80), err)
@@ -169,7 +169,7 @@ func (js *Jobs) List(ctx context.Context, by Caller, kind, after string) iter.Se
 				if !by.sees(e) {
 					continue
 				}
-				e.LastRun, err = js.lastRun(ctx, e.Job)
+				e.LastRun, err = js.lastRun(ctx, e)
 			}
 			if err != nil {
 				yield(Entry{}, fmt.Errorf("list jobs: %w", err))

@@ -28,15 +28,18 @@ type Run struct {
 }
 
 // lastRun returns the newest run of a job, or nil.
-func (js *Jobs) lastRun(ctx context.Context, j Job) (*Run, error) {
+func (js *Jobs) lastRun(ctx context.Context, e Entry) (*Run, error) {
 	b := js.bus
-	last, err := b.Last(ctx, bus.Ticks, b.RunOf(j.kind(), j.scheduleName()))
+	last, err := b.Last(ctx, bus.Ticks, b.RunOf(e.kind(), e.scheduleName()))
 	if err != nil || last.Sequence == 0 {
 		return nil, err
 	}
 	var record RunRecord
-	if json.Unmarshal(last.Body, &record) != nil || record.Call == "" || record.Session != j.Session {
+	if json.Unmarshal(last.Body, &record) != nil || record.Call == "" || record.Session != e.Session {
 		return nil, nil // not a job's, or of an earlier job with this name
+	}
+	if e.Ended && record.Tick > 0 && record.Tick < e.tick.Sequence {
+		return nil, nil // no worker has taken the only tick yet
 	}
 	run, err := readRun(ctx, b, record)
 	if err != nil || run.Outcome != "" || run.Message != "" {

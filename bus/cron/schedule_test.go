@@ -157,6 +157,29 @@ func TestOneShot(t *testing.T) {
 		if text := (cron.Answer{Job: &ended}).Text(); !strings.Contains(text, "due, waits for a worker") { // none stored a run
 			t.Errorf("without a run: %q", text)
 		}
+		stream, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Ticks))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, earlier := range []bool{true, false} { // a job with this name ran before
+			tick, err := stream.GetLastMsgForSubject(t.Context(), b.Tick(bus.Cron, "once"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if earlier {
+				tick.Sequence--
+			}
+			record, err := bus.Encode(cron.RunRecord{Call: "c", Session: ended.Session, Due: at, Deadline: at.Add(time.Hour), Tick: tick.Sequence})
+			if err == nil {
+				_, err = b.JetStream().Publish(t.Context(), b.RunOf(bus.Cron, "once"), record)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ended, err = cron.New(b).Get(t.Context(), operator, "once"); err != nil || (ended.LastRun == nil) != earlier {
+				t.Errorf("earlier %v: last run %+v, %v", earlier, ended.LastRun, err)
+			}
+		}
 		if err := cron.New(b).Remove(t.Context(), operator, "once"); err != nil {
 			t.Error(err)
 		}
