@@ -98,7 +98,7 @@ func (k *timekeeper) check(ctx context.Context, jump time.Duration) error {
 	now := info.TimeStamp // the server's clock
 	overdue := jump > 0   // a schedule that is put later would be late, too
 	look, intervals := time.Now().Add(lateAfter), map[scheduleKey]awaited{}
-	for e, err := range k.jobs.all(ctx, "", "", nil) {
+	for e, err := range k.jobs.all(ctx, "", "", false, nil) {
 		if err == nil && !e.Disabled {
 			err = k.jobs.runSkipped(ctx, e, time.Now(), k.log)
 		}

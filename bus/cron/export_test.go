@@ -20,7 +20,7 @@ func (j Job) Before(next time.Time) time.Time {
 
 // RunSkipped runs what is checked each half hour.
 func (js *Jobs) RunSkipped(ctx context.Context, now time.Time) error {
-	for e, err := range js.all(ctx, "", "", nil) {
+	for e, err := range js.all(ctx, "", "", false, nil) {
 		if err == nil {
 			err = js.runSkipped(ctx, e, now, zerolog.Nop())
 		}

@@ -81,7 +81,7 @@ func (js *Jobs) get(ctx context.Context, by Caller, name string) (Entry, error) 
 
 // findByName returns the only job or heartbeat of any session with a name.
 func (js *Jobs) findByName(ctx context.Context, name string) (found Entry, err error) {
-	for e, err := range js.all(ctx, "", "", nil) {
+	for e, err := range js.all(ctx, "", "", false, nil) {
 		switch {
 		case err != nil:
 			return Entry{}, err

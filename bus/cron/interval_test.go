@@ -103,7 +103,8 @@ func TestKillAfterRemoval(t *testing.T) {
 		s.Close()
 		b = bustest.Connect(t, bustest.Start(t, embedded.Config{Dir: root + "/1"}), bus.Config{Log: bustest.Log(t)})
 		for e, err := range cron.New(b).List(t.Context(), operator, "", "") {
-			if err != nil || e.Name != "kept" || e.Every != 2*time.Hour {
+			due := e.Name == "ran" && e.Ended // its tick waits for a worker
+			if err != nil || !due && (e.Name != "kept" || e.Every != 2*time.Hour) {
 				t.Error(e.Job, err)
 			}
 		}

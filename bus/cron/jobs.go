@@ -139,7 +139,7 @@ func (js *Jobs) full(ctx context.Context, session string) (bool, error) {
 		}
 		return false // none is read
 	}
-	for _, err := range js.all(ctx, bus.Cron, "", mine) {
+	for _, err := range js.all(ctx, bus.Cron, "", false, mine) {
 		return false, err
 	}
 	return n >= MaxJobs, nil
@@ -158,18 +158,21 @@ func (js *Jobs) Get(ctx context.Context, by Caller, name string) (Entry, error) 
 }
 
 // List lists the caller's jobs by name and then the heartbeats, or those of a kind of schedule
-// that is not empty, after the Answer.Next of a list before.
+// that is not empty, after the Answer.Next of a list before. One that runs once is listed until a worker takes its tick.
 func (js *Jobs) List(ctx context.Context, by Caller, kind, after string) iter.Seq2[Entry, error] {
 	if after != "" && !strings.Contains(after, ".") {
 		after = bus.Cron + "." + after
 	}
 	return func(yield func(Entry, error) bool) {
-		for e, err := range js.all(ctx, kind, after, by.mayOwn) {
+		for e, err := range js.all(ctx, kind, after, true, by.mayOwn) {
 			if err == nil {
 				if !by.sees(e) {
 					continue
 				}
 				e.LastRun, err = js.lastRun(ctx, e)
+			}
+			if e.Ended && e.LastRun != nil {
+				continue
 			}
 			if err != nil {
 				yield(Entry{}, fmt.Errorf("list jobs: %w", err))

@@ -130,7 +130,7 @@ func (js *Jobs) list(ctx context.Context, by Caller, r Request) (Answer, error) 
 // addNames adds the names of existing jobs to an error.
 func (js *Jobs) addNames(ctx context.Context, by Caller, err error) error {
 	var names []string
-	for e, listErr := range js.all(ctx, "", "", by.mayOwn) {
+	for e, listErr := range js.all(ctx, "", "", false, by.mayOwn) {
 		if listErr != nil || len(names) == 20 {
 			break
 		}

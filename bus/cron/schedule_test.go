@@ -179,6 +179,13 @@ func TestOneShot(t *testing.T) {
 			if ended, err = cron.New(b).Get(t.Context(), operator, "once"); err != nil || (ended.LastRun == nil) != earlier {
 				t.Errorf("earlier %v: last run %+v, %v", earlier, ended.LastRun, err)
 			}
+			listed := false
+			for e, err := range cron.New(b).List(t.Context(), operator, "", "") {
+				listed = listed || e.Name == "once" && err == nil
+			}
+			if listed != earlier {
+				t.Errorf("earlier %v: listed %v", earlier, listed)
+			}
 		}
 		if err := cron.New(b).Remove(t.Context(), operator, "once"); err != nil {
 			t.Error(err)

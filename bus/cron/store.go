@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -45,9 +46,9 @@ func (js *Jobs) read(ctx context.Context, kind, name string) (e Entry, ok bool, 
 }
 
 // all lists the schedules of a kind, or of all kinds if it is empty, after a position
-// ("<kind>.<name>"), by which they are sorted. If wanted is not nil, only the schedules that it
-// selects are read.
-func (js *Jobs) all(ctx context.Context, kind, position string, wanted func(kind, name string) bool) iter.Seq2[Entry, error] {
+// ("<kind>.<name>"), by which they are sorted, with those that have ended if ended is set. If wanted is not nil, only the
+// schedules that it selects are read.
+func (js *Jobs) all(ctx context.Context, kind, position string, ended bool, wanted func(kind, name string) bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		filter := kind
 		if kind == "" {
@@ -57,24 +58,33 @@ func (js *Jobs) all(ctx context.Context, kind, position string, wanted func(kind
 		if stream == nil && err == nil {
 			return
 		}
-		var info *jetstream.StreamInfo
-		if err == nil {
-			info, err = stream.Info(ctx, jetstream.WithSubjectFilter(js.bus.Schedule(filter, "*")))
+		subjects := []string{js.bus.Schedule(filter, "*")}
+		if ended {
+			subjects = append(subjects, js.bus.Tick(filter, "*"))
 		}
-		if err != nil {
-			yield(Entry{}, err)
-			return
-		}
-		for _, subject := range slices.Sorted(maps.Keys(info.State.Subjects)) {
-			tokens := js.bus.Split(subject)
-			if len(tokens) != 3 || bus.CheckSubject(subject) != nil {
-				continue // not written by this package
+		positions := map[string]bool{}
+		for _, filter := range subjects {
+			var info *jetstream.StreamInfo
+			if err == nil {
+				info, err = stream.Info(ctx, jetstream.WithSubjectFilter(filter))
 			}
-			if tokens[1]+"."+tokens[2] <= position || wanted != nil && !wanted(tokens[1], tokens[2]) {
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			for subject := range info.State.Subjects {
+				if tokens := js.bus.Split(subject); len(tokens) == 3 && bus.CheckSubject(subject) == nil { // written by this package
+					positions[tokens[1]+"."+tokens[2]] = true
+				}
+			}
+		}
+		for _, at := range slices.Sorted(maps.Keys(positions)) {
+			kind, name, _ := strings.Cut(at, ".")
+			if at <= position || wanted != nil && !wanted(kind, name) {
 				continue
 			}
-			e, ok, err := js.read(ctx, tokens[1], tokens[2])
-			if err == nil && (!ok || e.Ended) {
+			e, ok, err := js.read(ctx, kind, name)
+			if err == nil && (!ok || e.Ended && !ended) {
 				continue // deleted in the meantime
 			}
 			if !yield(e, err) || err != nil {

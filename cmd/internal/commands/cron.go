@@ -228,7 +228,7 @@ func listJobs(out io.Writer, list cron.Answer) error {
 		case e.Disabled:
 			next = "disabled"
 		case e.Ended:
-			next = "ended"
+			next = "due"
 		}
 		if !e.At.IsZero() {
 			when = e.At
