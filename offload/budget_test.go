@@ -15,6 +15,10 @@ import (
 // them is large.
 func TestBudget(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, testBudget) // the budget returns with time
+}
+
+func testBudget(t *testing.T) {
 	o := NewOffloader(newFakeStore(StoreConfig{}), Config{Budget: 100_000})
 	shown := 0
 	for i := range 30 {
