@@ -36,6 +36,9 @@ var mutants = []mutant{
 	{"a stream of a tenant has the default size", "bus/ondemand.go", "		cfg.MaxBytes = info.Config.MaxBytes", "		_ = info", "bus/admin", "TestFirstUseCreatesStreams"},
 	{"a consumer of ticks creates its stream", "bus/consume/consume.go", "		if cfg.AwaitUse {", "		if cfg.AwaitUse && ctx == nil {", "bus/admin", "TestConsumerAwaitsItsStream"},
 
+	{"what reached the limit of deliveries stays", "bus/consumers.go", "	if have.MaxDeliver <= 0 {", "	if have.Durable != \"\" {", "bus/consume", "TestConsumerWithMaxDeliver"},
+	{"a limit of deliveries is no problem", "bus/consumers.go", " && have.MaxDeliver <= 0", "", "bus/status", "TestAlteredConsumerIsNamed"},
+
 	// Turns.
 	{"a call that ran ahead runs again", "bus/task/locate.go", "if !d.Ahead && wasAhead {", "if d.Ahead && wasAhead {", "bus/worker", "TestCallThatRunsAhead"},
 	{"sessions take no turns", "bus/worker/worker.go", "calls.ShouldRetry, calls.TakeAhead = w.shouldRetry, w.takeAhead", "calls.ShouldRetry = w.shouldRetry", "bus/worker", "TestSessionsTakeTurns"},
@@ -110,6 +113,9 @@ var mutants = []mutant{
 		"bus/worker", "TestTicksDoNotOverlap"},
 	{"anybody changes a heartbeat", "bus/cron/jobs.go", "			return ErrKept\n		}\n		before = e", "		}\n		before = e",
 		"bus/cron", "TestHeartbeatIsListedAndKept"},
+	{"a call looks again without a pause", "bus/task/follow.go", "c.dueAfter(min(unknownWait, c.Until.Sub(c.Since)))", "now", "bus/worker", "TestWaitForAnUnknownCallHasPauses"},
+	{"a job that waits for a worker is not listed", "bus/cron/jobs.go", "js.all(ctx, kind, after, true, by.mayOwn)", "js.all(ctx, kind, after, false, by.mayOwn)", "bus/cron", "TestOneShot"},
+	{"the run of an earlier job is shown", "bus/cron/lastrun.go", "e.Ended && record.Tick > 0 && ", "e.Ended && record.Tick < 0 && ", "bus/cron", "TestOneShot"},
 	{"a call that waits for space is lost", "bus/worker/tick.go", "		case lost && time.Since(stored.At) < lostAfter:", "		case lost && t == nil:",
 		"bus/worker", "TestTicksWhileCallsAreFull"},
 	{"a run that another one replaced begins", "bus/worker/tick.go", "start, err = t.renew(ctx, record, tick, run)", "_, err = t.renew(ctx, record, tick, run)",
