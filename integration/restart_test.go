@@ -49,7 +49,7 @@ func (p *slowPage) asked() int {
 }
 
 // A single "up" that was killed, or stopped, takes up everything when it starts again, long
-// before the leases of 30 s end: a once-only call is unknown, and all others continue.
+// before the leases of an hour end: a once-only call is unknown, and all others continue.
 func TestRestartWithoutDeadTime(t *testing.T) {
 	t.Parallel()
 	for _, end := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
@@ -71,7 +71,8 @@ func TestRestartWithoutDeadTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			run := func() *process {
-				p, err := launch(append(u.args(), "--model", "script:"+script, "--web-allow", "127.0.0.0/8", "--grace", "1s", "--heartbeat-enabled=false")...)
+				p, err := launch(append(u.args(), "--model", "script:"+script, "--web-allow", "127.0.0.0/8", "--grace", "1s", "--lease", "1h",
+					"--heartbeat-enabled=false")...)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -98,7 +99,6 @@ func TestRestartWithoutDeadTime(t *testing.T) {
 			_ = p.cmd.Process.Signal(end) // the process is running
 			<-p.exited
 
-			restarted := time.Now()
 			p = run()
 			defer func() {
 				if err := p.stop(); err != nil {
@@ -116,11 +116,6 @@ func TestRestartWithoutDeadTime(t *testing.T) {
 			}
 			if e := c.stored("STEVEDORE_RESULTS", "stevedore.completion.e.delegate-t1-1"); !strings.Contains(e.text("for_llm"), "born") {
 				t.Errorf("the background task: %v", e)
-			}
-			took := time.Since(restarted)
-			t.Logf("everything had ended %s after the start", took)
-			if took > 20*time.Second { // the leases end after 30 s
-				t.Errorf("it took %s", took)
 			}
 		})
 	}
