@@ -11,10 +11,10 @@ import (
 // AlteredError means that somebody has changed or made a stream, so that it does not store or keep what is
 // published.
 type AlteredError struct {
-	Stream string   // the full name
-	Lacks  []string // subjects
-	Limits []string // that refuse or remove messages, such as max_age 3s
-	Sealed bool
+	Stream   string   // the full name
+	Lacks    []string // subjects
+	Settings []string // that refuse, remove or replace messages, or hide them, such as max_age 3s
+	Sealed   bool
 }
 
 func (e *AlteredError) Error() string {
@@ -22,7 +22,7 @@ func (e *AlteredError) Error() string {
 	case e.Sealed:
 		return "stream " + e.Stream + " is sealed: it stores nothing any more"
 	case len(e.Lacks) == 0:
-		return "stream " + e.Stream + " has limits that refuse or remove what must stay: " + strings.Join(e.Limits, ", ")
+		return "stream " + e.Stream + " has settings with which messages are refused, removed, replaced or not seen: " + strings.Join(e.Settings, ", ")
 	}
 	return "stream " + e.Stream + " does not have the subjects " + strings.Join(e.Lacks, ", ") + ": what is published there is not stored"
 }
@@ -40,7 +40,7 @@ func (s Subjects) altered(have jetstream.StreamConfig) *AlteredError {
 		})
 		limit := func(name string, have, want int64, text any) {
 			if have > 0 && (want <= 0 || have < want) {
-				e.Limits = append(e.Limits, fmt.Sprint(name, " ", text))
+				e.Settings = append(e.Settings, fmt.Sprint(name, " ", text))
 			}
 		}
 		limit("max_msgs", have.MaxMsgs, 0, have.MaxMsgs)
@@ -49,8 +49,19 @@ func (s Subjects) altered(have jetstream.StreamConfig) *AlteredError {
 		if all[i].MaxAge == 0 { // otherwise it is a setting
 			limit("max_age", int64(have.MaxAge), 0, have.MaxAge)
 		}
+		if have.Discard != all[i].Discard && all[i].Discard == jetstream.DiscardNew {
+			e.Settings = append(e.Settings, "discard old")
+		}
+		if first := all[i].DiscardNewPerSubject; first && !have.DiscardNewPerSubject { // the last message of a subject wins, not the first
+			e.Settings = append(e.Settings, "discard_new_per_subject false")
+		} else if first && have.MaxMsgsPerSubject > all[i].MaxMsgsPerSubject { // several win
+			e.Settings = append(e.Settings, fmt.Sprint("max_msgs_per_subject ", have.MaxMsgsPerSubject))
+		}
+		if have.RePublish == nil && all[i].RePublish != nil { // who waits for a result does not hear of it
+			e.Settings = append(e.Settings, "no republish")
+		}
 	}
-	if len(e.Lacks)+len(e.Limits) == 0 {
+	if len(e.Lacks)+len(e.Settings) == 0 {
 		return nil
 	}
 	return e

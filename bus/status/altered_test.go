@@ -63,11 +63,16 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 		change func(*jetstream.StreamConfig)
 		limit  string
 	}{
-		{"KV_stevedore_artifacts", func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = time.Minute, time.Minute }, "stay: max_age 1m0s."},
-		{"STEVEDORE_TICKS", func(c *jetstream.StreamConfig) { c.MaxMsgs = 1 }, "stay: max_msgs 1."},
-		{"STEVEDORE_CALLS", func(c *jetstream.StreamConfig) { c.MaxMsgSize = 300 }, "stay: max_msg_size 300."},
-		{"STEVEDORE_SESSIONS", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 }, "stay: max_msgs_per_subject 5."},
-		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, ""}, // a setting
+		{"KV_stevedore_artifacts", func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = time.Minute, time.Minute }, "seen: max_age 1m0s."},
+		{"STEVEDORE_TICKS", func(c *jetstream.StreamConfig) { c.MaxMsgs = 1 }, "seen: max_msgs 1."},
+		{"STEVEDORE_CALLS", func(c *jetstream.StreamConfig) { c.MaxMsgSize = 300 }, "seen: max_msg_size 300."},
+		{"STEVEDORE_SESSIONS", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 }, "seen: max_msgs_per_subject 5."},
+		{"STEVEDORE_CALLS", func(c *jetstream.StreamConfig) { c.Discard, c.DiscardNewPerSubject = jetstream.DiscardOld, false }, "seen: discard old, discard_new_per_subject false."},
+		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.DiscardNewPerSubject = false }, "seen: discard_new_per_subject false."},
+		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 }, "seen: max_msgs_per_subject 2."},
+		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.RePublish = nil }, "seen: no republish."},
+		{"STEVEDORE_DEAD", func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardNew }, ""},
+		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, ""}, // a choice
 	} {
 		alter(c.stream, c.change)
 		if named(status.StreamAltered, c.stream, c.limit) != (c.limit != "") {
@@ -76,7 +81,7 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 		if _, err := admin.Provision(t.Context(), b, admin.Everything); err != nil { // the remedy
 			t.Fatal(err)
 		}
-		if s := status.Read(t.Context(), b); problem(s, "stay:") {
+		if s := status.Read(t.Context(), b); problem(s, "seen:") {
 			t.Errorf("after the update: %q", s.Problems)
 		}
 	}
