@@ -22,9 +22,9 @@ const (
 	maxSleep = time.Minute
 	// resumeRetry is the pause after a call could not be published.
 	resumeRetry = 5 * time.Second
-	// unknownWait is how long a call waits at least for one that this process does not know as parked. If the process
-	// has missed its record, the call finds it parked, and is parked again.
-	unknownWait = time.Second
+	// LookAgain is how long a call waits at least for others that are parked, if it has no earlier deadline. They may be
+	// due too, or this process may have missed their records: then it finds them parked, and is parked again.
+	LookAgain = time.Second
 	// watchRetry is the pause after the watch of the records ended.
 	watchRetry = time.Second
 	// clockInterval is how often the time of the server is read while calls are parked.
@@ -243,7 +243,7 @@ func (f *Follower) due() (due []Parked, sleep time.Duration) {
 		at := c.DueAt()
 		for _, other := range c.WaitsFor {
 			if _, parked := f.calls[other]; !parked {
-				at = c.dueAfter(min(unknownWait, c.Until.Sub(c.Since)))
+				at = c.dueAfter(min(LookAgain, c.Until.Sub(c.Since)))
 			}
 		}
 		if c.State == InputRequired && c.answered {

@@ -72,6 +72,9 @@ func (p *parking) park(ctx context.Context, a *attempt, parked task.Parked) (can
 	parked.Call, parked.Digest, parked.Queue, parked.Worker = a.Call, a.Digest, a.Queue, p.worker
 	parked.Traceparent, parked.Order = a.Traceparent(), a.Order()
 	parked.Since, parked.Until = time.Now().UTC(), parked.Until.UTC()
+	if soon := parked.Since.Add(task.LookAgain); len(parked.WaitsFor) > 0 && parked.Until.Before(soon) {
+		parked.Until = soon
+	}
 	if deadline := a.Call.Deadline; !deadline.IsZero() && deadline.Before(parked.Until) {
 		parked.Until = deadline.UTC()
 	}

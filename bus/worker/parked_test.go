@@ -50,9 +50,15 @@ func TestParkedCallIsDeliveredAgain(t *testing.T) {
 	})
 }
 
-// A call that waits for another one, which it finds parked and its worker does not, looks again once a second. Once it did
-// so without a pause, until the other call ran.
-func TestWaitForAnUnknownCallHasPauses(t *testing.T) {
+// A call that waits for another one, which it finds parked and its worker does not, or which is due, looks again once a
+// second. Once it did so without a pause, until the other call ran.
+func TestWaitForAParkedCallHasPauses(t *testing.T) {
+	for _, until := range []time.Duration{time.Hour, 0, -time.Hour} {
+		testWaitForAParkedCallHasPauses(t, until)
+	}
+}
+
+func testWaitForAParkedCallHasPauses(t *testing.T, until time.Duration) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
 		began := time.Now()
@@ -61,7 +67,7 @@ func TestWaitForAnUnknownCallHasPauses(t *testing.T) {
 			if n := runs.Add(1); n > 100 || time.Since(began) >= 10*time.Second {
 				return tools.NewToolResult("done")
 			}
-			return tools.Failure(&tools.Pause{Until: time.Now().Add(time.Hour), WaitsFor: []tools.CallKey{{Session: "s", ID: "other"}}, Reason: "waiting for a test"})
+			return tools.Failure(&tools.Pause{Until: time.Now().Add(until), WaitsFor: []tools.CallKey{{Session: "s", ID: "other"}}, Reason: "waiting for a test"})
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -73,7 +79,7 @@ func TestWaitForAnUnknownCallHasPauses(t *testing.T) {
 			return err == nil && ok && len(body) > 0
 		})
 		if n, took := runs.Load(), time.Since(began); n > 12 || took < 10*time.Second || took > 13*time.Second {
-			t.Errorf("%d runs in %v", n, took)
+			t.Errorf("until %v: %d runs in %v", until, n, took)
 		}
 	})
 }
