@@ -1,11 +1,14 @@
 package simulate
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,7 +63,12 @@ func TestSimulate(t *testing.T) {
 					t.Logf("the faults: \n%s", faults.String())
 				}
 			})
+			var seconds atomic.Int64
+			watching, stop := context.WithCancel(t.Context())
+			defer stop()
+			go watchTime(watching, &seconds)
 			bustest.Bubble(t, func(t *testing.T) {
+				go countTime(t.Context(), &seconds)
 				s.t, s.began = t, time.Now()
 				s.run(duration)
 				checked = s.judge() + s.neighbour.judge()
@@ -69,6 +77,37 @@ func TestSimulate(t *testing.T) {
 			t.Logf("seed %d: %v simulated in %.1f s, %d calls, %d retried letters, %d faults, %d promises checked",
 				seed, duration, time.Since(began).Seconds(), s.calls+s.neighbour.calls, s.letters+s.neighbour.letters, s.faults, checked)
 		})
+	}
+}
+
+// standstill is how long virtual time may stand still, however slow the machine is.
+const standstill = 5 * time.Minute
+
+// watchTime ends the process if the seconds of virtual time stand still: then somebody tries something again and again
+// without a pause.
+func watchTime(ctx context.Context, seconds *atomic.Int64) {
+	for last := seconds.Load(); ; last = seconds.Load() {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(standstill):
+		}
+		if seconds.Load() == last {
+			debug.SetTraceback("all")
+			panic(fmt.Sprint("virtual time stands still after ", time.Duration(last)*time.Second, ": somebody tries something again and again without a pause"))
+		}
+	}
+}
+
+// countTime counts the seconds of virtual time until ctx ends.
+func countTime(ctx context.Context, seconds *atomic.Int64) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(time.Second):
+			seconds.Add(1)
+		}
 	}
 }
 
