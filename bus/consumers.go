@@ -54,14 +54,14 @@ func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, err
 		return nil, fmt.Errorf("consumer %s of %s: %w", c.Name, b.StreamName(c.Stream), err)
 	}
 	have, want := cons.CachedInfo().Config, b.cfg.consumerConfig(c)
-	if c.MaxPending == 0 { // processes may have different leases
+	if c.MaxPending == 0 && have.MaxDeliver <= 0 { // processes may have different leases
 		want.MaxAckPending, want.AckWait = have.MaxAckPending, have.AckWait
 	}
 	if have.MaxAckPending == want.MaxAckPending && have.AckWait == want.AckWait && c.DeliversAll(have) {
 		return cons, nil
 	}
 	err = WithChangeTimeout(ctx, func(ctx context.Context) error {
-		changed, err := b.changeConsumer(ctx, cons, want)
+		changed, err := b.changeConsumer(ctx, c, cons, want)
 		if err == nil {
 			cons = changed
 		}
@@ -73,9 +73,9 @@ func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, err
 	return cons, nil
 }
 
-// changeConsumer gives a consumer the settings that it wants. The server delivers a message that has reached a MaxDeliver
-// only to another consumer, which begins with what is not settled.
-func (b *Bus) changeConsumer(ctx context.Context, cons jetstream.Consumer, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+// changeConsumer gives a consumer the settings that it wants. The server takes a message that has reached a MaxDeliver for
+// settled, and delivers it only to another consumer. In a stream that keeps settled messages, that one begins after them.
+func (b *Bus) changeConsumer(ctx context.Context, c Consumer, cons jetstream.Consumer, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	info := cons.CachedInfo()
 	have := info.Config
 	if have.MaxDeliver <= 0 {
@@ -86,6 +86,8 @@ func (b *Bus) changeConsumer(ctx context.Context, cons jetstream.Consumer, want 
 	if err := b.js.DeleteConsumer(ctx, info.Stream, info.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil, err
 	}
-	want.DeliverPolicy, want.OptStartSeq = jetstream.DeliverByStartSequencePolicy, info.AckFloor.Stream+1
+	if c.Trim == "" && b.StreamOf(b.cfg, info.Stream).Retention != jetstream.WorkQueuePolicy {
+		want.DeliverPolicy, want.OptStartSeq = jetstream.DeliverByStartSequencePolicy, info.AckFloor.Stream+1
+	}
 	return b.js.CreateConsumer(ctx, info.Stream, want)
 }

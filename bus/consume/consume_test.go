@@ -451,7 +451,8 @@ func TestConsumerIsDeleted(t *testing.T) {
 	})
 }
 
-// If a client has limited how often the server delivers a message, a process that starts handles what reached the limit.
+// If a client has limited how often the server delivers a message, a process that starts handles what reached the limit,
+// although later messages were settled and removed meanwhile.
 func TestConsumerWithMaxDeliver(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
@@ -462,11 +463,11 @@ func TestConsumerWithMaxDeliver(t *testing.T) {
 		}
 		config := consumer.CachedInfo().Config
 		config.MaxDeliver = 2
-		if _, err := b.JetStream().UpdateConsumer(t.Context(), b.StreamName(c.Stream), config); err != nil {
+		if consumer, err = b.JetStream().UpdateConsumer(t.Context(), b.StreamName(c.Stream), config); err != nil {
 			t.Fatal(err)
 		}
 		send(t, b, 5)
-		for delivered := 0; delivered < 10; delivered++ {
+		for range 5 * config.MaxDeliver {
 			m, err := consumer.Next()
 			if err == nil {
 				err = m.Nak()
@@ -478,14 +479,39 @@ func TestConsumerWithMaxDeliver(t *testing.T) {
 		if m, err := consumer.Next(jetstream.FetchMaxWait(time.Minute)); err == nil {
 			t.Fatalf("%s is delivered again", m.Subject())
 		}
-		var handled atomic.Int64
-		run(t, b, consume.Config{}, func(context.Context, *consume.Delivery) error {
-			handled.Add(1)
+		var handled, failed atomic.Int64
+		handle := func(_ context.Context, d *consume.Delivery) error {
+			if handled.Add(1) > 5 && d.Attempt <= 2 { // those that a process that ran already cannot settle
+				failed.Add(1)
+				return errors.New("fails")
+			}
 			return nil
-		})
+		}
+		run(t, b, consume.Config{}, handle)
 		waitForEmpty(t, b)
 		if n := handled.Load(); n != 5 {
-			t.Errorf("%d messages were handled, want 5", n)
+			t.Fatalf("%d messages were handled, want 5", n)
+		}
+
+		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverAllPolicy, 0
+		if _, err := b.JetStream().UpdateConsumer(t.Context(), b.StreamName(c.Stream), config); err != nil {
+			t.Fatal(err)
+		}
+		send(t, b, 5)
+		bustest.WaitUntil(t, "failures", func() bool { return failed.Load() == 10 })
+		time.Sleep(time.Minute) // the server finds that they have reached the limit
+		handled.Store(-1000)
+		send(t, b, 5)
+		time.Sleep(time.Minute) // what is settled is removed meanwhile
+		if n := bustest.Messages(t, b, bus.Calls); n < 5 {
+			t.Fatalf("%d messages are left, want those that reached the limit", n)
+		}
+		if _, err := b.Consumer(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		waitForEmpty(t, b)
+		if n := handled.Load(); n < -1000+10 {
+			t.Errorf("%d messages were handled, want 10", n+1000)
 		}
 	})
 }

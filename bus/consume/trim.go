@@ -160,6 +160,9 @@ func (t *trimmer) round(ctx context.Context, purged uint64) (floor uint64, err e
 	if err != nil {
 		return purged, err
 	}
+	if cons.CachedInfo().Config.MaxDeliver > 0 { // somebody set it, and the floor passes what has reached it
+		return purged, t.deleteBehind(ctx)
+	}
 	// Leave what was settled since the previous round: see rpc.Submit.
 	floor, t.floor = t.floor, cons.CachedInfo().AckFloor.Stream
 	if floor > 0 && floor != purged {

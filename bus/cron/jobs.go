@@ -165,13 +165,17 @@ func (js *Jobs) List(ctx context.Context, by Caller, kind, after string) iter.Se
 	}
 	return func(yield func(Entry, error) bool) {
 		for e, err := range js.all(ctx, kind, after, true, by.mayOwn) {
-			if err == nil {
-				if !by.sees(e) {
-					continue
-				}
+			taken := false
+			switch {
+			case err != nil:
+			case !by.sees(e):
+				continue
+			case e.Ended:
+				_, taken, err = js.lastRecord(ctx, e)
+			default:
 				e.LastRun, err = js.lastRun(ctx, e)
 			}
-			if e.Ended && e.LastRun != nil {
+			if taken {
 				continue
 			}
 			if err != nil {

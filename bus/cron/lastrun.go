@@ -27,19 +27,27 @@ type Run struct {
 	EndedAt time.Time `json:"ended_at,omitzero"`
 }
 
+// lastRecord returns the record of the newest run of a job; ok is false if there is none.
+func (js *Jobs) lastRecord(ctx context.Context, e Entry) (record RunRecord, ok bool, err error) {
+	last, err := js.bus.Last(ctx, bus.Ticks, js.bus.RunOf(e.kind(), e.scheduleName()))
+	if err != nil || last.Sequence == 0 {
+		return RunRecord{}, false, err
+	}
+	if json.Unmarshal(last.Body, &record) != nil || record.Call == "" || record.Session != e.Session {
+		return RunRecord{}, false, nil // not a job's, or of an earlier job with this name
+	}
+	if e.Ended && !record.Due.Equal(e.At) {
+		return RunRecord{}, false, nil // no worker has taken the only tick yet
+	}
+	return record, true, nil
+}
+
 // lastRun returns the newest run of a job, or nil.
 func (js *Jobs) lastRun(ctx context.Context, e Entry) (*Run, error) {
 	b := js.bus
-	last, err := b.Last(ctx, bus.Ticks, b.RunOf(e.kind(), e.scheduleName()))
-	if err != nil || last.Sequence == 0 {
+	record, ok, err := js.lastRecord(ctx, e)
+	if err != nil || !ok {
 		return nil, err
-	}
-	var record RunRecord
-	if json.Unmarshal(last.Body, &record) != nil || record.Call == "" || record.Session != e.Session {
-		return nil, nil // not a job's, or of an earlier job with this name
-	}
-	if e.Ended && record.Tick > 0 && record.Tick < e.tick.Sequence {
-		return nil, nil // no worker has taken the only tick yet
 	}
 	run, err := readRun(ctx, b, record)
 	if err != nil || run.Outcome != "" || run.Message != "" {

@@ -134,6 +134,14 @@ func testAlteredConsumer(t *testing.T, b *bus.Bus, c bus.Consumer, change func(*
 		t.Fatal(err)
 	}
 	check(false)
+	after, err := b.JetStream().Consumer(t.Context(), b.StreamName(c.Stream), c.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, have := consumer.CachedInfo().Config, after.CachedInfo().Config
+	if have.AckWait != before.AckWait || have.MaxAckPending != before.MaxAckPending || have.MaxDeliver != -1 || have.BackOff != nil {
+		t.Errorf("after the remedy: %+v", have)
+	}
 }
 
 func testPausedConsumer(t *testing.T, b *bus.Bus, c bus.Consumer) {

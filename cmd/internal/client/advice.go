@@ -117,7 +117,7 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	case status.ConsumerPaused:
 		return "Resume it: nats consumer resume " + p.Name, nil
 	case status.ConsumerAltered:
-		return "Restart a worker that uses it: that gives the consumer its settings back, and no message is lost.", nil
+		return "Restart a worker that uses it, and do not edit it again: the worker gives the consumer its settings back, and no call is lost.", nil
 	case status.OneLeader:
 		return "Let another server lead a part of them: nats stream cluster step-down STREAM", nil
 	case status.RunsWaiting:
