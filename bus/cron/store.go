@@ -37,7 +37,7 @@ func (js *Jobs) read(ctx context.Context, kind, name string) (e Entry, ok bool, 
 			e.Next = next
 		}
 	case !due.IsZero() && next.IsZero():
-		e = Entry{Job: Job{At: due}, ChangedAt: tick.At.UTC(), Ended: true, tick: tick}
+		e = Entry{Job: Job{At: due}, ChangedAt: tick.At.UTC(), Ended: true}
 		e.foreign = e.decode(kind, name, tick.Body) != nil
 	default:
 		return Entry{}, false, nil
