@@ -52,12 +52,12 @@ func (s Subjects) altered(have jetstream.StreamConfig) *AlteredError {
 		if have.Discard != all[i].Discard && all[i].Discard == jetstream.DiscardNew {
 			e.Settings = append(e.Settings, "discard old")
 		}
-		if first := all[i].DiscardNewPerSubject; first && !have.DiscardNewPerSubject { // the last message of a subject wins, not the first
+		if first := all[i].DiscardNewPerSubject; first && !have.DiscardNewPerSubject { // a later message replaces the first one
 			e.Settings = append(e.Settings, "discard_new_per_subject false")
-		} else if first && have.MaxMsgsPerSubject > all[i].MaxMsgsPerSubject { // several win
+		} else if first && have.MaxMsgsPerSubject > all[i].MaxMsgsPerSubject { // the stream keeps later ones too
 			e.Settings = append(e.Settings, fmt.Sprint("max_msgs_per_subject ", have.MaxMsgsPerSubject))
 		}
-		if have.RePublish == nil && all[i].RePublish != nil { // who waits for a result does not hear of it
+		if have.RePublish == nil && all[i].RePublish != nil { // a client that waits for a result does not hear of it
 			e.Settings = append(e.Settings, "no republish")
 		}
 	}

@@ -36,8 +36,10 @@ var mutants = []mutant{
 	{"a stream of a tenant has the default size", "bus/ondemand.go", "		cfg.MaxBytes = info.Config.MaxBytes", "		_ = info", "bus/admin", "TestFirstUseCreatesStreams"},
 	{"a consumer of ticks creates its stream", "bus/consume/consume.go", "		if cfg.AwaitUse {", "		if cfg.AwaitUse && ctx == nil {", "bus/admin", "TestConsumerAwaitsItsStream"},
 
-	{"what reached the limit of deliveries stays", "bus/consumers.go", "	if have.MaxDeliver <= 0 {", "	if have.Durable != \"\" {", "bus/consume", "TestConsumerWithMaxDeliver"},
-	{"what reached the limit of deliveries is removed", "bus/consume/trim.go", "Config.MaxDeliver > 0 {", "Config.MaxDeliver > 1000 {", "bus/consume", "TestConsumerWithMaxDeliver"},
+	{"what reached the limit of deliveries stays", "bus/consumers.go", "	if have.MaxDeliver <= 0 {", "	if have.Durable != \"\" {",
+		"bus/consume", "TestConsumerWithMaxDeliver"},
+	{"what reached the limit of deliveries is removed", "bus/consume/trim.go", "Config.MaxDeliver > 0 {", "Config.MaxDeliver > 1000 {",
+		"bus/consume", "TestConsumerWithMaxDeliver"},
 	{"a limit of deliveries is no problem", "bus/consumers.go", "c.Filter) && have.MaxDeliver <= 0", "c.Filter)", "bus/status", "TestAlteredConsumerIsNamed"},
 
 	// Turns.
@@ -114,9 +116,12 @@ var mutants = []mutant{
 		"bus/worker", "TestTicksDoNotOverlap"},
 	{"anybody changes a heartbeat", "bus/cron/jobs.go", "			return ErrKept\n		}\n		before = e", "		}\n		before = e",
 		"bus/cron", "TestHeartbeatIsListedAndKept"},
-	{"a call looks again without a pause", "bus/task/follow.go", "c.dueAfter(min(LookAgain, c.Until.Sub(c.Since)))", "now", "bus/worker", "TestWaitForAParkedCallHasPauses"},
-	{"a call that waits for one that is due has no pause", "bus/worker/park.go", "len(parked.WaitsFor) > 0 && parked.Until", "len(parked.WaitsFor) < 0 && parked.Until", "bus/worker", "TestWaitForAParkedCallHasPauses"},
-	{"a job that waits for a worker is not listed", "bus/cron/jobs.go", "js.all(ctx, kind, after, true, by.mayOwn)", "js.all(ctx, kind, after, false, by.mayOwn)", "bus/cron", "TestOneShot"},
+	{"a call looks again without a pause", "bus/task/follow.go", "c.dueAfter(min(LookAgain, c.Until.Sub(c.Since)))", "now",
+		"bus/worker", "TestWaitForAParkedCallHasPauses"},
+	{"a call that waits for one that is due has no pause", "bus/worker/park.go", "len(parked.WaitsFor) > 0 && parked.Until", "len(parked.WaitsFor) < 0 && parked.Until",
+		"bus/worker", "TestWaitForAParkedCallHasPauses"},
+	{"a job that waits for a worker is not listed", "bus/cron/jobs.go", "js.all(ctx, kind, after, true, by.mayOwn)", "js.all(ctx, kind, after, false, by.mayOwn)",
+		"bus/cron", "TestOneShot"},
 	{"the run of an earlier job is shown", "bus/cron/lastrun.go", "e.Ended && !record.Due", "e.Ended && e.Name == \"\" && !record.Due", "bus/cron", "TestOneShot"},
 	{"a call that waits for space is lost", "bus/worker/tick.go", "		case lost && time.Since(stored.At) < lostAfter:", "		case lost && t == nil:",
 		"bus/worker", "TestTicksWhileCallsAreFull"},

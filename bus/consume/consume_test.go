@@ -481,7 +481,7 @@ func TestConsumerWithMaxDeliver(t *testing.T) {
 		}
 		var handled, failed atomic.Int64
 		handle := func(_ context.Context, d *consume.Delivery) error {
-			if handled.Add(1) > 5 && d.Attempt <= 2 { // those that a process that ran already cannot settle
+			if handled.Add(1) > 5 && d.Attempt <= 2 { // the process that runs fails to settle the later ones
 				failed.Add(1)
 				return errors.New("fails")
 			}
@@ -502,7 +502,7 @@ func TestConsumerWithMaxDeliver(t *testing.T) {
 		time.Sleep(time.Minute) // the server finds that they have reached the limit
 		handled.Store(-1000)
 		send(t, b, 5)
-		time.Sleep(time.Minute) // what is settled is removed meanwhile
+		time.Sleep(time.Minute) // meanwhile, the process removes settled messages
 		if n := bustest.Messages(t, b, bus.Calls); n < 5 {
 			t.Fatalf("%d messages are left, want those that reached the limit", n)
 		}

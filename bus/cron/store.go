@@ -6,7 +6,6 @@ import (
 	"iter"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -62,7 +61,7 @@ func (js *Jobs) all(ctx context.Context, kind, position string, ended bool, want
 		if ended {
 			subjects = append(subjects, js.bus.Tick(filter, "*"))
 		}
-		positions := map[string]bool{}
+		positions := map[string][]string{} // tokens of the subjects
 		for _, filter := range subjects {
 			var info *jetstream.StreamInfo
 			if err == nil {
@@ -74,12 +73,12 @@ func (js *Jobs) all(ctx context.Context, kind, position string, ended bool, want
 			}
 			for subject := range info.State.Subjects {
 				if tokens := js.bus.Split(subject); len(tokens) == 3 && bus.CheckSubject(subject) == nil { // written by this package
-					positions[tokens[1]+"."+tokens[2]] = true
+					positions[tokens[1]+"."+tokens[2]] = tokens
 				}
 			}
 		}
 		for _, at := range slices.Sorted(maps.Keys(positions)) {
-			kind, name, _ := strings.Cut(at, ".")
+			kind, name := positions[at][1], positions[at][2]
 			if at <= position || wanted != nil && !wanted(kind, name) {
 				continue
 			}

@@ -117,7 +117,7 @@ func Consumers(ctx context.Context, b *bus.Bus, like bus.Consumer) (map[string]*
 	return found, nil
 }
 
-// checkConsumer notes a consumer that exists and was paused, or delivers other subjects.
+// checkConsumer notes a consumer that somebody has paused or changed.
 type checkConsumer func(bus.Consumer, *jetstream.ConsumerInfo)
 
 // readConsumers looks at the consumers that are not of queues or channels, and returns unservedTicks. What it

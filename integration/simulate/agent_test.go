@@ -210,7 +210,8 @@ func (s *simulation) ask() {
 	s.questions[session]++
 	n := s.questions[session]
 	id := fmt.Sprintf("%s-%d", session, n)
-	p := &promise{session: session, id: id, tool: "agent", reply: "answer " + s.ledger.tenant + id, user: "answer " + s.ledger.tenant + id, chat: "of-" + session}
+	answer := "answer " + s.ledger.tenant + id
+	p := &promise{session: session, id: id, tool: "agent", reply: answer, user: answer, chat: "of-" + session}
 	in, err := json.Marshal(map[string]string{"prompt": "ask " + s.ledger.tenant + id})
 	if err != nil {
 		s.t.Fatal(err)
