@@ -243,6 +243,7 @@ var mutants = []mutant{
 		"offload/object", "TestRejectedChunk|TestObjectKilled"},
 	{"a sweep removes the content of a Put", "offload/object/sweep.go", "s.life.Age(o.time) < s.minAge(o, grace)", "s == nil",
 		"offload/object", "TestSweepKeepsContentOfPut"},
+	{"an edited stream is not named", "bus/settings.go", "			if d.Harmful {", "			if d.Name == \"\" {", "bus/status", "TestAlteredStreamsAreNamed"},
 	{"an unmarked bucket is read", "offload/object/store.go", "		case !ok:\n			other.Differences", "		case !ok && js == nil:\n			other.Differences",
 		"offload/object", "TestUnmarkedBucketIsRefused"},
 	{"a later format of a directory is read", "state/durable/format.go", "	case have.Version != f.Version:", "	case have.Version > f.Version+1000:",

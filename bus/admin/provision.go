@@ -2,7 +2,7 @@
 //
 // Provision (provision.go) makes them as bus.Subjects describes them, and compares those that
 // exist. The operator decides about every setting that no guarantee depends on, and, unless
-// they are configured, about sizes, ages and replicas (compare.go). Move (steps.go) moves those
+// they are configured, about sizes, ages and replicas (limits.go). Move (steps.go) moves those
 // of an earlier format. Backup and Restore (backup.go) copy
 // them with their consumers, in the file format of "nats stream backup".
 package admin
@@ -37,7 +37,7 @@ type Provisioned struct {
 	// Moved lists the steps that moved streams to the formats of this program.
 	Moved []Step
 	// Differences lists the settings that differ, except those that were changed as Limits.
-	Differences []Difference
+	Differences []bus.Difference
 }
 
 // Provision creates the streams and buckets that do not exist, and compares the others. A
@@ -91,7 +91,7 @@ func checkFormats(ctx context.Context, b *bus.Bus, update bool) (moved []Step, r
 	return moved, replicas, err
 }
 
-func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, change Change) (created bool, diffs []Difference, err error) {
+func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, change Change) (created bool, diffs []bus.Difference, err error) {
 	stream, err := b.LookUp(ctx, want.Name)
 	if b.IsUnused(ctx, want.Name, err) {
 		return false, nil, err
@@ -110,7 +110,7 @@ func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfi
 	keepLimits(b, &want, config)
 	switch change {
 	case Everything:
-		if diffs = align(&config, want); len(diffs) > 0 {
+		if diffs = bus.Align(&config, want); len(diffs) > 0 {
 			err = updateStream(ctx, b, config)
 		}
 		return false, diffs, err
@@ -122,7 +122,7 @@ func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfi
 			}
 		}
 	}
-	return false, align(&config, want), nil
+	return false, bus.Align(&config, want), nil
 }
 
 // updateStream changes a stream. If the server has no space for a larger one, the bucket of the blobs,

@@ -157,7 +157,7 @@ func (s Step) apply(ctx context.Context, b *bus.Bus) error {
 	config.Metadata = s.To.Mark(config.Metadata)
 	if s.From == (jsapi.Version{}) { // the mark says that it has the settings, so both are one change
 		keepLimits(b, &want, config)
-		align(&config, want)
+		bus.Align(&config, want)
 		if err := updateStream(ctx, b, config); err != nil {
 			return fmt.Errorf("somebody made this stream, and the server cannot change it to what this program needs; it never had a message, "+
 				"so remove it, and then it is made anew: %w", err)

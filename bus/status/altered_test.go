@@ -63,15 +63,21 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 		change func(*jetstream.StreamConfig)
 		limit  string
 	}{
-		{"KV_stevedore_artifacts", func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = time.Minute, time.Minute }, "seen: max_age 1m0s."},
-		{"STEVEDORE_TICKS", func(c *jetstream.StreamConfig) { c.MaxMsgs = 1 }, "seen: max_msgs 1."},
-		{"STEVEDORE_CALLS", func(c *jetstream.StreamConfig) { c.MaxMsgSize = 300 }, "seen: max_msg_size 300."},
-		{"STEVEDORE_SESSIONS", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 }, "seen: max_msgs_per_subject 5."},
+		{"KV_stevedore_artifacts", func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = time.Minute, time.Minute }, "seen: max_age is 1m0s, want 0s."},
+		{"STEVEDORE_TICKS", func(c *jetstream.StreamConfig) { c.MaxMsgs = 1 }, "seen: max_msgs is 1, want -1."},
+		{"STEVEDORE_CALLS", func(c *jetstream.StreamConfig) { c.MaxMsgSize = 300 }, "seen: max_msg_size is 300, want -1."},
+		{"STEVEDORE_SESSIONS", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 }, "seen: max_msgs_per_subject is 5, want -1."},
 		{"STEVEDORE_CALLS", func(c *jetstream.StreamConfig) { c.Discard, c.DiscardNewPerSubject = jetstream.DiscardOld, false },
-			"seen: discard old, discard_new_per_subject false."},
-		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.DiscardNewPerSubject = false }, "seen: discard_new_per_subject false."},
-		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 }, "seen: max_msgs_per_subject 2."},
-		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.RePublish = nil }, "seen: no republish."},
+			"seen: discard is DiscardOld, want DiscardNew; discard_new_per_subject is false, want true."},
+		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.DiscardNewPerSubject = false }, "seen: discard_new_per_subject is false, want true."},
+		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 2 }, "seen: max_msgs_per_subject is 2, want 1."},
+		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.RePublish = nil }, "seen: republish is none, want {stevedore.*.*.* "},
+		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.RePublish.HeadersOnly = true }, "seen: republish is {stevedore.*.*.* "},
+		{"STEVEDORE_SESSIONS", func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false }, "seen: allow_atomic is false, want true."},
+		{"STEVEDORE_CALLS", func(c *jetstream.StreamConfig) { c.AllowDirect = false }, "seen: allow_direct is false, want true."},
+		{"KV_stevedore_tasks", func(c *jetstream.StreamConfig) { c.AllowDirect = false }, "seen: allow_direct is false, want true."},
+		{"STEVEDORE_OUTBOX", func(c *jetstream.StreamConfig) { c.Duplicates = time.Second }, "seen: duplicate_window is 1s, want 10m0s."},
+		{"STEVEDORE_OUTBOX", func(c *jetstream.StreamConfig) { c.Duplicates, c.MaxBytes = time.Hour, 1<<20 }, ""},
 		{"STEVEDORE_DEAD", func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardNew }, ""},
 		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, ""}, // a choice
 	} {
