@@ -87,8 +87,11 @@ const FailingSchedules = 200
 // readsAtOnce is how many of them it looks at at the same time.
 const readsAtOnce = 16
 
-// Failing returns the jobs and heartbeats whose last run that ended has failed, if they will run again: the
-// newest run first. It looks at the FailingSchedules that ran last; more is true if there may be others. A run
+// endedFails is how long a job that runs once counts as failing.
+const endedFails = 24 * time.Hour
+
+// Failing returns the jobs and heartbeats whose last run that ended has failed, if they will run again or ran once
+// within a day: the newest run first. It looks at the FailingSchedules that ran last; more is true if there may be others. A run
 // counts while its result is stored.
 func (js *Jobs) Failing(ctx context.Context) (failing []Entry, more bool, err error) {
 	b := js.bus
@@ -139,7 +142,7 @@ func (js *Jobs) failing(ctx context.Context, subject string, runs []bus.Stored) 
 		}
 		tokens := js.bus.Split(subject)
 		e, ok, err := js.read(ctx, tokens[1], tokens[2])
-		if err != nil || !ok || e.Disabled || e.Ended || e.Session != record.Session {
+		if err != nil || !ok || e.Disabled || e.Ended && time.Since(run.EndedAt) > endedFails || e.Session != record.Session {
 			return Entry{}, err
 		}
 		e.LastRun = run

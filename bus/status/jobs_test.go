@@ -3,6 +3,7 @@ package status_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,7 +17,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// The status names jobs whose last run failed, until a run ends well or nobody wants the job any more.
+// The status names jobs whose last run failed, until a run ends well or nobody wants the job any more. It names those
+// that ran once for a day.
 func TestFailingJobsAreNamed(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.Connect(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
@@ -31,15 +33,17 @@ func TestFailingJobsAreNamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true}, tool.WithEffect(tools.Idempotent))
+		stop := workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true}, tool.WithEffect(tools.Idempotent))
 		jobs, operator := cron.New(b), cron.Caller{Operator: true}
 		for i := range 7 {
 			if _, err := jobs.Add(t.Context(), operator, cron.Job{Name: fmt.Sprint("job", i), Session: "s", Every: time.Minute, Tool: "backup"}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if _, err := jobs.Add(t.Context(), operator, cron.Job{Name: "single", Session: "s", At: time.Now().Add(90 * time.Second), Tool: "backup"}); err != nil {
-			t.Fatal(err)
+		for _, name := range []string{"single", "single2"} {
+			if _, err := jobs.Add(t.Context(), operator, cron.Job{Name: name, Session: "s", At: time.Now().Add(90 * time.Second), Tool: "backup"}); err != nil {
+				t.Fatal(err)
+			}
 		}
 		named := func() (names []string) {
 			s := status.Read(t.Context(), b)
@@ -59,7 +63,7 @@ func TestFailingJobsAreNamed(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		got := named()
-		if len(got) != 6 || got[5] != ": Further jobs whose last run failed: 2." {
+		if len(got) != 6 || got[5] != ": Further jobs whose last run failed: 4." {
 			t.Fatalf("got %q", got)
 		}
 		for _, text := range got[:5] {
@@ -76,13 +80,31 @@ func TestFailingJobsAreNamed(t *testing.T) {
 		if _, err := jobs.Update(t.Context(), operator, "job5", func(j *cron.Job) error { j.Disabled = true; return nil }); err != nil {
 			t.Fatal(err)
 		}
-		if got := named(); len(got) != 1 || got[0][:7] != "s--job6" {
+		got = named()
+		slices.Sort(got)
+		if len(got) != 3 || got[0][:7] != "s--job6" || got[2] != `s--single: The last run of the job "single" of the session "s" failed: the disk is away.` {
 			t.Errorf("one job goes on, got %q", got)
 		}
 		broken.Store(false)
 		time.Sleep(2 * time.Minute)
-		if got := named(); len(got) != 0 {
+		if got := named(); len(got) != 2 || got[0][:9] != "s--single" {
 			t.Errorf("after a run that ended well: %q", got)
+		}
+		if err := jobs.Remove(t.Context(), operator, "single"); err != nil { // a remedy
+			t.Fatal(err)
+		}
+		if got := named(); len(got) != 1 || got[0][:10] != "s--single2" {
+			t.Errorf("after the removal: %q", got)
+		}
+		for _, name := range []string{"job5", "job6"} {
+			if err := jobs.Remove(t.Context(), operator, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		stop() // it would take seconds to work for a day
+		time.Sleep(24 * time.Hour)
+		if got := named(); len(got) != 0 {
+			t.Errorf("after a day: %q", got)
 		}
 	})
 }
