@@ -41,7 +41,6 @@ func (r Regexp) FindSubmatch(b []byte) [][]byte       { return r.compiled().Find
 func (r Regexp) FindSubmatchIndex(b []byte) []int     { return r.compiled().FindSubmatchIndex(b) }
 func (r Regexp) Match(b []byte) bool                  { return r.compiled().Match(b) }
 func (r Regexp) MatchString(s string) bool            { return r.compiled().MatchString(s) }
-func (r Regexp) ReplaceAll(src, repl []byte) []byte   { return r.compiled().ReplaceAll(src, repl) }
 func (r Regexp) ReplaceAllFunc(b []byte, f func([]byte) []byte) []byte {
 	return r.compiled().ReplaceAllFunc(b, f)
 }
