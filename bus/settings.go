@@ -36,6 +36,8 @@ func Align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Differen
 	setting(&d, "max_msgs", &have.MaxMsgs, want.MaxMsgs, true)
 	setting(&d, "max_msg_size", &have.MaxMsgSize, -1, true)
 	setting(&d, "max_age", &have.MaxAge, want.MaxAge, want.MaxAge == 0) // another age is a choice
+	setting(&d, "no_ack", &have.NoAck, false, true)
+	setting(&d, "subject_transform", &have.SubjectTransform, nil, true) // it stores messages where nobody looks
 	setting(&d, "num_replicas", &have.Replicas, want.Replicas, false)
 	setting(&d, "allow_direct", &have.AllowDirect, want.AllowDirect, true) // nobody can read it
 	if want.AllowMsgTTL {                                                  // the server cannot switch it off
@@ -84,13 +86,13 @@ type AlteredError struct {
 	Stream   string   // the full name
 	Lacks    []string // subjects
 	Settings []string // those that are harmful, such as "max_age is 3s, want 0s"
-	Sealed   bool
+	Sealed   string   // what the server does not take back; empty if there is nothing
 }
 
 func (e *AlteredError) Error() string {
 	switch {
-	case e.Sealed:
-		return "stream " + e.Stream + " is sealed: it stores nothing any more"
+	case e.Sealed != "":
+		return "stream " + e.Stream + " is sealed: " + e.Sealed
 	case len(e.Lacks) > 0:
 		return "stream " + e.Stream + " does not have the subjects " + strings.Join(e.Lacks, ", ") + ": what is published there is not stored"
 	}
@@ -99,9 +101,14 @@ func (e *AlteredError) Error() string {
 
 // altered returns what keeps a stream from storing messages, or nil. One that is not of All needs nothing.
 func (s Subjects) altered(have jetstream.StreamConfig) *AlteredError {
-	e := &AlteredError{Stream: have.Name, Sealed: have.Sealed}
+	e := &AlteredError{Stream: have.Name}
 	all := s.All(Config{})
 	if i := slices.IndexFunc(all, func(want jetstream.StreamConfig) bool { return want.Name == have.Name }); i >= 0 {
+		if have.Sealed {
+			e.Sealed = "it stores nothing any more"
+		} else if have.DenyPurge || have.DenyDelete && !all[i].DenyDelete {
+			e.Sealed = "nobody can remove what is done, so it becomes full"
+		}
 		e.Lacks = lacks(have.Subjects, all[i].Subjects)
 		for _, d := range Align(&have, all[i]) {
 			if d.Harmful {
@@ -109,7 +116,7 @@ func (s Subjects) altered(have jetstream.StreamConfig) *AlteredError {
 			}
 		}
 	}
-	if !e.Sealed && len(e.Settings) == 0 {
+	if e.Sealed == "" && len(e.Settings) == 0 {
 		return nil
 	}
 	return e

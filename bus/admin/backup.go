@@ -139,10 +139,11 @@ func Restore(ctx context.Context, b *bus.Bus, dir string, show func(stream strin
 		if b.Config().Replicas > 0 {
 			s.Config.Replicas = b.Config().Replicas
 		}
-		if c, want := &s.Config, b.StreamOf(b.Config(), s.Config.Name); c.Sealed { // and so changed
-			c.Sealed, c.DenyDelete, c.DenyPurge, c.AllowRollup = false, want.DenyDelete, want.DenyPurge, want.AllowRollup
+		c, want := &s.Config, b.StreamOf(b.Config(), s.Config.Name)
+		if c.Sealed { // and so changed
 			c.MaxAge, c.Discard = want.MaxAge, want.Discard
 		}
+		c.Sealed, c.DenyDelete, c.DenyPurge, c.AllowRollup = false, want.DenyDelete, want.DenyPurge, want.AllowRollup
 		if err := loadStream(ctx, b, s, filepath.Join(dir, s.Config.Name, backupData)); err != nil {
 			created := snapshots[:i+1]
 			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else created it meanwhile

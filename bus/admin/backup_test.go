@@ -150,7 +150,7 @@ func TestBackup(t *testing.T) {
 	}
 }
 
-// A stream that was sealed stores messages again in what is restored from a backup.
+// A stream that was sealed, or from which nobody could remove messages, works again in what is restored from a backup.
 func TestSealedStreamIsRestored(t *testing.T) {
 	from := bustest.New(t)
 	if _, err := from.Publish(t.Context(), bus.Message{Subject: from.Result("s", "c"), Body: []byte("{}")}); err != nil {
@@ -162,6 +162,11 @@ func TestSealedStreamIsRestored(t *testing.T) {
 		if _, err := from.JetStream().UpdateStream(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
+	}
+	denies := config(t, from, from.StreamName(bus.Calls))
+	denies.DenyPurge, denies.DenyDelete = true, true
+	if _, err := from.JetStream().UpdateStream(t.Context(), denies); err != nil {
+		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "backup")
 	if _, err := admin.Backup(t.Context(), from, dir, func(string) {}); err != nil {

@@ -77,6 +77,10 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 		{"STEVEDORE_CALLS", func(c *jetstream.StreamConfig) { c.AllowDirect = false }, "seen: allow_direct is false, want true."},
 		{"KV_stevedore_tasks", func(c *jetstream.StreamConfig) { c.AllowDirect = false }, "seen: allow_direct is false, want true."},
 		{"STEVEDORE_OUTBOX", func(c *jetstream.StreamConfig) { c.Duplicates = time.Second }, "seen: duplicate_window is 1s, want 10m0s."},
+		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.NoAck = true }, "seen: no_ack is true, want false."},
+		{"STEVEDORE_DEAD", func(c *jetstream.StreamConfig) {
+			c.SubjectTransform = &jetstream.SubjectTransformConfig{Source: "stevedore.dead.call.*", Destination: "away.{{wildcard(1)}}"}
+		}, "seen: subject_transform is {stevedore.dead.call.* away.{{wildcard(1)}}}, want none."},
 		{"STEVEDORE_OUTBOX", func(c *jetstream.StreamConfig) { c.Duplicates, c.MaxBytes = time.Hour, 1<<20 }, ""},
 		{"STEVEDORE_DEAD", func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardNew }, ""},
 		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, ""}, // a choice
@@ -93,8 +97,13 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 		}
 	}
 	alter("STEVEDORE_CALLS", func(config *jetstream.StreamConfig) { config.Sealed = true })
-	if !named(status.StreamSealed, "STEVEDORE_CALLS", "is sealed") {
-		t.Error("a sealed stream is not named")
+	alter("STEVEDORE_DEAD", func(config *jetstream.StreamConfig) { config.DenyDelete = true })
+	alter("STEVEDORE_SESSIONS", func(config *jetstream.StreamConfig) { config.DenyPurge = true })
+	s := status.Read(t.Context(), b)
+	for _, text := range []string{"STEVEDORE_CALLS is sealed: it stores nothing", "STEVEDORE_DEAD is sealed: nobody can remove", "STEVEDORE_SESSIONS is sealed: nobody can remove"} {
+		if !problem(s, text) || len(s.Problems) != 4 {
+			t.Errorf("want %q in %q", text, s.Problems)
+		}
 	}
 }
 

@@ -72,7 +72,7 @@ func (s *Status) problems() []Problem {
 	for _, stream := range s.Streams {
 		if altered := stream.fill.Altered; altered != nil {
 			code := StreamAltered
-			if altered.Sealed {
+			if altered.Sealed != "" {
 				code = StreamSealed
 			}
 			add(code, stream.Name, "The %v.", altered)

@@ -30,7 +30,7 @@ func (c *Connection) Advice(err error) string {
 		return MissingAdvice + " " + c.Command("provision")
 	}
 	if altered, ok := errors.AsType[*bus.AlteredError](err); ok {
-		advice, command := AlteredAdvice(altered.Sealed)
+		advice, command := AlteredAdvice(altered.Sealed != "")
 		return advice + " " + c.Command(command...)
 	}
 	if _, ok := errors.AsType[*admin.SpaceError](err); ok {
@@ -162,8 +162,8 @@ const MissingAdvice = "Create what is missing; its contents are lost, unless you
 // AlteredAdvice says what to do about a stream that lacks subjects, has other limits or is sealed, and with which command.
 func AlteredAdvice(sealed bool) (advice string, command []string) {
 	if sealed {
-		return "The server cannot take the seal off. Stop what sends calls, save everything, and restore the copy (\"stevedore restore\") on a " +
-			"server without these streams: there the stream stores messages again. To save it:", []string{"backup", "stevedore-backup"}
+		return "The server cannot take this back. Stop what sends calls, save everything, and restore the copy (\"stevedore restore\") on a " +
+			"server without these streams: there the stream works again. To save it:", []string{"backup", "stevedore-backup"}
 	}
 	return "Give it back what this program needs:", []string{"provision", "--update"}
 }
