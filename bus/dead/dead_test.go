@@ -126,6 +126,9 @@ func TestDeadLetters(t *testing.T) {
 				t.Errorf("dead letter %.300v", letter)
 			}
 			waitForEmpty(t, b)
+			if n, err := dead.Count(t.Context(), b); n != 1 || err != nil { // the body may be a message of its own
+				t.Errorf("%d dead letters, %v", n, err)
+			}
 			got, err := letter.Message(t.Context(), b)
 			if err != nil || !bytes.Equal(got, body) {
 				t.Fatalf("message of %d bytes, want %d; %v", len(got), len(body), err)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -57,6 +59,23 @@ func ListPage(ctx context.Context, b *bus.Bus, q Query) (Page, error) {
 		}
 	}
 	return Page{Letters: letters}, nil
+}
+
+// Count returns the number of dead letters, without the messages that have the bodies of others.
+func Count(ctx context.Context, b *bus.Bus) (n uint64, err error) {
+	stream, err := b.UsedStream(ctx, bus.Dead)
+	if stream == nil || err != nil {
+		return 0, err
+	}
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(b.Dead(bus.DeadBody, "*")))
+	if err != nil {
+		return 0, fmt.Errorf("count dead letters: %w", err)
+	}
+	n = info.State.Msgs
+	for _, bodies := range info.State.Subjects {
+		n -= bodies
+	}
+	return n, nil
 }
 
 // Get returns the dead letter with a number, or ErrNone.

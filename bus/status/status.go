@@ -21,6 +21,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/cron"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -163,6 +164,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 		"workers":      func() (err error) { s.Workers, err = workers(ctx, b); return err },
 		"channels":     func() (err error) { s.Channels, err = channels(ctx, b, check); return err },
 		"parked calls": func() error { return s.readParked(ctx, b) },
+		"dead letters": func() (err error) { s.DeadLetters, err = dead.Count(ctx, b); return err },
 		"jobs":         func() error { return s.readJobs(ctx, b) },
 	} {
 		group.Go(func() {
@@ -197,11 +199,6 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 	}
 	for _, name := range slices.Sorted(maps.Keys(queues)) {
 		s.Queues = append(s.Queues, *queues[name])
-	}
-	for _, stream := range s.Streams {
-		if stream.Name == b.StreamName(bus.Dead) {
-			s.DeadLetters = stream.Messages
-		}
 	}
 	slices.Sort(s.Errors)
 	s.Problems = s.problems()

@@ -57,13 +57,13 @@ func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
 	before := time.Now()
 	list := b.JetStream().ListStreams(ctx)
 	found, alone := []Stream{}, false
-	ours, kv, obj := b.StreamName(""), "KV_"+b.BucketName(""), "OBJ_"+b.BucketName("")
+	all, ours := b.All(bus.Config{}), b.StreamName("")
 	for info := range list.Info() {
 		name := info.Config.Name
 		if slices.ContainsFunc(found, func(v Stream) bool { return v.Name == name }) { // several servers answered
 			continue
 		}
-		if !strings.HasPrefix(name, ours) && !strings.HasPrefix(name, kv) && !strings.HasPrefix(name, obj) {
+		if !slices.ContainsFunc(all, func(c jetstream.StreamConfig) bool { return c.Name == name }) {
 			continue
 		}
 		if skew := skewOf(before, info.TimeStamp, time.Now()); skew.Abs() >= s.skew.Abs() {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools/metrics"
@@ -72,8 +72,8 @@ func (h *health) readStreams(ctx context.Context, g *metrics.Gauges) {
 		g.Set("stevedore_stream_max_bytes", "Maximum size of a stream in bytes.", float64(f.MaxBytes), "stream", f.Name)
 		g.Set("stevedore_stream_messages", "Messages in a stream.", float64(f.Messages), "stream", f.Name)
 	}
-	if dead, err := h.bus.JetStream().Stream(ctx, h.bus.StreamName(bus.Dead)); err == nil {
-		g.Set("stevedore_dead_letters", "Dead letters.", float64(dead.CachedInfo().State.Msgs))
+	if letters, err := dead.Count(ctx, h.bus); err == nil {
+		g.Set("stevedore_dead_letters", "Dead letters.", float64(letters))
 	}
 }
 
