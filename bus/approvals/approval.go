@@ -40,7 +40,7 @@ func questionOf(p task.Parked) Approval {
 
 // openIn returns the approval that a call waits for; ok is false if it waits for none.
 func openIn(r task.Record) (a Approval, ok bool) {
-	if r.Parked == nil || r.Parked.State != task.InputRequired || r.Answer != nil {
+	if !r.Asks() {
 		return Approval{}, false
 	}
 	return questionOf(*r.Parked), true
@@ -97,7 +97,7 @@ func Answer(ctx context.Context, b *bus.Bus, k tools.CallKey, answer task.Answer
 			return task.ErrUnchanged
 		case r.Answer != nil:
 			return alreadyAnswered(*r.Answer)
-		case r.Parked == nil || r.Parked.State != task.InputRequired:
+		case !r.Asks():
 			return tools.Errorf(tools.CodeNotFound, "no call %.80q in session %.80q waits for an approval", k.ID, k.Session)
 		}
 		answer.Digest = r.Parked.Digest

@@ -75,15 +75,13 @@ func firstWaiting(ctx context.Context, b *bus.Bus, queue string) (sessions []Bac
 // readParked counts the runs that wait for a model, by the last error of its provider, and the calls that
 // wait for an approval.
 func (s *Status) readParked(ctx context.Context, b *bus.Bus) error {
-	parked, err := task.ListParked(ctx, b, "*")
 	s.outages = map[string]int{}
-	for _, p := range parked {
+	return task.ListRecords(ctx, b, "*", func(r task.Record) {
 		switch {
-		case p.State == task.InputRequired:
+		case r.Asks():
 			s.asking++
-		case p.Reason == tools.WaitingForModel:
-			s.outages[p.Detail]++
+		case r.Parked != nil && r.Parked.Reason == tools.WaitingForModel:
+			s.outages[r.Parked.Detail]++
 		}
-	}
-	return err
+	})
 }

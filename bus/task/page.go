@@ -105,18 +105,18 @@ type pageReader struct {
 	b       *bus.Bus
 	session string
 	limit   int
-	parked  map[string]Parked
+	parked  map[string]Record
 	tasks   []*Task
 	missing map[string]*Task // calls that a worker has, and that none has reported yet
 }
 
 func newPageReader(ctx context.Context, b *bus.Bus, session string, limit int) (*pageReader, error) {
-	l := &pageReader{b: b, session: session, limit: limit, parked: map[string]Parked{}, missing: map[string]*Task{}}
-	parked, err := ListParked(ctx, b, session)
-	for _, p := range parked {
-		l.parked[p.Key().ID] = p
-	}
-	return l, err
+	l := &pageReader{b: b, session: session, limit: limit, parked: map[string]Record{}, missing: map[string]*Task{}}
+	return l, ListRecords(ctx, b, session, func(r Record) {
+		if r.Parked != nil {
+			l.parked[r.key.ID] = r
+		}
+	})
 }
 
 func (l *pageReader) more() bool { return len(l.tasks) < l.limit }
@@ -131,14 +131,14 @@ func (l *pageReader) add(id string) *Task {
 
 // hasResult reports whether a call has ended or is async.
 func (l *pageReader) hasResult(ctx context.Context, id string) (bool, error) {
-	m, err := l.b.Last(ctx, bus.Results, l.b.Result(l.session, id))
-	return m.Sequence > 0, err
+	stored, err := ReadResults(ctx, l.b, l.session, id)
+	return len(stored) > 0, err
 }
 
 // readParked adds parked calls.
 func (l *pageReader) readParked(ctx context.Context, before uint64) (next uint64, err error) {
-	for _, p := range slices.SortedFunc(maps.Values(l.parked), func(a, b Parked) int { return b.Since.Compare(a.Since) }) {
-		since := uint64(p.Since.UnixNano())
+	for _, r := range slices.SortedFunc(maps.Values(l.parked), func(a, b Record) int { return b.Parked.Since.Compare(a.Parked.Since) }) {
+		since := uint64(r.Parked.Since.UnixNano())
 		if before > 0 && since >= before {
 			continue
 		}
@@ -146,13 +146,12 @@ func (l *pageReader) readParked(ctx context.Context, before uint64) (next uint64
 			return next, nil
 		}
 		next = since
-		id := p.Key().ID
-		done, err := l.hasResult(ctx, id)
+		done, err := l.hasResult(ctx, r.key.ID)
 		if err != nil {
 			return 0, err
 		}
 		if !done {
-			l.add(id).setParked(p)
+			l.add(r.key.ID).setParked(r)
 		}
 	}
 	return 0, nil
@@ -169,7 +168,7 @@ func (l *pageReader) addUnsettled(c unsettledCall) {
 // readCalls adds the calls that wait or run.
 func (l *pageReader) readCalls(ctx context.Context, before uint64) (next uint64, err error) {
 	u, seen := newUnsettledReader(l.b), 0
-	for m, err := range l.b.Read(ctx, bus.Calls, bus.Back(l.b.Call("*", "*", l.session, "*"), before)) {
+	for m, err := range l.b.Read(ctx, bus.Calls, bus.Back(l.b.CallsOf(l.session, "*"), before)) {
 		if err != nil {
 			return 0, err
 		}
@@ -213,11 +212,11 @@ func (l *pageReader) readResults(ctx context.Context, before uint64) (next uint6
 			return 0, err
 		}
 		e, err := DecodeResult(l.b, subject, m.Body)
-		switch p, parked := l.parked[t.ID]; {
+		switch r, parked := l.parked[t.ID]; {
 		case m.Sequence > 0 && err == nil:
 			t.apply(e)
 		case parked:
-			t.setParked(p)
+			t.setParked(r)
 		default:
 			l.missing[t.ID] = t
 		}

@@ -37,7 +37,11 @@ func TestListPage(t *testing.T) {
 	}
 	for i := range 5 {
 		id := fmt.Sprint("call", i)
-		put(b.Call("unserved", "x", "s", id), "{}")
+		if i == 4 { // a result that waits to be offloaded
+			put(b.Raw("unserved", "x", "s", id), "{}")
+		} else {
+			put(b.Call("unserved", "x", "s", id), "{}")
+		}
 		put(b.Call("unserved", "x", "other", id), "{}")
 		want = append(want, id)
 	}
@@ -48,6 +52,13 @@ func TestListPage(t *testing.T) {
 		if _, err := task.Park(t.Context(), b, p); err != nil {
 			t.Fatal(err)
 		}
+	}
+	put(b.Result("s", "call2"), `{"id":"another","session":"s","tool":"x","outcome":"completed"}`) // no worker wrote it
+	if _, err := task.ChangeRecord(t.Context(), b, tools.CallKey{Session: "s", ID: "parked2"}, func(r *task.Record) error {
+		r.Answer = &task.Answer{Approve: true}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
 	}
 	slices.Reverse(want)
 	want = append([]string{"parked3", "parked2", "parked1"}, want...)
@@ -74,7 +85,7 @@ func TestListPage(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("limit %d:\n got %v\nwant %v", limit, got, want)
 		}
-		for id, want := range map[string]task.State{"async2": task.Completed, "async1": task.Queued, "call1": task.Queued, "async3": task.InputRequired} {
+		for id, want := range map[string]task.State{"async2": task.Completed, "async1": task.Queued, "call1": task.Queued, "async3": task.InputRequired, "parked2": task.Waiting} {
 			if states[id] != want {
 				t.Errorf("%s is %s, want %s", id, states[id], want)
 			}

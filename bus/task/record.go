@@ -47,6 +47,11 @@ type Record struct {
 	changed  time.Time     // by the clock of the server
 }
 
+// Asks reports whether the call waits for a person's answer.
+func (r Record) Asks() bool {
+	return r.Parked != nil && r.Parked.State == InputRequired && r.Answer == nil
+}
+
 // Answer is a person's answer. The first one counts.
 type Answer struct {
 	Approve bool `json:"approve"`

@@ -162,7 +162,7 @@ func get(ctx context.Context, b *bus.Bus, session, id string) (_ Task, moved boo
 	case Ended(p.stored):
 		return t, false, nil
 	case p.record.Parked != nil:
-		t.setParked(*p.record.Parked)
+		t.setParked(p.record)
 		return t, false, nil
 	case t.Async:
 	case len(p.queued) > 0:
@@ -214,8 +214,12 @@ func (t *Task) setRunning(r RunningCall) {
 	t.QueuedAt = time.Time{}
 }
 
-func (t *Task) setParked(p Parked) {
+func (t *Task) setParked(r Record) {
+	p := *r.Parked
 	t.State, t.Tool, t.call, t.Message = p.State, p.Call.Tool, p.Call, p.Text()
+	if p.State == InputRequired && !r.Asks() {
+		t.State, t.Message = Waiting, "waiting for a worker, since it was answered"
+	}
 	t.Args = tools.ShownArgs(p.Call)
 	if t.StartedAt.IsZero() {
 		t.QueuedAt = p.Since
