@@ -151,8 +151,12 @@ func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool, 
 			line.State = "unreadable"
 		case e.Kind == agent.KindEnd && e.End != nil:
 			line.State = tools.Excerpt(string(e.End.Reason), 80)
-		default:
-			line.State = "open"
+		default: // its call may have ended without it, for example in a dead letter
+			ended, err := (busCaller{b}).endOf(ctx, session, e.Run)
+			if err != nil {
+				return line, last, err
+			}
+			line.State = cmp.Or(string(ended), "open")
 		}
 		if e.Kind == agent.KindEnd && e.Total != nil {
 			line.add(*e.Total)

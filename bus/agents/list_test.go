@@ -12,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
 // appendEntries adds entries to the log of a session.
@@ -145,7 +146,27 @@ func TestRemoveConversation(t *testing.T) {
 	if err := remove(t, b, "s", false); err != agents.ErrRunning {
 		t.Errorf("while a run is open: %v", err)
 	}
-	appendEntries(t, b, "s", `{"kind":"end","run":"r","end":{"reason":"done"}}`)
+	appendEntries(t, b, "s", `{"kind":"end","run":"r","end":{"reason":"done"}}`, userEntry("r2", "go on"))
+	if err := remove(t, b, "s", false); err != agents.ErrRunning {
+		t.Errorf("while the second run is open: %v", err)
+	}
+	state := func() string {
+		list, _, err := conversations(t, b, agents.ListQuery{Limit: 1, Text: "go on"})
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		return list[0].State
+	}
+	if got := state(); got != "open" {
+		t.Error(got)
+	}
+	// As if the call was given up: the result says so, and the conversation has no end.
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "r2"), Body: []byte(`{"id":"r2","session":"s","tool":"agent","outcome":"failed"}`)}); err != nil {
+		t.Fatal(err)
+	}
+	if got := state(); got != string(agent.Abandoned) {
+		t.Error(got)
+	}
 	if err := remove(t, b, "s", false); err != nil {
 		t.Error(err)
 	}

@@ -36,8 +36,12 @@ func remove(ctx context.Context, b *bus.Bus, in SessionRequest) (none any, err e
 	if err != nil && !in.Force {
 		return nil, err
 	}
-	if agent.IsOpen(entries) && !in.Force {
-		return nil, ErrRunning
+	if run := agent.OpenRun(entries); run != "" && !in.Force {
+		if ended, err := (busCaller{b}).endOf(ctx, token, run); err != nil {
+			return nil, err
+		} else if ended == "" {
+			return nil, ErrRunning
+		}
 	}
 	for _, child := range agent.SubagentSessions(entries) {
 		in.Session = child

@@ -188,5 +188,10 @@ func (r *run) addNotices(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// IsOpen reports whether a log has a run without an end.
-func IsOpen(entries []Entry) bool { return replay(entries).open != nil }
+// OpenRun returns the run of a log without an end, or nothing.
+func OpenRun(entries []Entry) string {
+	if open := replay(entries).open; open != nil {
+		return open.id
+	}
+	return ""
+}
