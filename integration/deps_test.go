@@ -40,7 +40,7 @@ var allowedImports = map[string][]string{
 	"bus/notify/markup":          {"tools/lazyregexp"},
 	"cmd/internal/heartbeat":     {"bus", "bus/consume", "bus/cron", "bus/dead", "tools", "state/durable", "tools/trouble"},
 	"cmd/internal/memory":        {"bus", "tools"},
-	"bus/cron":                   {"bus", "bus/consume", "bus/task", "tools", "tools/trouble", "tools/lazyregexp"},
+	"bus/cron":                   {"bus", "bus/consume", "bus/retention", "bus/task", "tools", "tools/trouble", "tools/lazyregexp"},
 	"bus/remote":                 {"tools/tracing", "bus", "tools", "tools/retry", "tools/trouble"},
 	"bus/schema":                 {"bus", "bus/dead", "bus/cron", "bus/notify/channel", "bus/remote", "bus/rpc", "bus/task", "offload", "tools"},
 	"bus/session":                {"bus", "bus/jsapi"},
@@ -59,7 +59,7 @@ var allowedImports = map[string][]string{
 	"bus/internal/nkey":          {},
 	"cmd/internal/httpauth":      {},
 	"cmd/internal/console":       {"bus", "bus/agents", "bus/dead", "bus/cron", "cmd/internal/httpauth", "bus/notify/channel", "bus/notify/markup", "bus/rpc", "bus/status", "bus/task", "offload", "tools", "tools/agent", "tools/linediff", "tools/tracing"},
-	"bus/status":                 {"bus", "bus/cron", "bus/rpc", "bus/task", "bus/worker", "tools", "tools/trouble"},
+	"bus/status":                 {"bus", "bus/cron", "bus/dead", "bus/rpc", "bus/task", "bus/worker", "tools", "tools/trouble"},
 
 	// For tests only.
 	"integration/slow":      {},

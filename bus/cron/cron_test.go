@@ -204,6 +204,16 @@ func TestFailedJobNotifiesItsOwner(t *testing.T) {
 		if msg, err := stream.GetLastMsgForSubject(t.Context(), "stevedore.run.cron.alice--once"); err != nil || msg.Header.Get("Nats-TTL") == "" {
 			t.Errorf("the record of the run never expires: %v, %v", msg, err)
 		}
+		time.Sleep(time.Second)
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("alice", "later"), Body: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		if stored, err := b.Stream(t.Context(), bus.Results); err != nil || stored.Purge(t.Context()) != nil {
+			t.Fatal(err)
+		}
+		if e, err := jobs.Get(t.Context(), alice, "once"); err != nil || e.LastRun.Message != "the result is no longer stored" {
+			t.Errorf("without its result: %+v, %v", e.LastRun, err)
+		}
 		again, err := jobs.Update(t.Context(), alice, "once", func(j *cron.Job) error { j.At = time.Now().Add(time.Hour); return nil })
 		if err != nil || again.Ended || again.Next.IsZero() {
 			t.Errorf("again %+v, %v", again, err)

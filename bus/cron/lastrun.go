@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -53,30 +54,34 @@ func (js *Jobs) lastRun(ctx context.Context, e Entry) (*Run, error) {
 	if err != nil || run.Outcome != "" || run.Message != "" {
 		return run, err
 	}
-	call := tools.Call{ID: record.Call, Session: record.Session}
-	lost, err := task.IsLost(ctx, b, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()})
-	if err != nil {
+	var drops retention.Drops
+	ended, lost, err := record.Gone(ctx, b, func(ctx context.Context) (time.Time, error) { return drops.CompleteSince(ctx, b) })
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if lost {
+	case lost:
 		run.Message = "no stream has its call; the next tick starts it"
+	case ended:
+		run.Message = noResult
 	}
 	return run, nil
 }
 
+const noResult = "the result is no longer stored"
+
 // readRun reads how a run went, from its results.
 func readRun(ctx context.Context, b *bus.Bus, record RunRecord) (*Run, error) {
 	run := &Run{Call: record.Call, Due: record.Due}
-	call := tools.Call{ID: record.Call, Session: record.Session}
-	stored, err := task.ReadResults(ctx, b, call.SessionToken(), call.IDToken())
+	k := record.Key()
+	stored, err := task.ReadResults(ctx, b, k.Session, k.ID)
 	if err != nil {
 		return nil, err
 	}
 	for _, event := range stored {
 		run.apply(event.ResultEvent)
 	}
-	if !task.Ended(stored) && time.Now().After(record.Deadline) {
-		run.Message = "the result is no longer stored"
+	if len(stored) == 0 && time.Now().After(record.Deadline) {
+		run.Message = noResult
 	}
 	return run, nil
 }

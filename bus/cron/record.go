@@ -1,11 +1,15 @@
 package cron
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/consume"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
@@ -22,6 +26,23 @@ type RunRecord struct {
 	Tick uint64 `json:"tick,omitempty"`
 	// Restarted is set if no stream had the call, and a later tick published it.
 	Restarted bool `json:"restarted,omitempty"`
+}
+
+// Gone says how a run without a result is: ended if its result was dropped, lost if no stream has its call, and neither
+// if it goes on. completeSince is that of retention.Drops.
+func (r RunRecord) Gone(ctx context.Context, b *bus.Bus, completeSince func(context.Context) (time.Time, error)) (ended, lost bool, err error) {
+	if lost, err = task.IsLost(ctx, b, r.Key()); err != nil || !lost {
+		return false, false, err
+	}
+	since, err := completeSince(ctx)
+	ended = r.Due.Before(since)
+	return ended, !ended, err
+}
+
+// Key names the call of the run.
+func (r RunRecord) Key() tools.CallKey {
+	call := tools.Call{ID: r.Call, Session: r.Session}
+	return tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()}
 }
 
 // CallID returns the id of the call of a tick of a schedule with a name, which is the same for each copy of the

@@ -215,15 +215,9 @@ func (t *ticker) runEnded(ctx context.Context, r cron.RunRecord) (ended, lost bo
 	if time.Now().After(r.Deadline) {
 		return true, false, nil
 	}
-	k := tools.CallKey{Session: tools.Token(r.Session), ID: tools.Token(r.Call)}
-	stored, err := t.locator.Results.Read(ctx, k)
+	stored, err := t.locator.Results.Read(ctx, r.Key())
 	if err != nil || len(stored) > 0 {
 		return task.Ended(stored), false, err
 	}
-	if lost, err = task.IsLost(ctx, t.bus, k); err != nil || !lost {
-		return false, false, err
-	}
-	since, err := t.locator.CompleteSince(ctx) // its result may have expired
-	ended = r.Due.Before(since)
-	return ended, !ended, err
+	return r.Gone(ctx, t.bus, t.locator.CompleteSince)
 }
