@@ -120,16 +120,15 @@ func (c busCaller) Call(ctx context.Context, call tools.Call) (tools.ResultEvent
 }
 
 // cancel cancels a call that a cancelled agent made. The worker that runs the call stops it
-// and publishes the result; no worker runs a parked call.
+// and publishes the result; no worker runs a parked call, and no call is parked after the record.
 func (c busCaller) cancel(ctx context.Context, k tools.CallKey) error {
-	if _, parked, err := task.ReadParked(ctx, c.bus, k); err == nil && parked {
-		_, err := task.Cancel(ctx, c.bus, k.Session, k.ID, "its agent")
-		if code := tools.CodeOf(err); err == nil || code == tools.CodeInvalidArguments || code == tools.CodeNotFound {
-			return nil
-		}
+	if err := task.RecordCancellation(ctx, c.bus, k.Session, k.ID); err != nil {
 		return err
 	}
-	return task.RecordCancellation(ctx, c.bus, k.Session, k.ID)
+	if _, parked, err := task.ReadParked(ctx, c.bus, k); err != nil || !parked {
+		return err
+	}
+	return task.CancelOpen(ctx, c.bus, k, "its agent")
 }
 
 // Pauses between two checks whether a call is parked.

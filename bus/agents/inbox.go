@@ -159,10 +159,7 @@ func (in *Inbox) stopRuns(ctx context.Context, session string, m channel.Incomin
 		return temporary(err)
 	}
 	for _, run := range runs {
-		_, err := task.Cancel(ctx, in.bus, token, run, "the user")
-		switch code := tools.CodeOf(err); {
-		case err == nil, code == tools.CodeInvalidArguments, code == tools.CodeNotFound: // it has ended
-		default:
+		if err := task.CancelOpen(ctx, in.bus, tools.CallKey{Session: token, ID: run}, "the user"); err != nil {
 			return temporary(err)
 		}
 	}

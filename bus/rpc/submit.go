@@ -101,7 +101,7 @@ func submit(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (non
 // SubmitRaw stores a raw result in a queue and waits for the result that a worker makes of it.
 // The errors are those of Submit.
 func SubmitRaw(ctx context.Context, b *bus.Bus, queue string, raw tools.RawEvent) (tools.ResultEvent, error) {
-	subject := b.Raw(queue, raw.Tool, raw.SessionToken(), raw.IDToken())
+	subject := b.Raw(b.QueueFor(queue), raw.Tool, raw.SessionToken(), raw.IDToken())
 	body, err := bus.Encode(raw)
 	if err != nil {
 		return tools.ResultEvent{}, err

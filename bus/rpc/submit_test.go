@@ -221,6 +221,22 @@ func TestSubmitReportsWhetherTheCallIsStored(t *testing.T) {
 	})
 }
 
+// A raw result goes to the queue of the client's zone, as a call does.
+func TestRawResultOfAZone(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.Connect(t, bustest.Server(t), bus.Config{Zone: "east"})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		raw := tools.RawEvent{Call: tools.Call{ID: "a", Session: "s", Tool: "x"}}
+		if _, err := rpc.SubmitRaw(ctx, b, "", raw); !errors.Is(err, rpc.ErrPending) {
+			t.Fatal(err)
+		}
+		if m, err := b.Last(t.Context(), bus.Calls, b.Raw(bus.ZoneQueue("east"), "x", "s", "a")); err != nil || m.Sequence == 0 {
+			t.Errorf("%+v, %v", m, err)
+		}
+	})
+}
+
 // An invalid call is rejected before it is published.
 func TestInvalidCallsAreRejected(t *testing.T) {
 	b := bustest.New(t)

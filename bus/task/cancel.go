@@ -50,6 +50,15 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 	return Get(ctx, b, session, id)
 }
 
+// CancelOpen is Cancel for a call that may have ended, or may be gone.
+func CancelOpen(ctx context.Context, b *bus.Bus, k tools.CallKey, by string) error {
+	_, err := Cancel(ctx, b, k.Session, k.ID, by)
+	if code := tools.CodeOf(err); code == tools.CodeInvalidArguments || code == tools.CodeNotFound {
+		return nil
+	}
+	return err
+}
+
 // removeQueued removes the message of a cancelled call that no worker has. A worker would drop
 // it, but a queue may have none, and the call would seem to wait.
 func removeQueued(ctx context.Context, b *bus.Bus, session, id string) error {
@@ -98,8 +107,7 @@ func publishCancelled(ctx context.Context, b *bus.Bus, t Task, by string) (taken
 // cancelMade cancels those of the calls that a cancelled call made which have not ended.
 func cancelMade(ctx context.Context, b *bus.Bus, r Record) error {
 	for _, k := range r.Made {
-		_, err := Cancel(ctx, b, k.Session, k.ID, "the call that made it")
-		if code := tools.CodeOf(err); err != nil && code != tools.CodeInvalidArguments && code != tools.CodeNotFound {
+		if err := CancelOpen(ctx, b, k, "the call that made it"); err != nil {
 			return err
 		}
 	}

@@ -67,8 +67,8 @@ type Answer struct {
 
 const (
 	recordKey = "call"
-	// recordTTL is how long a record is kept after its last change: as long as a result.
-	// That of a parked call has no limit.
+	// recordTTL is how long a record is kept after its last change, or as long as a result if those stay
+	// longer. That of a parked call has no limit.
 	recordTTL = bus.ResultsKept
 	// aheadTTL is the same for a record that says only that the call was started ahead. Later,
 	// a call that still runs then may run a second time.
@@ -140,7 +140,7 @@ func (r *Record) store(ctx context.Context, b *bus.Bus) error {
 	}
 	header := bus.ExpectRevision(r.revision)
 	if r.Parked == nil {
-		header[jetstream.MsgTTLHeader] = []string{cmp.Or(r.ttl, recordTTL).String()}
+		header[jetstream.MsgTTLHeader] = []string{cmp.Or(r.ttl, max(b.Config().ResultsTTL, recordTTL)).String()}
 	}
 	ack, err := put(ctx, b, keyOf(r.key), body, header)
 	api, rejected := errors.AsType[*jetstream.APIError](err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -38,6 +39,25 @@ func TestInterruptedList(t *testing.T) {
 		cancel()
 		if err == nil && len(list) != calls {
 			t.Fatalf("a list of %d calls of %d", len(list), calls)
+		}
+	}
+}
+
+// A record stays as long as results do, and never less than a week.
+func TestRecordsStayAsLongAsResults(t *testing.T) {
+	t.Parallel()
+	server := bustest.Server(t)
+	for id, test := range map[string]struct{ results, want time.Duration }{"hour": {time.Hour, 7 * 24 * time.Hour}, "month": {30 * 24 * time.Hour, 30 * 24 * time.Hour}} {
+		b := bustest.Connect(t, server, bus.Config{ResultsTTL: test.results})
+		if err := task.RecordCancellation(t.Context(), b, "s", id); err != nil {
+			t.Fatal(err)
+		}
+		stream, err := b.JetStream().Stream(t.Context(), "KV_"+b.BucketName(bus.TasksBucket))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m, err := stream.GetLastMsgForSubject(t.Context(), "$KV.stevedore_tasks.call.s."+id); err != nil || m.Header.Get("Nats-TTL") != test.want.String() {
+			t.Errorf("%s: %+v, %v", id, m, err)
 		}
 	}
 }
