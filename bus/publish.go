@@ -218,7 +218,8 @@ func classify(err error) error {
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
 	case !errors.As(err, &api):
 		return err
-	case api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
+	case api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence,
+		api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant: // of a replicated stream, while another change is in flight
 		return fmt.Errorf("%w: %w", ErrConflict, err)
 	case strings.Contains(api.Description, "maximum messages per subject"):
 		return ErrSubjectExists

@@ -5,12 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/retry"
 )
@@ -26,17 +23,18 @@ const (
 	announced        = 24 * time.Hour
 )
 
-func othersSubject(b *bus.Bus) string {
-	return "$KV." + b.BucketName(bus.TasksBucket) + ".workers.others"
-}
+const othersKey = "workers.others"
 
 // Announce stores that a worker outside of the server's process uses the server.
 func Announce(ctx context.Context, b *bus.Bus, log zerolog.Logger) error {
 	return retry.Log(ctx, log, "cannot announce this worker", announceTimeout, bus.IsClosed, func() error {
-		_, err := b.JetStream().PublishMsg(ctx, &nats.Msg{
-			Subject: b.API().PutSubject(othersSubject(b)), Data: []byte("{}"),
-			Header: nats.Header{jetstream.MsgTTLHeader: {announced.String()}},
-		})
+		m, err := b.Entry(ctx, othersKey)
+		if err == nil {
+			_, err = b.PutEntry(ctx, othersKey, []byte("{}"), m.Sequence, announced)
+		}
+		if errors.Is(err, bus.ErrConflict) { // another worker has just announced itself
+			return nil
+		}
 		return err
 	})
 }
@@ -51,9 +49,6 @@ func KeepAnnounced(ctx context.Context, b *bus.Bus, log zerolog.Logger) {
 // OthersAnnounced reports whether such a worker has announced itself during the last day. It
 // may have ended since.
 func OthersAnnounced(ctx context.Context, b *bus.Bus) (bool, error) {
-	m, err := b.API().GetFromLeader(ctx, "KV_"+b.BucketName(bus.TasksBucket), jsapi.Get{LastBySubject: othersSubject(b)})
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return false, nil
-	}
+	m, err := b.Entry(ctx, othersKey)
 	return len(m.Data) > 0, err // without data, it expired
 }

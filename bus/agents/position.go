@@ -2,10 +2,7 @@ package agents
 
 import (
 	"context"
-	"errors"
 	"fmt"
-
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -18,18 +15,11 @@ func (in *Inbox) positionKey(chat string) string {
 
 // position returns how far a bridge has read a chat, as setPosition stored it, or "".
 func (in *Inbox) position(ctx context.Context, chat string) (string, error) {
-	kv, err := in.bus.Bucket(ctx, bus.TasksBucket)
+	m, err := in.bus.Entry(ctx, in.positionKey(chat))
 	if err != nil {
-		return "", err
-	}
-	entry, err := kv.Get(ctx, in.positionKey(chat))
-	switch {
-	case errors.Is(err, jetstream.ErrKeyNotFound):
-		return "", nil
-	case err != nil:
 		return "", fmt.Errorf("read how far the chat was read: %w", err)
 	}
-	return string(entry.Value()), nil
+	return string(m.Data), nil
 }
 
 func (in *Inbox) setPosition(ctx context.Context, chat, position string) error {

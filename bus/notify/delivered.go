@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
@@ -40,14 +38,11 @@ func isStored(n channel.Notification) func(body []byte) bool {
 // the lookup fails, it returns false: a copy is better than a loss. A process
 // that ends between Send and setDelivered also causes a copy.
 func (n *Notifier) wasDelivered(ctx context.Context, notification channel.Notification) bool {
-	kv, err := n.bus.Bucket(ctx, bus.TasksBucket)
-	if err == nil {
-		_, err = kv.Get(ctx, deliveredKey(notification))
-	}
-	if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+	m, err := n.bus.Entry(ctx, deliveredKey(notification))
+	if err != nil {
 		n.log.Warn().Err(err).Str("channel", notification.Channel).Msg("cannot look up whether this notification was delivered; delivering it")
 	}
-	return err == nil
+	return len(m.Data) > 0
 }
 
 // setDelivered records the delivery for as long as a copy can appear: the event
@@ -58,12 +53,12 @@ func (n *Notifier) setDelivered(ctx context.Context, d *consume.Delivery, notifi
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	kv, err := n.bus.Bucket(ctx, bus.TasksBucket)
-	if err == nil {
-		at := time.Now().UTC().Format(time.RFC3339)
-		_, err = kv.Create(ctx, deliveredKey(notification), []byte(at), jetstream.KeyTTL(maxAge+n.cfg.GiveUp+time.Hour))
+	key, at := deliveredKey(notification), time.Now().UTC().Format(time.RFC3339)
+	m, err := n.bus.Entry(ctx, key)
+	if err == nil && len(m.Data) == 0 {
+		_, err = n.bus.PutEntry(ctx, key, []byte(at), m.Sequence, maxAge+n.cfg.GiveUp+time.Hour)
 	}
-	if err != nil && !errors.Is(err, jetstream.ErrKeyExists) {
+	if err != nil && !errors.Is(err, bus.ErrConflict) {
 		n.log.Warn().Err(err).Str("channel", notification.Channel).Msg("cannot record the delivery; a copy would be delivered too")
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
@@ -62,31 +60,23 @@ func chatOf(to channel.Channel, chat string) string {
 // be called several times; if it returns false, the record stays as it is.
 func (n *Notifier) changeDraft(ctx context.Context, name, chat string, change func(d *draft) bool) (now, before draft, err error) {
 	key := "draft." + name + "." + tools.Token(chat)
-	kv, err := n.bus.Bucket(ctx, bus.TasksBucket)
-	if err != nil {
-		return now, before, err
-	}
 	for {
 		before = draft{}
-		entry, err := kv.Get(ctx, key)
-		switch {
-		case err == nil:
-			_ = json.Unmarshal(entry.Value(), &before) // an invalid one is replaced
-			before.revision = entry.Revision()
-		case !errors.Is(err, jetstream.ErrKeyNotFound):
+		m, err := n.bus.Entry(ctx, key)
+		if err != nil {
 			return now, before, fmt.Errorf("read the draft of a chat: %w", err)
 		}
+		_ = json.Unmarshal(m.Data, &before) // an invalid one is replaced
+		before.revision = m.Sequence
 		now = before
 		if !change(&now) {
 			return before, before, nil
 		}
 		body, err := json.Marshal(now)
-		if err == nil && before.revision == 0 {
-			now.revision, err = kv.Create(ctx, key, body)
-		} else if err == nil {
-			now.revision, err = kv.Update(ctx, key, body, before.revision)
+		if err == nil {
+			now.revision, err = n.bus.PutEntry(ctx, key, body, before.revision, 0)
 		}
-		if !errors.Is(err, jetstream.ErrKeyExists) && !errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+		if !errors.Is(err, bus.ErrConflict) {
 			return now, before, err
 		}
 	}

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/stevedore-bus/stevedore/bus"
 )
 
@@ -67,12 +65,8 @@ func (l *lease) store(ctx context.Context, holder string) error {
 	if err != nil {
 		return err
 	}
-	kv, err := l.bus.Bucket(ctx, bus.TasksBucket)
-	if err != nil {
-		return err
-	}
-	revision, err := kv.Update(ctx, TrimmedKey(l.stream), body, l.revision)
-	if errors.Is(err, jetstream.ErrKeyRevisionMismatch) {
+	revision, err := l.bus.PutEntry(ctx, TrimmedKey(l.stream), body, l.revision, 0)
+	if errors.Is(err, bus.ErrConflict) {
 		return errLost
 	}
 	if err != nil {

@@ -3,7 +3,6 @@ package retention
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 // Trimmed is the record of what workers removed from a stream, in the tasks bucket.
@@ -28,13 +26,9 @@ type Trimmed struct {
 func TrimmedKey(stream string) string { return "trim." + stream }
 
 // ReadTrimmed returns the record of a stream and its revision, which is 0 if there is
-// none. It asks the leader, because a replica may lag behind.
+// none.
 func ReadTrimmed(ctx context.Context, b *bus.Bus, stream string) (t Trimmed, revision uint64, err error) {
-	bucket := b.BucketName(bus.TasksBucket)
-	m, err := b.API().GetFromLeader(ctx, "KV_"+bucket, jsapi.Get{LastBySubject: "$KV." + bucket + "." + TrimmedKey(stream)})
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return Trimmed{}, 0, nil
-	}
+	m, err := b.Entry(ctx, TrimmedKey(stream))
 	if err == nil && len(m.Data) > 0 {
 		err = json.Unmarshal(m.Data, &t)
 	}

@@ -264,7 +264,7 @@ func (f *Follower) due() (due []Parked, sleep time.Duration) {
 // WatchParked calls changed when the record of a call changes, until ctx ends. It needs no
 // consumer, so it misses the changes that happen while the connection is interrupted.
 func WatchParked(ctx context.Context, b *bus.Bus, changed func()) error {
-	sub, err := b.Conn().Subscribe(subjectOf(b, recordKey+".>"), func(*nats.Msg) { changed() })
+	sub, err := b.Conn().Subscribe(b.EntrySubject(recordKey+".>"), func(*nats.Msg) { changed() })
 	if err != nil {
 		return fmt.Errorf("watch parked calls: %w", err)
 	}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -79,27 +78,14 @@ const (
 
 func keyOf(k tools.CallKey) string { return strings.Join([]string{recordKey, k.Session, k.ID}, ".") }
 
-func subjectOf(b *bus.Bus, key string) string {
-	return "$KV." + b.BucketName(bus.TasksBucket) + "." + key
-}
-
-// put stores the value of a key. A header can set its TTL, which KeyValue.Update cannot.
-func put(ctx context.Context, b *bus.Bus, key string, value []byte, header nats.Header) (*jetstream.PubAck, error) {
-	subject := b.API().PutSubject(subjectOf(b, key))
-	return b.JetStream().PublishMsg(ctx, &nats.Msg{Subject: subject, Data: value, Header: header})
-}
-
 // ReadRecord reads the record of a call; without one, it is empty.
 func ReadRecord(ctx context.Context, b *bus.Bus, k tools.CallKey) (Record, error) {
-	m, err := b.API().GetFromLeader(ctx, "KV_"+b.BucketName(bus.TasksBucket), jsapi.Get{LastBySubject: subjectOf(b, keyOf(k))})
-	if errors.Is(err, jetstream.ErrMsgNotFound) {
-		return Record{key: k}, nil
-	}
+	m, err := b.Entry(ctx, keyOf(k))
 	if err != nil {
 		return Record{}, fmt.Errorf("read the record of call %s: %w", k.ID, err)
 	}
 	r := Record{key: k, revision: m.Sequence, changed: m.Time}
-	if len(m.Data) == 0 { // it expired
+	if len(m.Data) == 0 { // there is none, or it expired
 		return r, nil
 	}
 	return r, r.decode(m.Data)
@@ -138,23 +124,16 @@ func (r *Record) store(ctx context.Context, b *bus.Bus) error {
 	if err != nil {
 		return err
 	}
-	header := bus.ExpectRevision(r.revision)
+	ttl := time.Duration(0)
 	if r.Parked == nil {
-		header[jetstream.MsgTTLHeader] = []string{cmp.Or(r.ttl, max(b.Config().ResultsTTL, recordTTL)).String()}
+		ttl = cmp.Or(r.ttl, max(b.Config().ResultsTTL, recordTTL))
 	}
-	ack, err := put(ctx, b, keyOf(r.key), body, header)
-	api, rejected := errors.AsType[*jetstream.APIError](err)
-	switch {
-	case err == nil:
-		r.revision = ack.Sequence
-		return nil
-	case rejected && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence,
-		rejected && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequenceConstant: // of a replicated bucket, while another change is in flight
-		err = bus.ErrConflict
-	case errors.Is(err, nats.ErrMaxPayload):
-		err = fmt.Errorf("%w: %w", bus.ErrTooLarge, err)
+	revision, err := b.PutEntry(ctx, keyOf(r.key), body, r.revision, ttl)
+	if err != nil {
+		return fmt.Errorf("store the record of call %s: %w", r.key.ID, err)
 	}
-	return fmt.Errorf("store the record of call %s: %w", r.key.ID, err)
+	r.revision = revision
+	return nil
 }
 
 // decode decodes a stored record. One that no worker wrote is an error.
@@ -194,7 +173,7 @@ const listTimeout = 10 * time.Second
 func ListRecords(ctx context.Context, b *bus.Bus, session string, f func(Record)) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	prefix := subjectOf(b, "")
+	prefix := b.EntrySubject("")
 	get := jsapi.Get{NextBySubject: prefix + keyOf(tools.CallKey{Session: session, ID: "*"}), Sequence: 1, Batch: 256, MaxBytes: 4 << 20}
 	for m, err := range b.API().Messages(ctx, "KV_"+b.BucketName(bus.TasksBucket), get) {
 		if err != nil {
