@@ -41,6 +41,9 @@ func (f Fill) Ratio() float64 {
 	return float64(f.Bytes) / float64(f.MaxBytes)
 }
 
+// FillWarning is the ratio above which somebody should look at a stream.
+const FillWarning = 0.8
+
 // NearlyFull is the ratio above which a stream that rejects messages may reject the next
 // one.
 const NearlyFull = 0.95

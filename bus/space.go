@@ -172,7 +172,7 @@ func (s *Space) explain(ctx context.Context, subject string, err error) error {
 	switch {
 	case lookup != nil: // perhaps the client may not read it
 		return err
-	case f.Ratio() < NearlyFull-0.15 && f.MaxBytes > 16*s.b.nc.MaxPayload():
+	case f.Ratio() < FillWarning && f.MaxBytes > 16*s.b.nc.MaxPayload():
 		return fmt.Errorf("%w, although %s: the server has no space for it; remove artifacts and "+
 			"sweep, free space on its disk, or raise the limit of the account", err, f)
 	}

@@ -148,27 +148,19 @@ func (s Subjects) Streams(cfg Config) []jetstream.StreamConfig {
 
 // Buckets returns the configurations of the streams behind the buckets.
 func (s Subjects) Buckets(cfg Config) []jetstream.StreamConfig {
-	base := func(name, description string, subjects ...string) jetstream.StreamConfig {
-		return jetstream.StreamConfig{
-			Name: name, Description: description, Subjects: subjects,
-			Storage: jetstream.FileStorage, Replicas: max(cfg.Replicas, 1),
-			Discard: jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
-			MaxBytes: -1, MaxMsgs: -1,
-			Metadata: jsapi.Base.Mark(nil),
-		}
-	}
 	var all []jetstream.StreamConfig
 	for _, bucket := range []string{StateBucket, ArtifactsBucket, TasksBucket} {
 		name := s.BucketName(bucket)
-		kv := base("KV_"+name, "", "$KV."+name+".>")
-		kv.MaxMsgsPerSubject, kv.DenyDelete = 1, true
-		kv.AllowMsgTTL, kv.SubjectDeleteMarkerTTL = true, time.Hour
-		all = append(all, kv)
+		all = append(all, jetstream.StreamConfig{
+			Name: "KV_" + name, Subjects: []string{"$KV." + name + ".>"},
+			Storage: jetstream.FileStorage, Replicas: max(cfg.Replicas, 1),
+			Discard: jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
+			MaxBytes: -1, MaxMsgs: -1, MaxMsgsPerSubject: 1, DenyDelete: true,
+			AllowMsgTTL: true, SubjectDeleteMarkerTTL: time.Hour,
+			Metadata: jsapi.Base.Mark(nil),
+		})
 	}
-	// The same as offload/object creates; the limit is explained there.
-	name := s.BucketName(BlobsBucket)
-	blobs := base("OBJ_"+name, "artifacts of Stevedore: bytes by their SHA-256", "$O."+name+".C.>", "$O."+name+".M.>")
-	blobs.MaxMsgsPerSubject = 1 << 40
+	blobs := jsapi.ObjectStream(s.BucketName(BlobsBucket), max(cfg.Replicas, 1))
 	if cfg.DiskSpace > 0 {
 		blobs.MaxBytes = s.blobBytes(cfg)
 	}

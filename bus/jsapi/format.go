@@ -133,3 +133,17 @@ func CheckFormat(info *jetstream.StreamInfo, wants Version) (d FormatDifference,
 	}
 	return d, false
 }
+
+// ObjectStream is the stream of the object store (ADR-20) for artifacts, with a limit on the messages
+// per subject that no object reaches. With such a limit, the server stores messages in
+// files of 4 MiB instead of 8 MiB, and to return one message it reads a whole file.
+func ObjectStream(bucket string, replicas int) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name:        "OBJ_" + bucket,
+		Description: "artifacts of Stevedore: bytes by their SHA-256",
+		Subjects:    []string{"$O." + bucket + ".C.>", "$O." + bucket + ".M.>"},
+		Storage:     jetstream.FileStorage, Discard: jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
+		Replicas: replicas, MaxMsgsPerSubject: 1 << 40, MaxBytes: -1, MaxMsgs: -1,
+		Metadata: Base.Mark(nil),
+	}
+}

@@ -3,7 +3,6 @@ package notify
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -72,9 +71,9 @@ func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, 
 				err = n.put(ctx, n.forDefault(name, m), marks...)
 			}
 			if err == nil {
-				err = stream.DeleteMsg(ctx, m.Sequence)
+				err = n.bus.Delete(ctx, bus.Outbox, m.Sequence)
 			}
-			if err != nil && !errors.Is(err, jetstream.ErrMsgNotFound) && !errors.Is(err, jetstream.ErrMsgDeleteUnsuccessful) {
+			if err != nil {
 				return moved, err
 			}
 			moved++

@@ -27,8 +27,6 @@ const (
 	// The difference is so large that few trims are needed, and the rest is enough for
 	// what workers publish until the next check.
 	trimAbove, trimTo = 0.75, 0.65
-	// warnAbove is the fill above which the keeper warns.
-	warnAbove = 0.80
 	// refusedPause is the shortest time between two checks while the server refuses
 	// publishes, fullPause if the last one freed nothing: the stream may be full of waiting
 	// calls, and the keepers of many workers ask at the same time.
@@ -166,7 +164,7 @@ func (k *Keeper) Check(ctx context.Context) error {
 		k.last[f.Stream] = seen{fills[i].Bytes, time.Now(), vain}
 	}
 	k.fills.Store(&fills)
-	if f, ok := fullest(fills); ok && f.Ratio() >= warnAbove {
+	if f, ok := fullest(fills); ok && f.Ratio() >= bus.FillWarning {
 		k.warn.Warn().Str("stream", f.Name).Int("percent", int(100*f.Ratio())).Str("reason", f.Full().Error()).Msg("stream is nearly full")
 	}
 	if now := time.Now(); now.After(k.nextExpire) {

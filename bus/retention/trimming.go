@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -117,8 +116,7 @@ func (t *trimming) remove(ctx context.Context, r *round, oldest bool, stays func
 
 // purge removes the records of a session before a sequence.
 func (t *trimming) purge(ctx context.Context, session string, until uint64) error {
-	subject := strings.Join([]string{t.k.bus.Prefix(), "*", session, "*"}, ".")
-	if err := t.stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(until)); err != nil {
+	if err := t.stream.Purge(ctx, jetstream.WithPurgeSubject(t.k.bus.ResultsOf(session)), jetstream.WithPurgeSequence(until)); err != nil {
 		return errors.Join(ctx.Err(), err)
 	}
 	return nil

@@ -57,9 +57,6 @@ type Problem struct {
 
 func (p Problem) String() string { return strings.TrimSpace(p.Text + " " + p.Advice) }
 
-// nearlyFull is the fill of a stream that needs attention.
-const nearlyFull = 0.8
-
 // maxFailing is how many jobs whose last run failed are named.
 const maxFailing = 5
 
@@ -77,7 +74,7 @@ func (s *Status) problems() []Problem {
 			}
 			add(code, stream.Name, "The %v.", altered)
 		}
-		if stream.Fill >= nearlyFull {
+		if stream.Fill >= bus.FillWarning {
 			add(StreamNearlyFull, stream.fill.Stream, "The %s.", stream.fill)
 			problems[len(problems)-1].MaxBytes = stream.MaxBytes
 		}

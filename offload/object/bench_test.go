@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
 	"github.com/stevedore-bus/stevedore/offload/index"
@@ -53,7 +54,7 @@ func benchObjectPut(b *testing.B, data []byte) {
 		b.Fatal(err)
 	}
 	// The stock client with our files of 4 MiB: the server creates twice as many files.
-	if _, err := js.CreateStream(ctx, objectStream("same", 1)); err != nil {
+	if _, err := js.CreateStream(ctx, jsapi.ObjectStream("same", 1)); err != nil {
 		b.Fatal(err)
 	}
 	same, err := js.ObjectStore(ctx, "same")

@@ -136,7 +136,7 @@ func createBuckets(ctx context.Context, js jetstream.JetStream, cfg Config) erro
 	replicas := max(cfg.Replicas, 1)
 	_, err := js.ObjectStore(ctx, cfg.Bucket)
 	if errors.Is(err, jetstream.ErrBucketNotFound) {
-		_, err = js.CreateStream(ctx, objectStream(cfg.Bucket, replicas))
+		_, err = js.CreateStream(ctx, jsapi.ObjectStream(cfg.Bucket, replicas))
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			err = nil // another process created it
 		}
@@ -156,20 +156,6 @@ func createBuckets(ctx context.Context, js jetstream.JetStream, cfg Config) erro
 		}
 	}
 	return err
-}
-
-// objectStream is the stream of an object store (ADR-20) with a limit on the messages
-// per subject that no object reaches. With such a limit, the server stores messages in
-// files of 4 MiB instead of 8 MiB, and to return one message it reads a whole file.
-func objectStream(bucket string, replicas int) jetstream.StreamConfig {
-	return jetstream.StreamConfig{
-		Name:        "OBJ_" + bucket,
-		Description: "artifacts of Stevedore: bytes by their SHA-256",
-		Subjects:    []string{"$O." + bucket + ".C.>", "$O." + bucket + ".M.>"},
-		Discard:     jetstream.DiscardNew, AllowRollup: true, AllowDirect: true,
-		Replicas: replicas, MaxMsgsPerSubject: 1 << 40,
-		Metadata: jsapi.Base.Mark(nil),
-	}
 }
 
 // checkFormats returns a *jsapi.FormatError if a bucket has another format. It takes over
