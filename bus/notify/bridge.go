@@ -2,10 +2,10 @@ package notify
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/consume"
@@ -60,11 +60,10 @@ func (n *Notifier) FilePiece(
 func (n *Notifier) withBridgeFile(
 	ctx context.Context, name string, bridge *channel.Bridge, subject string, body []byte,
 ) (channel.Notification, error) {
-	var sent channel.Notification
-	if err := json.Unmarshal(body, &sent); err != nil || sent.Text == "" {
-		return sent, tools.Errorf(consume.CodeUndecodable, "it is no notification")
+	sent, err := decode(name, body, tools.Token(string(body)), time.Now()) // the bridge knows no more of it
+	if err != nil {
+		return sent, tools.Errorf(consume.CodeUndecodable, "%v", err)
 	}
-	sent.Channel = name
 	if subject != "" && subject != n.bus.NotifyAny(name) {
 		if err := n.checkChat(&sent, subject); err != nil {
 			return sent, tools.Errorf(consume.CodeUndecodable, "%v", err)

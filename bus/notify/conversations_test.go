@@ -42,3 +42,32 @@ func TestCompletionForBrokenConversations(t *testing.T) {
 		t.Errorf("%d notifications in the outbox", got)
 	}
 }
+
+// seen remembers the ids of messages.
+type seen struct{ ids map[string]bool }
+
+func (seen) Completed(context.Context, string, string, tools.ResultEvent) error { return nil }
+
+func (s seen) Received(_ context.Context, n channel.Notification, _ string) error {
+	s.ids[n.ID] = true
+	return nil
+}
+
+// What a bridge shows is in the conversation of its chat, also without an id, and a blank text is no notification.
+func TestBridgedNotificationsWithoutID(t *testing.T) {
+	s := seen{map[string]bool{}}
+	n, err := New(bustest.New(t), Config{Channels: map[string]channel.Channel{"console": newRecorder()}, Conversations: s, Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bridge, err := channel.NewBridge("C1", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for body, ids := range map[string]int{`{"text":"the build failed"}`: 1, `{"text":"the test failed"}`: 1, `{"text":" "}`: 0} {
+		before := len(s.ids)
+		if _, err := n.Prepare(t.Context(), "team", bridge, "", []byte(body)); (err == nil) != (ids == 1) || len(s.ids) != before+ids {
+			t.Errorf("%s: %d ids, %v", body, len(s.ids), err)
+		}
+	}
+}

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
-
-	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
 // Whatever a client publishes, the channel is that of the subject, the text is not empty,
@@ -20,17 +18,11 @@ func FuzzNotification(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		var id struct {
-			ID string `json:"id"`
-		}
-		if json.Unmarshal(body, &id) != nil || id.ID == "" {
-			return // the id of the message would be that of the delivery, which a consumer has
-		}
-		n, err := decode("phone", &consume.Delivery{Body: body, Published: time.Unix(1_000_000_000, 0)})
+		n, err := decode("phone", body, "1", time.Unix(1_000_000_000, 0))
 		if err != nil {
 			return
 		}
-		if n.Channel != "phone" || n.Kind == "" || n.At.IsZero() || strings.TrimSpace(n.Text) == "" || !utf8.ValidString(n.Text+n.ChatID+n.Session+n.Tool) {
+		if n.Channel != "phone" || n.ID == "" || n.Kind == "" || n.At.IsZero() || strings.TrimSpace(n.Text) == "" || !utf8.ValidString(n.Text+n.ChatID+n.Session+n.Tool) {
 			t.Fatalf("%q became %+v", body, n)
 		}
 		if _, err := json.Marshal(n); err != nil {

@@ -162,7 +162,7 @@ func (n *Notifier) consumeChannel(ctx context.Context, name string, to channel.C
 
 // handle delivers the first notification of its subject.
 func (n *Notifier) handle(ctx context.Context, to channel.Channel, name string, d *consume.Delivery) error {
-	notification, err := decode(name, d)
+	notification, err := decode(name, d.Body, d.ID(), d.Published)
 	if err == nil && d.Subject == n.bus.NotifyAny(name) {
 		if err := n.moveToChat(ctx, notification, d); !errors.Is(err, bus.ErrFull) {
 			return err
@@ -241,25 +241,23 @@ const answerWithin = 4 * time.Second
 
 var errNoAnswer = fmt.Errorf("the receiver has not answered for %s", answerWithin)
 
-// decode reads a notification from the outbox and sets its defaults.
-func decode(name string, d *consume.Delivery) (channel.Notification, error) {
+// decode reads a notification from the outbox and sets its defaults: the channel, an id and a time.
+func decode(name string, body []byte, id string, at time.Time) (channel.Notification, error) {
 	var n channel.Notification
-	if !utf8.Valid(d.Body) {
+	if !utf8.Valid(body) {
 		return n, errors.New("decode notification: the body is not valid UTF-8")
 	}
-	if err := json.Unmarshal(d.Body, &n); err != nil {
+	if err := json.Unmarshal(body, &n); err != nil {
 		return n, fmt.Errorf("decode notification: %w", err)
 	}
 	if strings.TrimSpace(n.Text) == "" {
 		return n, errors.New("decode notification: it has no text")
 	}
 	n.Channel = name
-	if n.ID == "" {
-		n.ID = d.ID()
-	}
+	n.ID = cmp.Or(n.ID, id)
 	n.Kind = cmp.Or(n.Kind, channel.KindMessage)
 	if n.At.IsZero() {
-		n.At = d.Published.UTC()
+		n.At = at.UTC()
 	}
 	return n, nil
 }
