@@ -225,8 +225,7 @@ func classify(err error) error {
 		return ErrSubjectExists
 	case strings.Contains(api.Description, "size exceeds maximum"):
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)
-	case strings.Contains(api.Description, "maximum bytes"), strings.Contains(api.Description, "maximum messages"),
-		strings.Contains(api.Description, "insufficient"), strings.Contains(api.Description, "resource limits"), strings.Contains(api.Description, "no space"):
+	case jsapi.IsNoSpace(err):
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	return err

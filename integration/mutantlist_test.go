@@ -15,7 +15,7 @@ var mutants = []mutant{
 	{"a rejection is believed", "bus/publish.go", "	case errors.Is(err, jetstream.ErrMsgNotFound):\n		return errNotStored", "	case errors.Is(err, jetstream.ErrMsgNotFound):\n		return ErrSubjectExists",
 		"bus", "TestPublishAfterMessageInFlightIsLost"},
 	{"a repeated publish has no key", "bus/republish.go", "	all[jetstream.MsgIDHeader] = []string{key}", "	_, _ = key, jetstream.MsgIDHeader", "bus", "TestPublishKey|TestPublishOverBadNetwork"},
-	{"a full stream looks like another error", "bus/publish.go", `strings.Contains(api.Description, "maximum bytes"), `, "", "bus", "TestPublishToFullStream|TestBatchToFullStream"},
+	{"a full stream looks like another error", "bus/jsapi/space.go", `"maximum bytes", `, "", "bus", "TestPublishToFullStream|TestBatchToFullStream"},
 	{"a rejected batch counts as stored", "bus/internal/publisher/batch.go", "	if a.err == nil {\n		first :=", "	if a.err == nil || len(commit.members) > 0 {\n		first :=", "bus", "TestBatchWithConflicts|TestBatchToFullStream"},
 	{"a replica that knows nothing is believed", "bus/jsapi/get.go", "		return a.GetFromLeader(ctx, stream, get)", "		return m, err", "bus/jsapi", "TestReplicaKnowsNothing"},
 	{"a rejected batch is dropped", "bus/internal/publisher/batch.go", "commit.group.rejected = append(commit.group.rejected, commit.members...)", "_ = commit.members",

@@ -117,7 +117,7 @@ func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfi
 	case Limits:
 		if config.MaxBytes != want.MaxBytes || config.MaxAge != want.MaxAge {
 			config.MaxBytes, config.MaxAge, config.Duplicates = want.MaxBytes, want.MaxAge, min(config.Duplicates, want.Duplicates)
-			if err := updateStream(ctx, b, config); err != nil && !(isBlobs(b, want.Name) && isNoSpace(err)) {
+			if err := updateStream(ctx, b, config); err != nil && !(isBlobs(b, want.Name) && jsapi.IsNoSpace(err)) {
 				return false, nil, err
 			}
 		}
@@ -136,7 +136,7 @@ func updateStream(ctx context.Context, b *bus.Bus, config jetstream.StreamConfig
 	}
 	for {
 		err := update(config)
-		if !isNoSpace(err) || isBlobs(b, config.Name) {
+		if !jsapi.IsNoSpace(err) || isBlobs(b, config.Name) {
 			return err
 		}
 		blobs, lookup := b.LookUp(ctx, "OBJ_"+b.BucketName(bus.BlobsBucket))
@@ -152,10 +152,6 @@ func updateStream(ctx context.Context, b *bus.Bus, config jetstream.StreamConfig
 }
 
 const (
-	// The error codes of the server for a lack of disk space (errors.json:
-	// JSStorageResourcesExceededErr, JSInsufficientResourcesErr).
-	errStorageExceeded   = 10047
-	errResourcesExceeded = 10023
 	// errNoPeers is the error code of a cluster in which not enough servers are online
 	// (errors.json: JSClusterNoPeersErrF).
 	errNoPeers = 10005
@@ -164,12 +160,6 @@ const (
 	peersTimeout  = 15 * time.Second
 	peersInterval = 250 * time.Millisecond
 )
-
-// isNoSpace reports whether the server has no space for what a stream reserves.
-func isNoSpace(err error) bool {
-	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && (api.ErrorCode == errStorageExceeded || api.ErrorCode == errResourcesExceeded)
-}
 
 func exists(ctx context.Context, b *bus.Bus, stream string) bool {
 	_, err := b.LookUp(ctx, stream)
@@ -213,7 +203,7 @@ func createStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig) 
 			continue
 		case ctx.Err() != nil && noPeers != nil: // the caller gave up while the server was asked again
 			return noPeers
-		case !isNoSpace(err):
+		case !jsapi.IsNoSpace(err):
 			return err
 		case want.MaxBytes <= 0: // it reserves no space
 			return err

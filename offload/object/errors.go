@@ -6,6 +6,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/offload"
 )
 
@@ -26,13 +27,12 @@ func isRejected(err error) bool {
 
 // quotaError adds ErrQuota to an error that says that the server has no space.
 func quotaError(err error) error {
-	if e, ok := errors.AsType[*jetstream.APIError](err); ok {
-		switch e.ErrorCode {
-		case 10077: // store failed: the limit of the stream
-			return fmt.Errorf("%w: its bucket has no space left; remove artifacts and sweep: %w", offload.ErrQuota, err)
-		case 10023, 10047, 10028, 10002: // insufficient resources, storage or account limits
-			return fmt.Errorf("%w: the server stores as much as it may; remove artifacts and sweep: %w", offload.ErrQuota, err)
-		}
+	if !jsapi.IsNoSpace(err) {
+		return err
 	}
-	return err
+	what := "the server stores as much as it may"
+	if e, ok := errors.AsType[*jetstream.APIError](err); ok && e.ErrorCode == jsapi.ErrStoreFailed {
+		what = "its bucket has no space left"
+	}
+	return fmt.Errorf("%w: %s; remove artifacts and sweep: %w", offload.ErrQuota, what, err)
 }

@@ -1,0 +1,20 @@
+package jsapi
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// ErrStoreFailed is the error code of a message that a stream did not store (errors.json: JSStreamStoreFailedF).
+const ErrStoreFailed = 10077
+
+// IsNoSpace reports whether the server refused a request because a stream, an account or the server has no space.
+// The text counts (errors.json and store.go of the server), because ErrStoreFailed has other causes too.
+func IsNoSpace(err error) bool {
+	api, ok := errors.AsType[*jetstream.APIError](err)
+	return ok && slices.ContainsFunc([]string{"maximum bytes", "maximum messages exceeded", "insufficient", "resource limits", "no space"},
+		func(text string) bool { return strings.Contains(api.Description, text) })
+}
