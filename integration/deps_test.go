@@ -25,7 +25,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/process":  {"*"},
 	"cmd/internal/otlp":     {"tools/retry", "tools/tracing"},
 	"cmd/internal/clitest":  {},
-	"cmd/internal/client":   {"bus", "bus/rpc", "bus/session", "bus/status", "bus/task", "cmd/internal/cli", "offload", "tools", "tools/agent", "tools/trouble"},
+	"cmd/internal/client":   {"bus", "bus/agents", "bus/rpc", "bus/session", "bus/status", "bus/task", "cmd/internal/cli", "offload", "tools", "tools/agent", "tools/trouble"},
 	"cmd/internal/demo":     {"*"},
 	"cmd/internal/savings":  {"cmd/internal/mcp/hosts", "tools"},
 

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/offload"
@@ -112,6 +113,10 @@ func (o *Options) With(cmd *cobra.Command, do func(context.Context, *bus.Bus) er
 	defer b.Close()
 	connected, stop := b.WithConnection(cmd.Context())
 	defer stop()
+	// Otherwise it may be a token of which only artifacts are stored, or a name of somebody who may not read conversations.
+	if name, err := agents.NameOf(connected, b, o.Session); err == nil {
+		o.Session = name
+	}
 	err = do(connected, b)
 	if outage := Outage(connected, b); outage != nil && err != nil && !errors.Is(err, bus.ErrUnreachable) {
 		return outage
@@ -149,13 +154,22 @@ func (o *Options) Connect(ctx context.Context, name string, stderr io.Writer) (*
 	return o.Connection.Connect(ctx, "stevedore "+name, log)
 }
 
-// Await is Connect for a command that waits for a result: it also waits while the bus restarts.
-func (o *Options) Await(ctx context.Context, name string, stderr io.Writer) (*bus.Bus, error) {
+// Await is Connect for a command that submits a call to a session, given by any of its names, and
+// waits for the result: it also waits while the bus restarts. It sets session to the name for calls.
+func (o *Options) Await(ctx context.Context, name string, session *string, stderr io.Writer) (*bus.Bus, error) {
 	log, err := o.Logging.Logger(stderr)
 	if err != nil {
 		return nil, err
 	}
-	return o.Connection.Await(ctx, "stevedore "+name, log, stderr)
+	b, err := o.Connection.Await(ctx, "stevedore "+name, log, stderr)
+	if err != nil {
+		return nil, err
+	}
+	if *session, err = agents.NameOf(ctx, b, *session); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
 }
 
 // Outage returns the error of the bus if the bus has ended a wait. connected is

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -146,14 +145,11 @@ func readPrompt(args []string, stdin io.Reader) (string, error) {
 const maxPrompt = 1 << 20
 
 func (o promptOptions) run(ctx context.Context, stdout, stderr io.Writer) error {
-	b, err := o.Await(ctx, "agent", stderr)
+	b, err := o.Await(ctx, "agent", &o.call.Session, stderr)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	if o.call.Session, err = agents.NameOf(ctx, b, o.call.Session); err != nil {
-		return err
-	}
 	if err := o.prepare(ctx, b, stderr); err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -155,15 +154,12 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	if !tools.IsToken(o.Queue) || !tools.IsToken(o.call.Tool) {
 		return cli.Exit(cli.ExitUsage, "queue %q and tool %q must be of the form %s", o.Queue, o.call.Tool, tools.TokenForm)
 	}
-	b, err := o.Await(ctx, "call", stderr)
+	b, err := o.Await(ctx, "call", &o.call.Session, stderr)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
 	o.Queue = b.QueueFor(o.Queue)
-	if o.call.Session, err = agents.NameOf(ctx, b, o.call.Session); err != nil {
-		return err
-	}
 	again := o.call.ID != "" // perhaps
 	if !again {
 		o.call.ID = nuid.Next() // printed when the wait ends

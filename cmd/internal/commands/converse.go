@@ -23,14 +23,11 @@ import (
 // answers, until the input ends.
 func (o promptOptions) converse(ctx context.Context, prompt *cli.Prompt, stdout, stderr io.Writer) error {
 	stdout, stderr = prompt.Writer(stdout), prompt.Writer(stderr)
-	b, err := o.Await(ctx, "agent", stderr)
+	b, err := o.Await(ctx, "agent", &o.call.Session, stderr)
 	if err != nil {
 		return err
 	}
 	defer b.Close()
-	if o.call.Session, err = agents.NameOf(ctx, b, o.call.Session); err != nil {
-		return err
-	}
 	switch {
 	case o.call.Session != "":
 	case o.Connection.External(): // other people may use the bus
