@@ -59,8 +59,9 @@ func newReadCommand() *cobra.Command {
 }
 
 func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer) (err error) {
+	list := programName() + " read" + placeOf(o.Session, o.Connection.Data)
 	if in.ID == "" && in != (readArgs{}) {
-		return cli.Exit(cli.ExitUsage, "name the ID of an output; %q lists them", o.Connection.Command("read"))
+		return cli.Exit(cli.ExitUsage, "name the ID of an output; %q lists them", list)
 	}
 	if err := checkName(o.Session); err != nil {
 		return err
@@ -81,7 +82,7 @@ func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer)
 	}
 	res := reading.Call(ctx, o.Session, artifacts.ReadResult, args)
 	if res.IsError {
-		code, text := cli.ExitUsage, reading.Text(res.ForLLM, func(string) string { return o.Connection.Command("read") })
+		code, text := cli.ExitUsage, reading.Text(res.ForLLM, func(string) string { return list })
 		if of := tools.CodeOf(res.Err); of == tools.CodeNotFound || of == tools.CodeExpired {
 			code = cli.ExitNotFound
 		}
