@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"io"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -20,7 +21,6 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 const hookHelp = `The hook of a coding host: it reads an event on standard input, and answers if it has something
@@ -140,8 +140,11 @@ func (o *hookOptions) claudeCode(ctx context.Context, stdin io.Reader) []byte {
 	return encoded
 }
 
-// readsBack matches commands whose output was asked for, or is short.
-var readsBack = lazyregexp.New(`stevedore\S* (run|read)\b`)
+// readsBack reports whether the output of a command was asked for, or is short. The program may have
+// another name, which the model was told.
+func readsBack(command string) bool {
+	return regexp.MustCompile(`(stevedore\S*|` + regexp.QuoteMeta(programName()) + `) (run|read)\b`).MatchString(command)
+}
 
 // shortened is the answer with the short form of a long output of the host's shell.
 func (o *hookOptions) shortened(ctx context.Context, event claudeEvent) map[string]any {
@@ -152,7 +155,7 @@ func (o *hookOptions) shortened(ctx context.Context, event claudeEvent) map[stri
 	} else if event.Tool != "Bash" {
 		return nil
 	}
-	if readsBack.MatchString(command) || res.Stdout == nil || res.IsImage {
+	if readsBack(command) || res.Stdout == nil || res.IsImage {
 		return nil
 	}
 	output, closeOutput := io.Reader(strings.NewReader(*res.Stdout)), func() error { return nil }

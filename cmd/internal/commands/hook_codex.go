@@ -26,7 +26,7 @@ func (o *hookOptions) rewritten(event claudeEvent) map[string]any {
 	command, _ := event.Input["command"].(string)
 	self, err := os.Executable()
 	if o.host != codex || event.Tool != "Bash" || command == "" || err != nil ||
-		readsBack.MatchString(command) || runtime.GOOS == "windows" || hasCodexRules(event.Directory) {
+		readsBack(command) || runtime.GOOS == "windows" || hasCodexRules(event.Directory) {
 		return nil
 	}
 	event.Input["command"] = fmt.Sprintf(`%s run --host codex%s -- "${BASH:-${ZSH_NAME:-sh}}" -c '%s'`,

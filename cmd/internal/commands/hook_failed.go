@@ -42,7 +42,7 @@ func (o *hookOptions) shortenFailed(ctx context.Context) {
 	}
 	defer func() { _ = out.Close() }() // it was written as a whole, or not at all
 	info, err := out.Stat()
-	if err != nil || !info.Mode().IsRegular() || readsBack.MatchString(o.Failed) {
+	if err != nil || !info.Mode().IsRegular() || readsBack(o.Failed) {
 		return
 	}
 	var shown bytes.Buffer
