@@ -291,8 +291,8 @@ func (d *doctor) examineHosts() {
 		return // without a home there are no hosts
 	}
 	for _, s := range hostServers(machine) {
-		if s.State == "broken" || s.State == adapterOutdated.String() {
-			d.fail("hosts", fmt.Sprintf("run %q", "stevedore mcp install "+s.Host), "%s: %s in %s is %s", s.Host, s.Server, s.File, cmp.Or(s.Reason, s.State))
+		if s.Fix != "" {
+			d.fail("hosts", s.Fix, "%s: %s in %s is %s", s.Host, s.Server, s.File, cmp.Or(s.Reason, s.State))
 		}
 	}
 }

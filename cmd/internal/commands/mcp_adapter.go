@@ -40,7 +40,7 @@ const (
 )
 
 func (s adapterState) String() string {
-	return []string{"installed", "installed for another program or other data", "outdated; install it again", "not installed",
+	return []string{"installed", "installed for another program or other data", "outdated", "not installed",
 		"left alone: the file has other content"}[s]
 }
 
@@ -132,6 +132,21 @@ func stateOfAdapter(files []adapterFile) (state adapterState, err error) {
 		return adapterMissing, nil
 	}
 	return state, nil
+}
+
+// hookProgram matches the JSON string with the program that calls a hook, in a line of a shell or in JavaScript alone.
+var hookProgram = lazyregexp.New(`(?:"command": |execFile\()("(?:[^"\\]|\\.)*")`)
+
+// programOf returns the program that the files call, or "".
+func programOf(files []adapterFile) (program string) {
+	for _, f := range files {
+		text, _ := os.ReadFile(f.path)
+		if found := hookProgram.FindSubmatch(text); found != nil && json.Unmarshal(found[1], &program) == nil {
+			break
+		}
+	}
+	program, _, _ = strings.Cut(program, " hook ")
+	return strings.ReplaceAll(strings.Trim(program, "'"), `'\''`, "'") // see cli.ShellWord
 }
 
 // change writes the file, or removes it and the directories that are empty then.

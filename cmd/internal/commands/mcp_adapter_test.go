@@ -20,6 +20,12 @@ func TestAdapterFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, f := range files {
+			if err := f.change(true); err != nil {
+				t.Fatal(err)
+			}
+			if got := programOf([]adapterFile{f}); got != program && strings.Contains(string(f.text), program[:4]) {
+				t.Errorf("%s: the program is %q", f.path, got)
+			}
 			text := string(f.text)
 			if strings.Contains(text, "stevedore hook "+h.Name) || strings.Contains(text, `("stevedore"`) {
 				t.Errorf("%s calls another program:\n%s", f.path, text)

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os/exec"
@@ -18,7 +19,7 @@ const mcpStatusHelp = `Show the MCP servers of all hosts on this computer, in th
 this directory, and which of them "stevedore mcp install" wrapped; (shell) is the adapter for the
 shell of the host. It changes nothing.
 
-The exit code is 1 if the program of a wrapped server does not exist any more.
+The exit code is 1 if the program of a wrapped server or of an adapter does not exist any more.
 
   stevedore mcp status --json`
 
@@ -31,6 +32,7 @@ type hostServer struct {
 	Server  string `json:"server,omitempty"`
 	State   string `json:"state"` // wrapped, not wrapped, left alone, broken, or not understood; of (shell), see adapterState
 	Reason  string `json:"reason,omitempty"`
+	Fix     string `json:"fix,omitempty"` // what to do, if something is broken or outdated
 }
 
 func newMCPStatusCommand() *cobra.Command {
@@ -56,7 +58,9 @@ func hostServers(m hosts.Machine) (all []hostServer) {
 	for _, h := range hosts.All {
 		if files, err := adapterFiles(h, m, program); err == nil && files != nil {
 			if state, err := stateOfAdapter(files); err != nil || state != adapterMissing {
-				all = append(all, hostServer{Host: h.Name, Scope: hosts.User, File: files[0].path, Server: shellServer, State: state.String()})
+				line := hostServer{Host: h.Name, Scope: hosts.User, File: files[0].path, Server: shellServer, State: state.String()}
+				line.describeAdapter(state, files)
+				all = append(all, line)
 			}
 		}
 		for _, scope := range []string{hosts.User, hosts.Project} {
@@ -79,24 +83,45 @@ func serversOf(l hosts.Location) (all []hostServer) {
 		return []hostServer{line}
 	}
 	for _, s := range servers {
-		line.Server, line.Project = s.Name, s.Project
-		line.State, line.Reason = stateOf(s)
+		line.describe(s)
 		all = append(all, line)
 	}
 	return all
 }
 
-func stateOf(s hosts.Server) (state, reason string) {
+func (line *hostServer) describe(s hosts.Server) {
+	line.Server, line.Project, line.Reason, line.Fix = s.Name, s.Project, s.Left, ""
 	switch {
 	case s.Left != "":
-		return "left alone", s.Left
+		line.State = "left alone"
 	case !s.Wrapped:
-		return "not wrapped", ""
+		line.State = "not wrapped"
+	default:
+		line.State = "wrapped"
+		place := " " + line.Host + " " + cli.ShellWord(s.Name)
+		if line.Scope == hosts.Project {
+			place += " --scope project"
+		}
+		// One that was wrapped by hand, or is recorded in another --data, counts as wrapped already until it is unwrapped.
+		line.findProgram(s.Command[0], fmt.Sprintf("run %q, then %q", "stevedore mcp uninstall"+place, "stevedore mcp install"+place))
 	}
-	if _, err := exec.LookPath(s.Command[0]); err != nil && !errors.Is(err, exec.ErrDot) {
-		return "broken", "the program " + s.Command[0] + " does not exist; install it again"
+}
+
+func (line *hostServer) describeAdapter(state adapterState, files []adapterFile) {
+	install := fmt.Sprintf("run %q", "stevedore mcp install "+line.Host)
+	if state == adapterOutdated {
+		line.Fix = install
 	}
-	return "wrapped", ""
+	if program := programOf(files); state == adapterSimilar && program != "" {
+		line.findProgram(program, install)
+	}
+}
+
+// findProgram says that the line is broken if the program that it calls does not exist.
+func (line *hostServer) findProgram(program, fix string) {
+	if _, err := exec.LookPath(program); err != nil && !errors.Is(err, exec.ErrDot) {
+		line.State, line.Reason, line.Fix = "broken", "the program "+program+" does not exist", fix
+	}
 }
 
 func printHostServers(out io.Writer, servers []hostServer, asJSON bool) error {
@@ -110,8 +135,13 @@ func printHostServers(out io.Writer, servers []hostServer, asJSON bool) error {
 		func(s hostServer) []any {
 			return []any{s.Host, s.Scope, serverTitle(s.Server, s.Project), strings.TrimSuffix(s.State+": "+s.Reason, ": "), s.File}
 		})
+	for _, s := range servers {
+		if s.Fix != "" && !asJSON && err == nil {
+			err = cli.Line(out, "For %s of %s: %s", s.Server, s.Host, s.Fix)
+		}
+	}
 	if err == nil && broken > 0 {
-		return cli.Exit(cli.ExitFailed, "wrapped servers whose program does not exist: %d", broken)
+		return cli.Exit(cli.ExitFailed, "wrapped servers and adapters whose program does not exist: %d", broken)
 	}
 	return err
 }
