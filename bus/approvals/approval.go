@@ -1,8 +1,10 @@
 package approvals
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -24,6 +26,33 @@ type Approval struct {
 	// Channel and ChatID are those of the call; both may be empty.
 	Channel string `json:"channel,omitempty"`
 	ChatID  string `json:"chat_id,omitempty"`
+}
+
+// ArgsText returns the arguments as a text in which nothing is invisible, for the person who is asked. Beyond
+// max bytes, it has only their start, and says how to see all; 0 means no limit.
+func (a Approval) ArgsText(max int) string {
+	text := a.argsText()
+	if max == 0 || len(text) <= max {
+		return text
+	}
+	return fmt.Sprintf("%s\n(This is only the start. The whole call: stevedore approvals ls --session %s)", tools.Excerpt(text, max), a.Session)
+}
+
+func (a Approval) argsText() string {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(a.Args, &fields) == nil && len(fields) == 1 {
+		for _, value := range fields {
+			var text string
+			if json.Unmarshal(value, &text) == nil {
+				return tools.Escape(text)
+			}
+		}
+	}
+	var indented bytes.Buffer
+	if json.Indent(&indented, a.Args, "", "  ") != nil {
+		return tools.Escape(string(a.Args))
+	}
+	return tools.EscapeJSON(indented.String())
 }
 
 // questionOf returns the approval that a parked call waits for.

@@ -12,7 +12,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
-	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -81,7 +80,7 @@ func printApprovals(cmd *cobra.Command, list rpc.ApprovalList) error {
 		err := cli.Line(out, "%s (session %s): %s, asked %s ago, until %s", a.ID, a.Session, a.Tool,
 			time.Since(a.AskedAt).Round(time.Second), a.Deadline.Local().Format(time.DateTime))
 		if err == nil {
-			_, err = fmt.Fprintf(out, "%s\n\n", cli.Indent(process.ApprovalArgs(a)))
+			_, err = fmt.Fprintf(out, "%s\n\n", cli.Indent(a.ArgsText(0)))
 		}
 		if err != nil {
 			return err

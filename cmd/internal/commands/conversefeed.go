@@ -17,7 +17,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
-	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -84,7 +83,7 @@ func (f *feed) poll(ctx context.Context) {
 			if f.prompt == nil {
 				how = "Answer in another terminal"
 			}
-			f.print("May %s run?\n%s\n%s: %s", tools.EscapeLine(a.Tool), cli.Indent(process.ApprovalArgs(a)), how,
+			f.print("May %s run?\n%s\n%s: %s", tools.EscapeLine(a.Tool), cli.Indent(a.ArgsText(0)), how,
 				f.o.Connection.Command("approvals", "yes", a.ID))
 		}
 	}

@@ -55,8 +55,8 @@ func questionKey(a approvals.Approval) string { return a.Session + "." + a.ID }
 func question(a approvals.Approval) *mcp.ElicitParams {
 	return &mcp.ElicitParams{
 		Mode: "form",
-		Message: fmt.Sprintf("May %s run? Its arguments: %s\nWithout an answer before %s, it does not run.",
-			a.Tool, tools.Excerpt(tools.EscapeLine(string(a.Args)), maxAsked), a.Deadline.UTC().Format("2006-01-02 15:04 UTC")),
+		Message: fmt.Sprintf("May %s run?\n%s\nWithout an answer before %s, it does not run.",
+			a.Tool, a.ArgsText(maxAsked), a.Deadline.UTC().Format("2006-01-02 15:04 UTC")),
 		RequestedSchema: json.RawMessage(`{"type":"object","required":["approve"],"properties":{` +
 			`"approve":{"type":"boolean","title":"May it run?"},` +
 			`"reason":{"type":"string","title":"Reason, for the model"}}}`),

@@ -122,7 +122,8 @@ func TestApprovalsOfOthers(t *testing.T) {
 	}
 }
 
-// A task whose call needs an approval has the status input_required, and tasks/update answers.
+// A task whose call needs an approval has the status input_required, and tasks/update answers. The question
+// has the start of long arguments, and says so.
 func TestApprovalOfATask(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t)
@@ -138,7 +139,8 @@ func TestApprovalOfATask(t *testing.T) {
 	}
 	caps := map[string]any{"extensions": map[string]any{"io.modelcontextprotocol/tasks": map[string]any{}}, "elicitation": map[string]any{"form": map[string]any{}}}
 	meta := sdk.Meta{"io.modelcontextprotocol/clientCapabilities": caps, mcp.CallIDMeta: "x"}
-	if _, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "echo", Arguments: map[string]any{"text": "danger"}, Meta: meta}); err != nil {
+	long := "danger" + strings.Repeat(" and more", 300)
+	if _, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: "echo", Arguments: map[string]any{"text": long}, Meta: meta}); err != nil {
 		t.Logf("the client knows no tasks: %v", err)
 	}
 	get := func(meta sdk.Meta) *taskResult {
@@ -153,7 +155,8 @@ func TestApprovalOfATask(t *testing.T) {
 	if got := get(nil); got.Status != "working" || len(got.Requests) > 0 {
 		t.Errorf("a client without forms got %+v", got)
 	}
-	if form, ok := get(meta).Requests["alice.x"].(*sdk.ElicitParams); !ok || !strings.Contains(form.Message, "May echo run?") {
+	if form, ok := get(meta).Requests["alice.x"].(*sdk.ElicitParams); !ok || !strings.HasPrefix(form.Message, "May echo run?\ndanger and") ||
+		!strings.Contains(form.Message, "\n(This is only the start. The whole call: stevedore approvals ls --session alice)\nWithout an answer before ") {
 		t.Errorf("the form is %+v", form)
 	}
 	approve := sdk.InputResponseMap{"alice.x": &sdk.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}}}
@@ -161,7 +164,7 @@ func TestApprovalOfATask(t *testing.T) {
 		t.Fatal(err)
 	}
 	bustest.WaitUntil(t, "the result", func() bool { return get(meta).Status == "completed" })
-	if got := text(t, get(meta).Result); got != "danger" {
+	if got := text(t, get(meta).Result); got != long {
 		t.Errorf("the result is %q", got)
 	}
 }

@@ -133,37 +133,15 @@ const maxShownArgs = 1500
 // follows from the call, so a repeated question is dropped.
 func approvalAsker(notifier *notify.Notifier) func(context.Context, approvals.Approval) error {
 	return func(ctx context.Context, a approvals.Approval) error {
-		args := ApprovalArgs(a)
-		if len(args) > maxShownArgs {
-			args = fmt.Sprintf("%s\n(This is only the start. The whole call: stevedore approvals ls --session %s)", tools.Excerpt(args,
-				maxShownArgs), cli.ShellWord(a.Session))
-		}
+		args := a.ArgsText(maxShownArgs)
 		text := fmt.Sprintf("May %s run?\n%s\n\nTo answer: yes or no in a chat that takes messages, or stevedore approvals yes %s "+
 			"--session %s (or \"no\"). Without an answer before %s, it does not run.",
 			a.Tool, args, cli.ShellWord(a.ID), cli.ShellWord(a.Session), a.Deadline.UTC().Format("2006-01-02 15:04 MST"))
 		_, err := notifier.Send(ctx, channel.Notification{
 			ID:      fmt.Sprintf("approval.%s.%s", a.Session, a.ID),
 			Session: a.Session, Call: a.ID, Tool: a.Tool, Channel: a.Channel, ChatID: a.ChatID, Text: text,
-			Approval: &channel.Approval{Session: a.Session, ID: a.ID, Tool: a.Tool, Args: tools.Excerpt(args, maxShownArgs+200), Deadline: a.Deadline},
+			Approval: &channel.Approval{Session: a.Session, ID: a.ID, Tool: a.Tool, Args: args, Deadline: a.Deadline},
 		})
 		return err
 	}
-}
-
-// ApprovalArgs returns the arguments of a call as a text in which nothing is invisible.
-func ApprovalArgs(a approvals.Approval) string {
-	var fields map[string]json.RawMessage
-	if json.Unmarshal(a.Args, &fields) == nil && len(fields) == 1 {
-		for _, value := range fields {
-			var text string
-			if json.Unmarshal(value, &text) == nil {
-				return tools.Escape(text)
-			}
-		}
-	}
-	var indented bytes.Buffer
-	if json.Indent(&indented, a.Args, "", "  ") != nil {
-		return tools.Escape(string(a.Args))
-	}
-	return tools.EscapeJSON(indented.String())
 }
