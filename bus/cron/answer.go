@@ -116,9 +116,6 @@ func (e Entry) line() string {
 	return line
 }
 
-// NotEnded says that a run has no result yet: its call waits in the queue or for a model, or runs.
-const NotEnded = "not ended yet"
-
 // Text is how a run ended, or what it does, in one line.
 func (r Run) Text() string {
 	text := ""
@@ -128,7 +125,7 @@ func (r Run) Text() string {
 	case r.Outcome != "":
 		text = string(r.Outcome)
 	case r.Message == "":
-		return NotEnded
+		return "not ended yet" // its call waits in the queue or for a model, or runs
 	}
 	message := tools.EscapeLine(tools.Excerpt(r.Message, 200))
 	if text == "" || message == "" {

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
-	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
@@ -36,13 +34,12 @@ func newStatusCommand() *cobra.Command {
 	cmd := o.Command("status", "Show the server, streams, queues, workers, channels and heartbeats, and what needs attention",
 		func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
 			s := client.ReadStatus(ctx, b, &o.Connection)
-			beats := []agents.Schedule{}
-			if len(s.Errors) == 0 { // otherwise the server may not answer
+			var beats []agents.Schedule // nil: not known
+			if len(s.Errors) == 0 {     // otherwise the server may not answer
+				beats = []agents.Schedule{}
 				for beat, err := range agents.Schedules(ctx, b, bus.Heartbeat) {
-					if err == nil {
-						beats = append(beats, beat)
-					} else if len(s.Problems) == 0 {
-						s.Errors = append(s.Errors, "heartbeats: "+err.Error())
+					if beats = append(beats, beat); err != nil {
+						beats, s.Errors = nil, append(s.Errors, "heartbeats: "+err.Error())
 					}
 				}
 			}
@@ -50,7 +47,7 @@ func newStatusCommand() *cobra.Command {
 			if o.JSON {
 				err = cli.JSON(cmd.OutOrStdout(), struct {
 					status.Status
-					Heartbeats []agents.Schedule `json:"heartbeats"`
+					Heartbeats []agents.Schedule `json:"heartbeats,omitzero"`
 				}{s, beats})
 			} else {
 				err = printStatus(cmd.OutOrStdout(), s, beats)
@@ -115,7 +112,7 @@ func printStatus(out io.Writer, s status.Status, beats []agents.Schedule) error 
 	for _, v := range beats {
 		due, outcome := "-", "-"
 		if run := v.LastRun; run != nil {
-			due, outcome = cli.Time(run.Due), cmp.Or(string(run.Outcome), run.Message, cron.NotEnded)
+			due, outcome = cli.Time(run.Due), run.Text()
 		}
 		heartbeats.Row(v.Name, v.When, v.Next, due, outcome, v.Used.Turns, v.Used.Total(), costText(v.Used.Usage))
 	}
@@ -129,6 +126,9 @@ func printStatus(out io.Writer, s status.Status, beats []agents.Schedule) error 
 		{channels, "No channel has had a notification yet."},
 		{heartbeats, "No heartbeat is scheduled: HEARTBEAT.md is empty or missing, or no worker has a --model. That costs nothing."},
 	} {
+		if t.table == heartbeats && beats == nil {
+			continue
+		}
 		if err := t.table.Print(out, t.empty); err != nil {
 			return err
 		}

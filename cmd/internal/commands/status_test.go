@@ -9,9 +9,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
+	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
 // A report says once that no worker answers.
@@ -23,6 +27,31 @@ func TestStatusNamesAMissingWorkerOnce(t *testing.T) {
 	}
 	if n := strings.Count(out.String(), "No worker answers"); n != 1 {
 		t.Errorf("%d times in %s", n, out.String())
+	}
+}
+
+// The status does not say that no heartbeat is scheduled if that could not be read, as with streams that are missing.
+func TestStatusKnowsNoHeartbeats(t *testing.T) {
+	srv := bustest.Listen(t)
+	for _, form := range []string{"", "--json"} {
+		var out bytes.Buffer
+		args := append([]string{"status", "--server", srv.URL(), "--log-level", "off"}, strings.Fields(form)...)
+		if code := run(t.Context(), args, strings.NewReader(""), &out, &out); code != 0 || !strings.Contains(out.String(), "heartbeats: ") ||
+			strings.Contains(out.String(), "No heartbeat") || strings.Contains(out.String(), `"heartbeats":`) {
+			t.Errorf("status %s: exit %d, %s", form, code, out.String())
+		}
+	}
+}
+
+// The status says how the last run of a heartbeat ended as the list of jobs does.
+func TestStatusSaysHowAHeartbeatEnded(t *testing.T) {
+	job := cron.Entry{Job: cron.Job{Name: "main"}, LastRun: &cron.Run{Outcome: tools.Failed, Message: "no credit"}}
+	var out bytes.Buffer
+	if err := printStatus(&out, status.Status{}, []agents.Schedule{{EntryJSON: job.Fields(), Used: new(agent.Total)}}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "failed: no credit") {
+		t.Errorf("%s", out.String())
 	}
 }
 
