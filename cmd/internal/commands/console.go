@@ -140,7 +140,7 @@ func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, c *cli.Connectio
 	}
 	page, err := console.New(b, console.Config{
 		Token: token, Hosts: o.Hosts, ReadOnly: o.ReadOnly, Version: cli.ReadVersion().Version, Server: server,
-		Advise: func(problems []status.Problem) { client.Advise(problems, c) }, Log: log,
+		Status: func(ctx context.Context) status.Status { return client.ReadStatus(ctx, b, c) }, Log: log,
 	})
 	if err != nil {
 		return "", nil, cli.Exit(cli.ExitUsage, "--console-token-file: %w", err)

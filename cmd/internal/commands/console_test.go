@@ -11,6 +11,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/status"
 )
 
 // firstLine runs a command until the test ends and decodes its first line of output. stop
@@ -100,6 +104,33 @@ func TestConsole(t *testing.T) {
 		t.Errorf("stevedore console ended with %d", code)
 	}
 
+	b, err := bus.Connect(t.Context(), bus.Config{Server: line["url"], Log: bustest.Log(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	stream, err := b.Stream(t.Context(), bus.Dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	config.DenyPurge = true
+	if _, err := b.JetStream().UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequest(http.MethodGet, page+"api/status", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set(bearer[0], bearer[1])
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), status.WritesRefused) {
+		t.Errorf("the page does not name a stream that refuses changes, as stevedore status does: %v, %s", err, body)
+	}
 	if code := stop(); code != 0 {
 		t.Errorf("stevedore up ended with %d", code)
 	}

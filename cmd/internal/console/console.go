@@ -29,8 +29,8 @@ type Config struct {
 	// Version of the program and Server, the address of the bus, are for people. Server
 	// has no credential. Default: the address of the connection.
 	Version, Server string
-	// Advise adds to problems of the installation what to do about them. nil adds nothing.
-	Advise func([]status.Problem)
+	// Status reads the state of the installation, with what to do about its problems.
+	Status func(context.Context) status.Status
 	Log    zerolog.Logger
 }
 
@@ -186,10 +186,7 @@ const statusTimeout = 5 * time.Second
 func (c *Console) status(r *http.Request) (any, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), statusTimeout)
 	defer cancel()
-	s := status.Read(ctx, c.bus)
-	if c.cfg.Advise != nil {
-		c.cfg.Advise(s.Problems)
-	}
+	s := c.cfg.Status(ctx)
 	s.Server.URL = c.cfg.Server // a connection within the process has no address
 	return s, nil
 }

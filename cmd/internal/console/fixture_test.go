@@ -19,6 +19,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/session"
+	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
@@ -83,6 +84,7 @@ func (in *installation) serve(cfg console.Config) {
 	t := in.t
 	t.Helper()
 	cfg.Token, cfg.Version, cfg.Log = token, cmp.Or(cfg.Version, "1.2.0"), bustest.Log(t)
+	cfg.Status = func(ctx context.Context) status.Status { return status.Read(ctx, in.bus) }
 	page, err := console.New(in.bus, cfg)
 	if err != nil {
 		t.Fatal(err)
