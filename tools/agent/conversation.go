@@ -130,7 +130,7 @@ func (s *runState) addResults(results []CallResult) {
 			continue
 		}
 		s.lastResult = &res
-		if text := messageToUser(call); text != "" && !res.IsError {
+		if text := s.messageToUser(call); text != "" && !res.IsError {
 			s.sent = append(s.sent, text)
 		}
 		if s.toolOutput == OutputAll && res.hasOutput() {

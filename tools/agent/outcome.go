@@ -111,7 +111,7 @@ const noReply = "(the agent ended without an answer)"
 // answeredUser reports whether the user needs no reply: he got a message or the output of a
 // tool, or nobody asked.
 func (s *runState) answeredUser() bool {
-	return s.toolCounts["message"] > 0 || s.lastResult != nil && s.lastResult.hasOutput() ||
+	return len(s.sent) > 0 || s.lastResult != nil && s.lastResult.hasOutput() ||
 		s.call != nil && s.call.Action == tools.ActionHeartbeat
 }
 

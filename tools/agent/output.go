@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,13 +42,15 @@ func (s *runState) lastOutput(end Outcome) *CallResult {
 	return s.lastResult
 }
 
-// messageToUser returns the text that a call sends to the user of its run, or "".
-func messageToUser(call Block) string {
+// messageToUser returns the text that a call of the last turn sends to the user of the run, in its chat, or "".
+func (s *runState) messageToUser(call Block) string {
 	var in struct {
 		Content, Channel string
 		ChatID           string `json:"chat_id"`
 	}
-	if call.Name != "message" || json.Unmarshal(call.Input, &in) != nil || in.Channel != "" || in.ChatID != "" {
+	own := cmp.Or(s.call, new(tools.Call))
+	if call.Name != "message" || json.Unmarshal(call.Input, &in) != nil || cmp.Or(in.Channel, own.Channel) != own.Channel ||
+		cmp.Or(in.ChatID, own.ChatID) != own.ChatID {
 		return ""
 	}
 	return strings.TrimSpace(in.Content)

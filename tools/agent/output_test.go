@@ -125,11 +125,16 @@ func TestSameTextOnce(t *testing.T) {
 		"message and reply":         {agent.OutputLast, []string{asks("message", `{"content":"Done."}`), `{"text":"Done."}`}, 0, ""},
 		"message and output":        {agent.OutputLast, []string{asks("message", `{"content":"It is 7."}`), asks("say", `{}`), `{"text":"Done."}`}, 0, "Done."},
 		"message to another chat":   {agent.OutputLast, []string{asks("message", `{"content":"Done.","chat_id":"8"}`), `{"text":"Done."}`}, 0, "Done."},
+		"message to this chat":      {agent.OutputLast, []string{asks("message", `{"content":"Done.","channel":"chat","chat_id":"7"}`), `{"text":"Done."}`}, 0, ""},
+		"only a message":            {agent.OutputLast, []string{asks("message", `{"content":"Done."}`), `{}`}, 0, ""},
+		"only one to another chat":  {agent.OutputLast, []string{asks("message", `{"content":"Done.","chat_id":"8"}`), `{}`}, 0, "(the agent ended without an answer)"},
+		"only one that was lost":    {agent.OutputLast, []string{asks("message", `{"content":"fail"}`), `{}`}, 0, "(the agent ended without an answer)"},
 		"message that was not sent": {agent.OutputLast, []string{asks("message", `{"content":"fail"}`), `{"text":"fail"}`}, 0, "fail"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			type message struct {
 				Content string `json:"content"`
+				Channel string `json:"channel,omitempty"`
 				ChatID  string `json:"chat_id,omitempty"`
 			}
 			s := newStage(t, newTool(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
@@ -142,7 +147,7 @@ func TestSameTextOnce(t *testing.T) {
 			}).WithEffect(tools.Keyed))
 			sent := &outbox{}
 			o, err := s.agent(parseScript(t, c.turns...), agent.Config{ToolOutput: c.mode, SendOutput: sent.send}).
-				Run(t.Context(), tools.Call{ID: "r", Session: "s"}, agent.Text("go"))
+				Run(t.Context(), tools.Call{ID: "r", Session: "s", Channel: "chat", ChatID: "7"}, agent.Text("go"))
 			if err != nil || o.ForUser != c.reply || len(sent.calls) != c.sent {
 				t.Errorf("the user gets %q and then %q (%v)", sent.texts, o.ForUser, err)
 			}
