@@ -99,11 +99,11 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		}
 		return c.FullAdvice(p.Name, p.MaxBytes)
 	case status.QueueWithoutWorker:
-		return "Start a worker:", startCommand(p.Name)
+		return start(c, p.Name, "")
 	case status.NoWorker:
-		return "Start one:", startCommand(bus.DefaultQueue)
+		return start(c, bus.DefaultQueue, "")
 	case status.TicksWithoutWorker:
-		return "Start a worker without --no-ticks:", startCommand(bus.DefaultQueue)
+		return start(c, bus.DefaultQueue, " without --no-ticks")
 	case status.StoresDiffer:
 		return "Start all workers with the same --store: a bucket, or a directory that all of them see.", nil
 	case status.ChannelWithoutWorker:
@@ -134,16 +134,25 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 }
 
 // StartCommand returns the command line that starts a worker of a queue.
-func StartCommand(c *cli.Connection, queue string) string { return c.Command(startCommand(queue)...) }
+func StartCommand(c *cli.Connection, queue string) string {
+	_, command := start(c, queue, "")
+	return c.Command(command...)
+}
 
-// startCommand is the arguments that start a worker of a queue. The calls of agents need a worker with a
-// model, which also serves their queues.
-func startCommand(queue string) []string {
-	switch {
-	case queue == bus.DefaultQueue:
-		return []string{"serve"}
-	case queue == bus.AgentQueue, strings.HasPrefix(queue, bus.AgentQueue+"-"):
-		return []string{"serve", "--model", "SPEC"}
+// start returns the advice to start a worker of a queue, and the arguments that do it. The calls of agents need a
+// worker with a model, which also serves their queues. Beside "stevedore up", a second worker of its queues would
+// take calls of tools in a workspace of its own, so that up itself is started again.
+func start(c *cli.Connection, queue, how string) (advice string, command []string) {
+	forAgents := queue == bus.AgentQueue || strings.HasPrefix(queue, bus.AgentQueue+"-")
+	if !forAgents && queue != bus.DefaultQueue {
+		return "Start a worker:", []string{"serve", "--queue", queue}
 	}
-	return []string{"serve", "--queue", queue}
+	advice, command = "Start a worker"+how+":", []string{"serve"}
+	if !c.External() {
+		advice, command = "Restart the worker"+how+":", []string{"up"}
+	}
+	if forAgents {
+		command = append(command, "--model", "SPEC")
+	}
+	return advice, command
 }

@@ -288,8 +288,7 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 	return err
 }
 
-// startModel says how to start a worker with a model. Beside "stevedore up", a second worker would
-// also take calls of tools, in a workspace of its own.
+// startModel says how to start a worker with a model.
 func (o *promptOptions) startModel() string {
 	if o.Connection.External() {
 		return fmt.Sprintf(`start one with "%s" (see "stevedore help models")`, client.StartCommand(&o.Connection, bus.AgentQueue))
