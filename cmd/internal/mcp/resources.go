@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,11 +42,7 @@ func (c *client) read(ctx context.Context, r *mcp.ReadResourceRequest) (mcp.Resu
 	if err != nil {
 		return nil, resourceError(r.Params.URI, err)
 	}
-	limit := a.Limit
-	if limit <= 0 || limit > offload.PageChars {
-		limit = offload.PageChars
-	}
-	page, err := ask(ctx, c, rpc.ReadArtifact, rpc.ReadRequest{ArtifactID: a.ID, Offset: a.Offset, Limit: limit})
+	page, err := ask(ctx, c, rpc.ReadArtifact, rpc.ReadRequest{ArtifactID: a.ID, Offset: a.Offset, Limit: cmp.Or(a.Limit, offload.PageChars)})
 	if err != nil {
 		return nil, resourceError(r.Params.URI, err)
 	}

@@ -36,7 +36,7 @@ func URI(session, id string) string {
 // Address is a parsed URI: a page of an artifact.
 type Address struct {
 	Session, ID   string
-	Offset, Limit int64
+	Offset, Limit int64 // Limit is at most offload.PageChars, and 0 means that
 }
 
 // IsURI reports whether a URI has our scheme.
@@ -65,7 +65,7 @@ func ParseURI(uri string) (Address, error) {
 		case "offset":
 			a.Offset = n
 		case "limit":
-			a.Limit = n
+			a.Limit = min(n, offload.PageChars)
 		default:
 			return Address{}, wrong
 		}

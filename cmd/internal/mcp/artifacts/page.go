@@ -1,6 +1,7 @@
 package artifacts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,11 +63,7 @@ func readBinary(ctx context.Context, r *offload.Reader, rec offload.Record, a Ad
 	if err != nil {
 		return nil, err
 	}
-	limit := a.Limit
-	if limit <= 0 || limit > offload.PageChars {
-		limit = offload.PageChars
-	}
-	data := make([]byte, min(limit, rec.Size-a.Offset))
+	data := make([]byte, min(cmp.Or(a.Limit, offload.PageChars), rec.Size-a.Offset))
 	n, err := content.ReadAt(data, a.Offset)
 	if n == len(data) || errors.Is(err, io.EOF) {
 		err = nil
