@@ -109,10 +109,10 @@ func (s *runState) outcome(reason Reason, cause error) Outcome {
 const noReply = "(the agent ended without an answer)"
 
 // answeredUser reports whether the user needs no reply: he got a message or the output of a
-// tool, or nobody asked.
+// tool, or nobody asked. A job may write to other chats only.
 func (s *runState) answeredUser() bool {
 	return len(s.sent) > 0 || s.lastResult != nil && s.lastResult.hasOutput() ||
-		s.call != nil && s.call.Action == tools.ActionHeartbeat
+		s.call != nil && (s.call.Action == tools.ActionHeartbeat || s.call.Action != "" && s.toolCounts["message"] > 0)
 }
 
 func errorCode(err error) string {

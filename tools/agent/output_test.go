@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -128,6 +129,7 @@ func TestSameTextOnce(t *testing.T) {
 		"message to this chat":      {agent.OutputLast, []string{asks("message", `{"content":"Done.","channel":"chat","chat_id":"7"}`), `{"text":"Done."}`}, 0, ""},
 		"only a message":            {agent.OutputLast, []string{asks("message", `{"content":"Done."}`), `{}`}, 0, ""},
 		"only one to another chat":  {agent.OutputLast, []string{asks("message", `{"content":"Done.","chat_id":"8"}`), `{}`}, 0, "(the agent ended without an answer)"},
+		"only one of a job":         {agent.OutputLast, []string{asks("message", `{"content":"Done.","chat_id":"8"}`), `{}`}, 0, ""},
 		"only one that was lost":    {agent.OutputLast, []string{asks("message", `{"content":"fail"}`), `{}`}, 0, "(the agent ended without an answer)"},
 		"message that was not sent": {agent.OutputLast, []string{asks("message", `{"content":"fail"}`), `{"text":"fail"}`}, 0, "fail"},
 	} {
@@ -145,9 +147,10 @@ func TestSameTextOnce(t *testing.T) {
 				}
 				return tools.SilentResult("sent")
 			}).WithEffect(tools.Keyed))
+			action := map[bool]string{true: "cron"}[strings.HasSuffix(name, "of a job")]
 			sent := &outbox{}
 			o, err := s.agent(parseScript(t, c.turns...), agent.Config{ToolOutput: c.mode, SendOutput: sent.send}).
-				Run(t.Context(), tools.Call{ID: "r", Session: "s", Channel: "chat", ChatID: "7"}, agent.Text("go"))
+				Run(t.Context(), tools.Call{ID: "r", Session: "s", Action: action, Channel: "chat", ChatID: "7"}, agent.Text("go"))
 			if err != nil || o.ForUser != c.reply || len(sent.calls) != c.sent {
 				t.Errorf("the user gets %q and then %q (%v)", sent.texts, o.ForUser, err)
 			}
