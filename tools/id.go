@@ -36,9 +36,9 @@ func Token(id string) string {
 }
 
 // TokenOf returns the token for an id or for a token: a user may give either. It
-// returns an id that looks like a token unchanged.
+// returns what looks like the hash of another id unchanged.
 func TokenOf(id string) string {
-	if IsToken(id) {
+	if IsHash(id) {
 		return id
 	}
 	return Token(id)

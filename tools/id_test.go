@@ -7,6 +7,14 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
+func TestTokenOf(t *testing.T) {
+	for _, id := range []string{"a", "h_team", "h_abc2", "x y", "", "-a"} {
+		if token := tools.Token(id); tools.TokenOf(id) != token || tools.TokenOf(token) != token {
+			t.Errorf("%q: %s, %s, want %s", id, tools.TokenOf(id), tools.TokenOf(token), token)
+		}
+	}
+}
+
 func TestToken(t *testing.T) {
 	for _, id := range []string{"a", "toolu_01AbC", "call-1", "_", "0", strings.Repeat("a", 64), "h", "x_h_"} {
 		if got := tools.Token(id); got != id {

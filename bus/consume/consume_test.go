@@ -677,3 +677,34 @@ func TestFailingConsumerIsReported(t *testing.T) {
 		check("with the stream", 0)
 	})
 }
+
+// A consumer that delivers headers only is no reason to handle an empty message.
+func TestHeadersOnly(t *testing.T) {
+	b := bustest.New(t)
+	consumer, err := b.Consumer(t.Context(), b.WorkerConsumer(bus.DefaultQueue))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bodies := make(chan string, 2)
+	run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
+		bodies <- string(d.Body)
+		return nil
+	})
+	config := consumer.CachedInfo().Config
+	config.HeadersOnly = true
+	bustest.WaitUntil(t, "the start, which would give the consumer its settings back", func() bool {
+		info, err := consumer.Info(t.Context())
+		return err == nil && info.NumWaiting > 0
+	})
+	if _, err := b.JetStream().UpdateConsumer(t.Context(), b.StreamName(bus.Calls), config); err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []string{`{"args":{}}`, ""} {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-bodies; got != body {
+			t.Errorf("got %q, want %q", got, body)
+		}
+	}
+}

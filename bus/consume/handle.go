@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 // requeueUnstarted requeues a message that arrived after the stop.
@@ -109,6 +110,14 @@ func (k *consumption) attempt(d *Delivery) (verdict error) {
 			verdict = fmt.Errorf("the handler panicked: %v", p)
 		}
 	}()
+	if d.Header(nats.MsgSize) != "" && len(d.Body) == 0 { // somebody lets the consumer deliver headers only
+		m, err := k.bus.API().GetMessage(k.work, k.bus.StreamName(k.consumer.Stream), jsapi.Get{Sequence: d.Sequence})
+		if err != nil {
+			k.log.Warn().Err(err).Str("subject", d.Subject).Msg("cannot read the body of a message that was delivered without it")
+			return RetryAfter(time.Second, nil)
+		}
+		d.Body = m.Data
+	}
 	return k.handler(k.work, d)
 }
 

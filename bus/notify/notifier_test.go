@@ -332,6 +332,18 @@ func TestSweepMovesToTheDefaultChannel(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish(t, b, b.NotifyAny("elsewhere"), `{"text":"waits for its own process"}`)
+	edited, err := b.JetStream().Stream(t.Context(), b.StreamName(bus.Outbox))
+	if err != nil {
+		t.Fatal(err)
+	}
+	settings := edited.CachedInfo().Config
+	settings.Subjects = append(settings.Subjects, "foreign")
+	if _, err := b.JetStream().UpdateStream(t.Context(), settings); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.JetStream().Publish(t.Context(), "foreign", []byte("of another program")); err != nil {
+		t.Fatal(err)
+	}
 	n, err := New(b, cfg)
 	if err != nil {
 		t.Fatal(err)

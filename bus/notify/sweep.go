@@ -49,6 +49,9 @@ func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, 
 	served := map[string]bool{}
 	for _, subject := range sortedNames(info.State.Subjects) {
 		tokens := n.bus.Split(subject)
+		if len(tokens) < 2 { // somebody gave the stream other subjects
+			continue
+		}
 		name := tokens[1]
 		// An invalid token cannot have a consumer.
 		if _, known := served[name]; !known && bus.CheckSubject(n.bus.NotifyAny(name)) == nil {

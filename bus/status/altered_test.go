@@ -58,6 +58,10 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 			t.Errorf("%s with %q", c.stream, c.subjects)
 		}
 	}
+	alter("STEVEDORE_TICKS", func(config *jetstream.StreamConfig) { config.Subjects = append(config.Subjects, "foreign") })
+	if _, err := b.JetStream().Publish(t.Context(), "foreign", nil); err != nil || named(status.StreamAltered, "STEVEDORE_TICKS", "") {
+		t.Errorf("with a message of another program: %v", err)
+	}
 	for _, c := range []struct {
 		stream string
 		change func(*jetstream.StreamConfig)

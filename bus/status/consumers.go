@@ -141,7 +141,7 @@ func unservedTicks(ctx context.Context, b *bus.Bus, consumer *jetstream.Consumer
 	switch {
 	case consumer == nil:
 		_ = countSubjects(ctx, b, bus.Ticks, func(subject string, n uint64) {
-			if b.Split(subject)[0] == "tick" {
+			if tokens := b.Split(subject); len(tokens) > 0 && tokens[0] == "tick" {
 				ticks += n
 			}
 		})

@@ -138,7 +138,7 @@ func ReadRefusals(ctx context.Context, b *bus.Bus) []Problem {
 		group.Go(func() {
 			err := b.WatchDenial(ctx, b.API().Subject("STREAM.PURGE."+config.Name), func(ctx context.Context) error {
 				stream, err := b.JetStream().Stream(ctx, config.Name)
-				if err != nil || stream.CachedInfo().Config.Sealed {
+				if err != nil || stream.CachedInfo().Config.Sealed || stream.CachedInfo().Config.DenyPurge {
 					return nil // Read reports it
 				}
 				return stream.Purge(ctx, jetstream.WithPurgeSubject(b.Prefix()+".none"))

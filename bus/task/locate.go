@@ -65,7 +65,14 @@ type Locator struct {
 func (l *Locator) Locate(ctx context.Context, d *Delivered, contested bool) (p Place, err error) {
 	parked, wasAhead := l.Records.Find(d.Key, d.Sequence)
 	if d.Raw == nil && d.Resumed.Number < parked.Number {
-		return Place{Where: IsParked, Parked: parked}, d.Check(parked.Digest)
+		r, err := ReadRecord(ctx, l.Bus, d.Key)
+		if err != nil {
+			return p, err
+		}
+		if r.Parks >= parked.Number {
+			return Place{Where: IsParked, Parked: parked}, d.Check(parked.Digest)
+		}
+		d.Redelivered = true // somebody has removed its record, so this message is the call
 	}
 	if !d.Ahead && wasAhead {
 		d.Redelivered = true

@@ -50,6 +50,36 @@ func TestParkedCallIsDeliveredAgain(t *testing.T) {
 	})
 }
 
+// A parked call whose record somebody has removed runs when it is submitted again.
+func TestParkedCallWithoutItsRecord(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		pausing, err := tools.NewTool("pausing", "pauses once", func(context.Context, tools.Call, struct{}) *tools.Result {
+			if runs.Add(1) > 1 {
+				return tools.NewToolResult("done")
+			}
+			return tools.Failure(&tools.Pause{Until: time.Now().Add(24 * time.Hour), Reason: "waiting for a test"})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		start(t, b, worker.Config{}, pausing.WithEffect(tools.Idempotent))
+		results := bustest.Subscribe(t, b, b.Result("s", "a"))
+		submit(t, b, b.Call("default", "pausing", "s", "a"), `{"args":{}}`)
+		waitEmpty(t, b)
+		kv, err := b.Bucket(t.Context(), bus.TasksBucket)
+		if err != nil || kv.Purge(t.Context(), "call.s.a") != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // the worker has heard of it
+		submit(t, b, b.Call("default", "pausing", "s", "a"), `{"args":{}}`)
+		if got, _ := bustest.Next[tools.ResultEvent](t, results); got.Outcome != tools.Completed || runs.Load() != 2 {
+			t.Errorf("result %+v, %d runs", got, runs.Load())
+		}
+	})
+}
+
 // A call that waits for another one, which it finds parked and its worker does not, or which is due, looks again once a
 // second. Once it did so without a pause, until the other call ran.
 func TestWaitForAParkedCallHasPauses(t *testing.T) {

@@ -51,6 +51,9 @@ type ticker struct {
 // skipped if the call of an earlier tick is still running.
 func (t *ticker) handle(ctx context.Context, d *consume.Delivery) error {
 	tokens := t.bus.Split(d.Subject)
+	if len(tokens) != 3 || tokens[0] != "tick" {
+		return nil // somebody has changed what the consumer delivers
+	}
 	body, err := tools.DecodeTick(d.Body)
 	if err != nil {
 		return consume.Reject(consume.CodeUndecodable, err)

@@ -94,6 +94,30 @@ func TestTickAfterCrash(t *testing.T) {
 	}
 }
 
+// A schedule or a run that an edited consumer delivers becomes no call: only a tick does.
+func TestOnlyTicksBecomeCalls(t *testing.T) {
+	b := bustest.New(t)
+	var runs atomic.Int64
+	results := bustest.Subscribe(t, b, "stevedore.result.>")
+	start(t, b, worker.Config{Ticks: true, Slots: 1}, echo(t, "echo", tools.Idempotent, &runs, nil))
+	var consumer jetstream.Consumer
+	bustest.WaitUntil(t, "the consumer", func() (ok bool) {
+		var err error
+		consumer, err = b.JetStream().Consumer(t.Context(), b.StreamName(bus.Ticks), "ticks")
+		return err == nil
+	})
+	config := consumer.CachedInfo().Config
+	config.FilterSubject, config.FilterSubjects = "stevedore.>", nil
+	if _, err := b.JetStream().UpdateConsumer(t.Context(), b.StreamName(bus.Ticks), config); err != nil {
+		t.Fatal(err)
+	}
+	submit(t, b, "stevedore.run.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
+	submit(t, b, "stevedore.tick.cron.other", `{"tool":"echo","args":{"text":"other"}}`)
+	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.Session != "cron-other" || runs.Load() != 1 {
+		t.Errorf("result %+v, %d runs", got, runs.Load())
+	}
+}
+
 // A tick whose call has a result does not become a second call: a server that was
 // killed publishes the ticks of its last minutes again, for the same due times.
 func TestRepeatedTick(t *testing.T) {
