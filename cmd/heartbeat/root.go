@@ -82,15 +82,12 @@ func serve(ctx context.Context, cmd *cobra.Command, o options) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := o.heartbeat.Configuration()
+	cfg, err := o.heartbeat.Configuration(o.heartbeat.Workspace)
 	if err != nil {
 		return err
 	}
 	cfg.Log = log
 	cli.SurviveClosedPipe(cmd.OutOrStdout(), func(error) {}) // the log may go into a pipe
-	if err := cfg.Validate(); err != nil {
-		return cli.Exit(cli.ExitUsage, "%w", err)
-	}
 	b, err := o.connection.Connect(ctx, "stevedore heartbeat", log)
 	if err != nil {
 		return err

@@ -33,12 +33,15 @@ func (h *Heartbeat) AddFlags(flags *pflag.FlagSet, topic string) {
 	AddSettingsOf(flags, h, heartbeatSettings{}, topic)
 }
 
-// Configuration returns the configuration of the flags.
-func (h *Heartbeat) Configuration() (heartbeat.Config, error) {
+// Configuration returns the configuration of the flags, in a workspace.
+func (h *Heartbeat) Configuration(workspace string) (heartbeat.Config, error) {
 	cfg := h.Config
-	cfg.Disabled = !h.Enabled
+	cfg.Disabled, cfg.Workspace = !h.Enabled, workspace
 	if cfg.Every < minEvery && !h.AllowShort && !cfg.Disabled {
 		return cfg, Exit(ExitUsage, "--heartbeat-every %s is shorter than %s; --heartbeat-allow-short allows it", cfg.Every, minEvery)
+	}
+	if err := cfg.Validate(); err != nil {
+		return cfg, Exit(ExitUsage, "%w", err)
 	}
 	return cfg, nil
 }

@@ -80,7 +80,9 @@ func newDoctorCommand() *cobra.Command {
 			return d.report(cmd.OutOrStdout(), asJSON)
 		},
 	}
+	d.Heartbeat = new(cli.Heartbeat)
 	d.AddFlags(cmd.Flags())
+	d.Heartbeat.AddFlags(cmd.Flags(), cli.TopicHeartbeat)
 	cli.CommonFlags(cmd, "server", "context", "creds", "data", "workspace", "model", "health", "json")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object per check")
 	return cmd

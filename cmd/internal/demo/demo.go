@@ -44,6 +44,9 @@ func Run(ctx context.Context, o process.Options, stdout, stderr io.Writer) (err 
 	}
 	o.Offload.Threshold = 400 // low, for small directories
 	o.Connection.Data = filepath.Join(dir, "data")
+	if err := o.Check(); err != nil {
+		return err
+	}
 	server, closeServer, err := process.Embed(embedded.Config{Dir: o.Connection.Data, NoSync: true, Log: log})
 	if err != nil {
 		return err

@@ -2,12 +2,14 @@ package process
 
 import (
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
 
 	"github.com/rs/zerolog"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
@@ -59,9 +61,21 @@ func ChannelEnv(stdout io.Writer) channel.Env {
 	return channel.Env{Stdout: stdout, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}
 }
 
-// openChannels opens the channels.
-func (p *process) openChannels(stdout io.Writer) (map[string]channel.Channel, error) {
-	specs, err := p.Channels.Specs()
+// checkChannels returns an error if a channel cannot be opened, or cannot receive what it should.
+func (o *Options) checkChannels() error {
+	channels, err := o.openChannels(nil, io.Discard)
+	if err != nil {
+		return err
+	}
+	if _, err := notify.New(nil, notify.Config{Channels: channels, Default: o.Channels.Default}); err != nil {
+		return cli.Exit(cli.ExitUsage, "%w", err)
+	}
+	return errors.Join(o.Receive.check(channels), errorOf(o.Receive.transcriber()))
+}
+
+// openChannels opens the channels, which use b and stdout later.
+func (o *Options) openChannels(b *bus.Bus, stdout io.Writer) (map[string]channel.Channel, error) {
+	specs, err := o.Channels.Specs()
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +83,7 @@ func (p *process) openChannels(stdout io.Writer) (map[string]channel.Channel, er
 	env := ChannelEnv(stdout)
 	for name, spec := range specs {
 		env.OpenAgents = func(agent, owner string, sessions []string) (channel.Channel, error) {
-			return agentprotocol.New(p.bus, agentprotocol.Config{Name: name, Agent: agent, Owner: owner, Sessions: sessions, Version: cli.ReadVersion().Version})
+			return agentprotocol.New(b, agentprotocol.Config{Name: name, Agent: agent, Owner: owner, Sessions: sessions, Version: cli.ReadVersion().Version})
 		}
 		if channels[name], err = OpenChannel(name, spec, env); err != nil {
 			return nil, err

@@ -63,6 +63,18 @@ func (o *externalOptions) web() (cfg builtin.WebConfig, err error) {
 	return cfg, nil
 }
 
+// remotes returns the names and subjects of the remote tools.
+func (o *externalOptions) remotes() (remotes [][2]string, err error) {
+	for _, given := range o.Remotes {
+		name, subject, ok := strings.Cut(given, "=")
+		if !ok {
+			return nil, cli.Exit(cli.ExitUsage, "--remote-tool %q: want NAME=SUBJECT, such as shout=acme.shout", given)
+		}
+		remotes = append(remotes, [2]string{name, subject})
+	}
+	return remotes, nil
+}
+
 // tools returns the tools that need the bus: message, cron, tasks, and the remote ones.
 func (o *externalOptions) tools(ctx context.Context, b *bus.Bus, reader *offload.Reader, notifier *notify.Notifier,
 	prompts cron.ToolConfig, log zerolog.Logger) ([]tools.Tool, error) {
@@ -72,12 +84,12 @@ func (o *externalOptions) tools(ctx context.Context, b *bus.Bus, reader *offload
 		return nil, err
 	}
 	all = append(all, search...)
-	for _, given := range o.Remotes {
-		name, subject, ok := strings.Cut(given, "=")
-		if !ok {
-			return nil, cli.Exit(cli.ExitUsage, "--remote-tool %q: want NAME=SUBJECT, such as shout=acme.shout", given)
-		}
-		tool, err := remote.Open(ctx, b, name, subject, remote.Config{Log: log})
+	remotes, err := o.remotes()
+	if err != nil {
+		return nil, err
+	}
+	for _, given := range remotes {
+		tool, err := remote.Open(ctx, b, given[0], given[1], remote.Config{Log: log})
 		if err != nil {
 			return nil, cli.Exit(cli.ExitUsage, "--remote-tool: %w", err)
 		}

@@ -127,10 +127,8 @@ func (o *Options) Check() error {
 	if err := o.addZones(); err != nil {
 		return err
 	}
-	if err := errors.Join(o.Agents.check(), o.Shell.check()); err != nil {
-		return err
-	}
-	if _, err := o.Approvals.parse(); err != nil {
+	if err := errors.Join(o.Agents.check(), o.Shell.check(), o.Store.check(), o.checkChannels(), errorOf(o.MCP.configs()),
+		errorOf(o.External.web()), errorOf(o.External.search()), errorOf(o.External.remotes()), errorOf(o.Approvals.parse())); err != nil {
 		return err
 	}
 	if info, err := os.Stat(o.Workspace); errors.Is(err, fs.ErrNotExist) {
@@ -140,11 +138,19 @@ func (o *Options) Check() error {
 	} else if !info.IsDir() {
 		return cli.Exit(cli.ExitUsage, "--workspace %q is not a directory", o.Workspace)
 	}
+	if o.Heartbeat != nil {
+		if _, err := o.Heartbeat.Configuration(o.Workspace); err != nil {
+			return err
+		}
+	}
 	if err := o.Connection.CheckData(); err != nil { // also with a server elsewhere: it has the homes of commands
 		return err
 	}
 	return o.Connection.Check()
 }
+
+// errorOf returns the error of a parser.
+func errorOf[T any](_ T, err error) error { return err }
 
 // addZones adds the queues of the zones to those of the worker.
 func (o *Options) addZones() error {

@@ -79,7 +79,7 @@ func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdou
 	if err != nil {
 		return err
 	}
-	channels, err := p.openChannels(stdout)
+	channels, err := p.openChannels(b, stdout)
 	if err != nil {
 		return err
 	}
@@ -284,14 +284,11 @@ func (p *process) openHeartbeat() error {
 	if p.Heartbeat == nil {
 		return nil
 	}
-	cfg, err := p.Heartbeat.Configuration()
+	cfg, err := p.Heartbeat.Configuration(p.Workspace)
 	if err != nil {
 		return err
 	}
-	cfg.Workspace, cfg.Log, cfg.NoAgent = p.Workspace, p.log, !p.Agents.Enabled()
-	if err := cfg.Validate(); err != nil {
-		return cli.Exit(cli.ExitUsage, "%w", err)
-	}
+	cfg.Log, cfg.NoAgent = p.log, !p.Agents.Enabled()
 	p.beside(func(ctx context.Context) error { return heartbeat.Run(ctx, p.bus, cfg) })
 	return nil
 }

@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -53,6 +54,30 @@ type endpoint interface {
 	Receiver(inbox channel.Inbox, log zerolog.Logger) (http.Handler, error)
 }
 
+// check returns an error if a channel cannot receive messages.
+func (o *receiveOptions) check(channels map[string]channel.Channel) (err error) {
+	for i, name := range o.Channels {
+		if channels[name] == nil || slices.Contains(o.Channels[:i], name) {
+			return cli.Exit(cli.ExitUsage, "--receive %s: name a --channel of this process, once", name)
+		}
+		switch to := channels[name].(type) {
+		case receiver:
+			if limited, ok := to.(interface{ CheckReceive() error }); ok {
+				err = limited.CheckReceive()
+			}
+		case endpoint:
+			_, err = to.Receiver(nil, zerolog.Nop())
+		case channel.Receiving:
+		default:
+			err = errors.New("only channels of the kinds telegram, bridge, email, webhook and nats-agent receive messages")
+		}
+		if err != nil {
+			return cli.Exit(cli.ExitUsage, "--receive %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
 // openReceivers opens the channels that receive messages. They start in run.
 func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, notifier *notify.Notifier, channels map[string]channel.Channel) error {
 	if len(p.Receive.Channels) == 0 {
@@ -66,11 +91,8 @@ func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, no
 		return err
 	}
 	mux, endpoints := http.NewServeMux(), false
-	for i, name := range p.Receive.Channels {
+	for _, name := range p.Receive.Channels {
 		to := channels[name]
-		if to == nil || slices.Contains(p.Receive.Channels[:i], name) {
-			return cli.Exit(cli.ExitUsage, "--receive %s: name a --channel of this process, once", name)
-		}
 		if err := agents.SetReceives(ctx, p.bus, name); err != nil {
 			return err
 		}
@@ -79,11 +101,6 @@ func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, no
 		inbox.Transcriber = transcriber
 		switch to := to.(type) {
 		case receiver:
-			if limited, ok := to.(interface{ CheckReceive() error }); ok {
-				if err := limited.CheckReceive(); err != nil {
-					return cli.Exit(cli.ExitUsage, "--receive %s: %w", name, err)
-				}
-			}
 			p.beside(func(ctx context.Context) error {
 				defer inbox.Close()
 				return to.Receive(ctx, inbox, log)
@@ -91,7 +108,7 @@ func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, no
 		case endpoint:
 			handler, err := to.Receiver(inbox, log)
 			if err != nil {
-				return cli.Exit(cli.ExitUsage, "--receive %s: %w", name, err)
+				return err
 			}
 			endpoints = true
 			mux.Handle("/messages/"+name, handler)
@@ -101,8 +118,6 @@ func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, no
 				defer inbox.Close()
 				return inbox.ServeBridge(ctx, to)
 			})
-		default:
-			return cli.Exit(cli.ExitUsage, "--receive %s: only channels of the kinds telegram, bridge, email, webhook and nats-agent receive messages", name)
 		}
 	}
 	if !endpoints {

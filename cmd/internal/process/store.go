@@ -55,6 +55,13 @@ func (o DiskStoreOptions) OpenDisk(connection *cli.Connection) (store offload.St
 	}, nil
 }
 
+func (o *StoreOptions) check() error {
+	if kind, _, _ := strings.Cut(o.Spec, ":"); kind != "object" && kind != "disk" {
+		return cli.Exit(cli.ExitUsage, "--store %q: want object:BUCKET or disk:DIR", o.Spec)
+	}
+	return nil
+}
+
 // Open opens the store. b may be nil for a store on disk.
 func (o *StoreOptions) Open(ctx context.Context, connection *cli.Connection, b *bus.Bus, log zerolog.Logger) (offload.Store, func() error, error) {
 	cfg := offload.StoreConfig{TTL: o.TTL, Quota: o.Quota, Log: log}
@@ -65,10 +72,10 @@ func (o *StoreOptions) Open(ctx context.Context, connection *cli.Connection, b *
 		}
 		return store, store.Close, nil
 	}
-	kind, bucket, _ := strings.Cut(o.Spec, ":")
-	if kind != "object" {
-		return nil, nil, cli.Exit(cli.ExitUsage, "--store %q: want object:BUCKET or disk:DIR", o.Spec)
+	if err := o.check(); err != nil {
+		return nil, nil, err
 	}
+	_, bucket, _ := strings.Cut(o.Spec, ":")
 	store, err := object.Open(ctx, b.JetStream(), object.Config{
 		StoreConfig: cfg, Bucket: cmp.Or(bucket, b.BucketName(bus.BlobsBucket)), Records: b.BucketName(bus.ArtifactsBucket), Replicas: connection.Replicas,
 	})

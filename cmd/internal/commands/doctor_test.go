@@ -1,0 +1,57 @@
+package commands
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+)
+
+// The doctor names all settings with which a worker would not start, and up refuses each before it starts the server.
+func TestDoctorChecksAllSettings(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	short := filepath.Join(t.TempDir(), "settings.yaml")
+	if err := os.WriteFile(short, []byte("heartbeat-every: 1m\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	do := func(command string, flags ...string) (code int, stdout, stderr string) {
+		var out, err strings.Builder
+		ctx, cancel := context.WithTimeout(t.Context(), bustest.Timeout) // a worker that starts
+		defer cancel()
+		code = run(ctx, append([]string{command, "--workspace", t.TempDir(), "--data", data}, flags...), strings.NewReader(""), &out, &err)
+		return code, out.String(), err.String()
+	}
+	invalid := [][]string{
+		{"--mcp", "bad"}, {"--web-allow", "zzz"}, {"--web-search", "nope"}, {"--channel", "foo"}, {"--store", "foo:bar"}, {"--remote-tool", "y"},
+		{"--receive", "x"}, {"--receive", "console"}, {"--transcribe", "x"}, {"--channel", "log=nope:x"}, {"--default-channel", "last"},
+		{"--mcp-sandbox", "--shell-sandbox", "off"}, {"--config", short},
+	}
+	for _, flags := range invalid {
+		flag := flags[0]
+		switch flag {
+		case "--config":
+			flag = "--heartbeat-every"
+		case "--default-channel":
+			flag = `channel "last"`
+		}
+		if code, out, _ := do("doctor", flags...); code != 1 || strings.Count(out, flag) != 1 {
+			t.Errorf("doctor %s: exit code %d, %s", flags, code, out)
+		}
+		if code, _, err := do("up", append(flags, "--listen", "127.0.0.1:0")...); code != 2 || !strings.Contains(err, flag) {
+			t.Errorf("up %s: exit code %d, %s", flags, code, err)
+		}
+	}
+	if code, out, _ := do("doctor", "--mcp", "bad", "--web-allow", "zzz", "--store", "foo:bar"); code != 1 || !strings.Contains(out, "--mcp") ||
+		!strings.Contains(out, "--web-allow") || !strings.Contains(out, "--store") {
+		t.Errorf("several invalid settings: exit code %d, %s", code, out)
+	}
+	if code, _, err := do("demo", "--mcp", "bad"); code != 2 {
+		t.Errorf("demo: exit code %d, %s", code, err)
+	}
+	if _, err := os.Stat(data); err == nil {
+		t.Error("a server was started")
+	}
+}
