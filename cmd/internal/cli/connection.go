@@ -129,12 +129,9 @@ func (d embeddedDialer) Dial(network, address string) (net.Conn, error) {
 	return net.DialTimeout(network, address, d.c.Config.Timeout)
 }
 
-// defaultTimeout is the default of --timeout.
-const defaultTimeout = 5 * time.Second
-
 // away is how long a command that waits goes on without a connection: the --timeout, if one is given.
 func (c *Connection) away() time.Duration {
-	if c.Timeout == defaultTimeout {
+	if c.flags != nil && !c.flags.Changed("timeout") {
 		return 30 * time.Second
 	}
 	return c.Timeout

@@ -3,6 +3,9 @@ package cli
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
@@ -18,5 +21,17 @@ func TestServerThatStops(t *testing.T) {
 	defer lock.Unlock()
 	if _, err := c.EmbeddedURL(); err == nil || !strings.Contains(err.Error(), "is starting or stopping") {
 		t.Errorf("while it stops: %v", err)
+	}
+}
+
+// A command that waits for the bus does so for the --timeout that is given, also if it is the default of other commands.
+func TestTimeoutThatIsGiven(t *testing.T) {
+	for text, want := range map[string]time.Duration{"": 30 * time.Second, "--timeout=5s": 5 * time.Second, "--timeout=1s": time.Second} {
+		var c Connection
+		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+		c.AddFlags(flags)
+		if err := flags.Parse(strings.Fields(text)); err != nil || c.away() != want {
+			t.Errorf("%q: waits %s, %v; want %s", text, c.away(), err, want)
+		}
 	}
 }

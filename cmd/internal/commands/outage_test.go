@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -65,7 +66,9 @@ func startLink(t *testing.T, dir string) (*link, *bus.Bus, cli.Connection) {
 	}
 	l := &link{Server: s}
 	b := bustest.Connect(t, s, bus.Config{})
-	far := cli.Connection{Config: s.ClientConfig(bus.Config{Prefix: bus.DefaultPrefix, Timeout: 5 * time.Second})}
+	var far cli.Connection
+	far.AddFlags(pflag.NewFlagSet("", pflag.ContinueOnError)) // --timeout is not given
+	far.Data, far.Config = "", s.ClientConfig(bus.Config{Prefix: bus.DefaultPrefix, Timeout: 5 * time.Second})
 	far.Server, far.InProcess = "nats://"+far.User+":"+far.Password+"@bus.example:4222", l
 	return l, b, far
 }
