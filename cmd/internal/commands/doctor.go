@@ -315,7 +315,7 @@ func (d *doctor) examineReplicas(s status.Status) {
 // examinePermissions looks at the consumers that a worker uses: a user who may not read
 // them cannot create them or pull from them.
 func (d *doctor) examinePermissions(ctx context.Context, b *bus.Bus, s status.Status) {
-	for _, queue := range d.Worker.Queues {
+	for _, queue := range d.Queues() {
 		subject := "$JS.API.CONSUMER.INFO." + b.StreamName(bus.Calls) + "." + b.WorkerConsumer(queue).Name
 		err := b.WatchDenial(ctx, subject, func(ctx context.Context) error {
 			_, _, err := b.ConsumerInfo(ctx, b.WorkerConsumer(queue))

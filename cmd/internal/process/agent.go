@@ -44,12 +44,12 @@ const defaultSystem = `You are an assistant that works with tools. A tool result
 // Enabled reports whether the process runs agents.
 func (o *AgentOptions) Enabled() bool { return len(o.Models) > 0 }
 
-// queues returns the queues that the worker must consume for its agents.
-func (o *AgentOptions) queues() []string {
-	if !o.Enabled() {
-		return nil
+// Queues returns the queues of the worker, with those of its agents.
+func (o *Options) Queues() []string {
+	if !o.Agents.Enabled() {
+		return o.Worker.Queues
 	}
-	return agents.Queues(o.MaxDepth)
+	return slices.Concat(o.Worker.Queues, agents.Queues(o.Agents.MaxDepth))
 }
 
 // tools returns the tools that run agents, if there is a model. definitions lists

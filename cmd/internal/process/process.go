@@ -301,7 +301,7 @@ func (p *process) openWorker(artifacts artifactStore, registry *tools.Registry, 
 	offloading.Log, offloading.Pool, offloading.InlineChars = p.log, artifacts.pool, InlineChars(offloading)
 	offloading.MaxResult = maxResult(p.bus.Conn().MaxPayload())
 	cfg := p.Worker
-	cfg.Queues = slices.Concat(cfg.Queues, p.Agents.queues())
+	cfg.Queues = p.Queues()
 	cfg.Log, cfg.State, cfg.Ticks, cfg.OwnServer = p.log, facts, !p.NoTicks, p.OwnServer != nil
 	cfg.Reader = artifacts.reader
 	if p.tenant != nil {
@@ -335,8 +335,7 @@ func (p *process) openService(artifacts artifactStore, w *worker.Worker) (servin
 // metadata describes the process to programs that ask for its statistics. "channels" has
 // NAME=KIND,... of the channels that it delivers to, without their settings.
 func (p *process) metadata(w *worker.Worker) map[string]string {
-	queues := slices.Concat(p.Worker.Queues, p.Agents.queues())
-	m := map[string]string{"worker": w.Stats().Worker, "queues": strings.Join(queues, ",")}
+	m := map[string]string{"worker": w.Stats().Worker, "queues": strings.Join(p.Queues(), ",")}
 	if names := p.Agents.names(); len(names) > 0 {
 		models, _ := json.Marshal(names) // of strings, which JSON has
 		m["models"] = string(models)
