@@ -146,17 +146,12 @@ func up(ctx context.Context, o upOptions, stdout, stderr io.Writer) (err error) 
 		if err != nil {
 			return withdraw, err
 		}
-		dataFlag := ""
-		if o.Connection.Data != cli.DefaultDataDir() {
-			dataFlag = " --data " + cli.ShellWord(o.Connection.Data)
-		}
 		pageLine := ""
 		if page != "" {
 			pageLine = "Open the page: " + page + "\n"
 		}
-		_, err = fmt.Fprintf(stdout, "Stevedore is up at %s\n%sData directory: %s\nWorkspace of the tools: %s\nTry in another terminal:\n "+
-			" stevedore call list_dir path=.%s\n",
-			server.URL(), pageLine, o.Connection.Data, workspace, dataFlag)
+		_, err = fmt.Fprintf(stdout, "Stevedore is up at %s\n%sData directory: %s\nWorkspace of the tools: %s\nTry in another terminal:\n  %s\n",
+			server.URL(), pageLine, o.Connection.Data, workspace, o.Connection.Command("call", "list_dir", "path=."))
 		return withdraw, err
 	})
 }

@@ -63,7 +63,7 @@ func (o *approvalOptions) values() (values []string) {
 }
 
 // approvals returns the configuration of the worker.
-func (o *approvalOptions) approvals(notifier *notify.Notifier) (approvals.Rules, error) {
+func (o *approvalOptions) approvals(notifier *notify.Notifier, command func(...string) string) (approvals.Rules, error) {
 	rules, err := o.parse()
 	if err != nil || len(rules) == 0 {
 		return approvals.Rules{}, err
@@ -78,7 +78,7 @@ func (o *approvalOptions) approvals(notifier *notify.Notifier) (approvals.Rules,
 			return false
 		},
 		Timeout: o.Timeout,
-		Ask:     approvalAsker(notifier),
+		Ask:     approvalAsker(notifier, command),
 	}, nil
 }
 
@@ -131,12 +131,12 @@ const maxShownArgs = 1500
 
 // approvalAsker returns the function that asks the user on the call's channel. Its key
 // follows from the call, so a repeated question is dropped.
-func approvalAsker(notifier *notify.Notifier) func(context.Context, approvals.Approval) error {
+func approvalAsker(notifier *notify.Notifier, command func(...string) string) func(context.Context, approvals.Approval) error {
 	return func(ctx context.Context, a approvals.Approval) error {
 		args := a.ArgsText(maxShownArgs)
-		text := fmt.Sprintf("May %s run?\n%s\n\nTo answer: yes or no in a chat that takes messages, or stevedore approvals yes %s "+
-			"--session %s (or \"no\"). Without an answer before %s, it does not run.",
-			a.Tool, args, cli.ShellWord(a.ID), cli.ShellWord(a.Session), a.Deadline.UTC().Format("2006-01-02 15:04 MST"))
+		text := fmt.Sprintf("May %s run?\n%s\n\nTo answer: yes or no in a chat that takes messages, or %s "+
+			"(or \"no\"). Without an answer before %s, it does not run.",
+			a.Tool, args, command("approvals", "yes", a.ID, "--session", a.Session), a.Deadline.UTC().Format("2006-01-02 15:04 MST"))
 		_, err := notifier.Send(ctx, channel.Notification{
 			ID:      fmt.Sprintf("approval.%s.%s", a.Session, a.ID),
 			Session: a.Session, Call: a.ID, Tool: a.Tool, Channel: a.Channel, ChatID: a.ChatID, Text: text,

@@ -96,7 +96,7 @@ func (o *Options) openChannels(b *bus.Bus, stdout io.Writer) (map[string]channel
 // what programs expect in the first line of the console.
 func (p *process) openNotifier(a artifactStore, channels map[string]channel.Channel, facts state.Store, announced <-chan struct{}) (*notify.Notifier, error) {
 	files := agents.FileOpener(a.reader, func(session, id string) string {
-		return "stevedore artifacts get " + id + " --all -o FILE --session " + session
+		return p.Connection.Command("artifacts", "get", id, "--all", "-o", "FILE", "--session", session)
 	})
 	notifier, err := notify.New(p.bus, notify.Config{
 		Channels: channels, Default: p.Channels.Default, OpenFile: files, Facts: facts,

@@ -307,7 +307,7 @@ func (p *process) openWorker(artifacts artifactStore, registry *tools.Registry, 
 	if p.tenant != nil {
 		cfg.Pool = p.tenant.fleet.pool
 	}
-	approvals, err := p.Approvals.approvals(notifier)
+	approvals, err := p.Approvals.approvals(notifier, p.Connection.Command)
 	if err != nil {
 		return nil, err
 	}
