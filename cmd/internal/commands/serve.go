@@ -74,11 +74,10 @@ func newServeCommand() *cobra.Command {
 				return err
 			}
 			defer b.Close()
-			noChannel := !cmd.Flags().Changed("channel") && !cmd.Flags().Changed("default-channel")
-			if noChannel && !o.NoNotify {
+			refused := o.NoNotify
+			if o.NotifyIfAsked(cmd.Flags()); o.NoNotify && !refused {
 				log.Info().Msg("this worker delivers no notifications to users, so another process must; set --channel or --default-channel to deliver them here")
 			}
-			o.NoNotify = o.NoNotify || noChannel
 			stdout := process.Console(cmd.OutOrStdout(), log)
 			return o.Run(cmd.Context(), b, log, stdout, func() (func() error, error) {
 				_, err := fmt.Fprintf(stdout, "Worker is consuming queue %s at %s\n", strings.Join(o.Worker.Queues, ", "), b.Conn().ConnectedUrlRedacted())

@@ -177,6 +177,11 @@ func CheckQueues(queues []string) error {
 	return nil
 }
 
+// NotifyIfAsked leaves notifications to other workers if the flags name no channel: nobody reads the console.
+func (o *Options) NotifyIfAsked(flags *pflag.FlagSet) {
+	o.NoNotify = o.NoNotify || !flags.Changed("channel") && !flags.Changed("default-channel")
+}
+
 // minAge is the age up to which workers remove nothing from streams that hold it: an hour, or less
 // if results or conversations are kept for less.
 func (o *Options) minAge() time.Duration {

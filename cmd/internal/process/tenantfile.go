@@ -112,10 +112,11 @@ func (f tenantFiles) read(base *pflag.FlagSet, warn func(string)) (o *Options, o
 		}
 	}
 	ownWorkspace = flags.Changed("workspace")
-	o.Channels.noConsole, o.NoNotify = true, !flags.Changed("channel")
+	o.Channels.noConsole = true
 	if err := cli.Inherit(flags, base); err != nil {
 		return nil, false, err
 	}
+	o.NotifyIfAsked(flags)
 	return o, ownWorkspace, o.useCredential(f.credential)
 }
 

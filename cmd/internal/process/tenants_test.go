@@ -50,6 +50,24 @@ func TestTenantNamesItsCredential(t *testing.T) {
 	}
 }
 
+// A tenant without a channel leaves notifications to others, and so does one with no-notify.
+func TestTenantLeavesNotifications(t *testing.T) {
+	dir := t.TempDir()
+	for settings, want := range map[string]bool{"": true, "channel: log=file:x\n": false, "channel: log=file:x\nno-notify: true\n": true} {
+		if err := os.WriteFile(filepath.Join(dir, "red.yaml"), []byte("nkey: /keys/red.nk\n"+settings), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all, err := readTenantFiles(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, _, err := all["red"].read(pflag.NewFlagSet("", pflag.ContinueOnError), func(string) {})
+		if err != nil || o.NoNotify != want {
+			t.Errorf("settings %q: %+v, %v; want no-notify %v", settings, o, err, want)
+		}
+	}
+}
+
 // A tenant whose files come back while its last calls still run starts again.
 func TestTenantComesBackBeforeItHasStopped(t *testing.T) {
 	dir := t.TempDir()
