@@ -42,7 +42,7 @@ its session with the header Stevedore-Session.
 
   stevedore mcp --workspace .
   stevedore mcp --http 127.0.0.1:8931 --token alice=file:alice.token --token bob=env:BOB_TOKEN
-  stevedore mcp --server nats://bus.example.com --http :8931 --token team=file:team.token
+  stevedore mcp --server nats://bus.example.com --http 0.0.0.0:8931 --token team=file:team.token
 
 To keep the big results of other MCP servers out of the prompt, see "stevedore mcp wrap", and
 "stevedore mcp install", which wraps the servers that a host already has.`
