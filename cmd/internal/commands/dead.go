@@ -40,7 +40,7 @@ func newDeadCommand() *cobra.Command {
 	var query dead.Query
 	ls := client.RequestCommand(&o.Options, "ls", "List dead letters, oldest first", rpc.ListDead, func([]string) (dead.Query, error) {
 		query.Kind = o.Kind
-		return query, checkLimit(query.Limit)
+		return query, nil
 	}, printDead)
 	addPage(ls, &query.Limit, "oldest first")
 	ls.Flags().Uint64Var(&query.After, "after", 0, "print only those after this `NUMBER`")

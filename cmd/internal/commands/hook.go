@@ -66,6 +66,9 @@ func newHookCommand() *cobra.Command {
 		Aliases: []string{"codex", "gemini-cli", "opencode", "pi"},
 		Short:   "The hooks of Claude Code, Codex, Gemini CLI, opencode and Pi",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkName(o.Session); err != nil {
+				return err
+			}
 			o.host = cmd.CalledAs()
 			if cmd.Flags().Changed("failed") {
 				o.shortenFailed(cmd.Context())

@@ -52,7 +52,7 @@ func newSessionsCommand() *cobra.Command {
 		if query.Text != "" || query.Before > 0 {
 			query.Limit = cmp.Or(query.Limit, 100)
 		}
-		return query, checkLimit(query.Limit)
+		return query, nil
 	}, print)
 	ls.Flags().StringVar(&query.Text, "text", "", "only those with this `TEXT` in their name or in a message")
 	addPage(ls, &query.Limit, "the one that was used last first; default all")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 
 	"github.com/nats-io/nats.go"
 	"github.com/spf13/cobra"
@@ -159,14 +160,14 @@ func nextChange(ctx context.Context, o *client.Options, b *bus.Bus, progress str
 	}
 }
 
-func checkLimit(limit int) error {
-	if limit < 0 {
-		return errors.New("--limit: want a positive number")
-	}
-	return nil
-}
-
 // addPage adds --limit, with a note about the order.
 func addPage(cmd *cobra.Command, limit *int, note string) {
-	cmd.Flags().IntVar(limit, "limit", 0, "print at most this `NUMBER` of them, "+note)
+	cmd.Flags().Func("limit", "print at most this `NUMBER` of them, "+note, func(text string) error {
+		n, err := strconv.ParseUint(text, 10, 31)
+		if err != nil {
+			return errors.New("want 0 or more")
+		}
+		*limit = int(n)
+		return nil
+	})
 }
