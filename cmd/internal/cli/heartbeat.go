@@ -21,10 +21,10 @@ const minEvery = 5 * time.Minute
 // heartbeatSettings declares the settings of a Heartbeat.
 type heartbeatSettings struct {
 	Enabled    bool          `flag:"heartbeat-enabled" env:"PICOCLAW_HEARTBEAT_ENABLED" default:"true" help:"schedule the heartbeat; false removes its schedule"`
-	Every      time.Duration `flag:"heartbeat-every" unit:"TIME" help:"TIME between heartbeats, at least 5m"`
+	Every      time.Duration `flag:"heartbeat-every" min:"1s" unit:"TIME" help:"TIME between heartbeats, at least 5m"`
 	AllowShort bool          `flag:"heartbeat-allow-short" help:"allow less than 5m between heartbeats, down to 1s"`
 	Channel    string        `flag:"heartbeat-channel" default:"last" unit:"CHANNEL" help:"CHANNEL of the notifications; last is the one that the user last used"`
-	Timeout    time.Duration `flag:"heartbeat-timeout" unit:"TIME" help:"maximum TIME of a run"`
+	Timeout    time.Duration `flag:"heartbeat-timeout" min:"1s" unit:"TIME" help:"maximum TIME of a run"`
 }
 
 // AddFlags adds the flags, of a topic or of none.

@@ -28,6 +28,7 @@ func TestDoctorChecksAllSettings(t *testing.T) {
 		{"--mcp", "bad"}, {"--web-allow", "zzz"}, {"--web-search", "nope"}, {"--channel", "foo"}, {"--store", "foo:bar"}, {"--remote-tool", "y"},
 		{"--receive", "x"}, {"--receive", "console"}, {"--transcribe", "x"}, {"--channel", "log=nope:x"}, {"--default-channel", "last"},
 		{"--mcp-sandbox", "--shell-sandbox", "off"}, {"--config", short},
+		{"--heartbeat-every", "0", "--heartbeat-allow-short"}, {"--heartbeat-timeout", "0"},
 	}
 	for _, flags := range invalid {
 		flag := flags[0]
@@ -37,8 +38,8 @@ func TestDoctorChecksAllSettings(t *testing.T) {
 		case "--default-channel":
 			flag = `channel "last"`
 		}
-		if code, out, _ := do("doctor", flags...); code != 1 || strings.Count(out, flag) != 1 {
-			t.Errorf("doctor %s: exit code %d, %s", flags, code, out)
+		if code, out, err := do("doctor", flags...); code == 0 || strings.Count(out+err, flag) != 1 {
+			t.Errorf("doctor %s: exit code %d, %s%s", flags, code, out, err)
 		}
 		if code, _, err := do("up", append(flags, "--listen", "127.0.0.1:0")...); code != 2 || !strings.Contains(err, flag) {
 			t.Errorf("up %s: exit code %d, %s", flags, code, err)
