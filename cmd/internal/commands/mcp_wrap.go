@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/httpauth"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/command"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/hosts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wrap"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/cmd/internal/savings"
@@ -207,14 +209,5 @@ func (o *mcpWrapOptions) server(argv []string, stderr io.Writer) (open func(cont
 // again after SIGTERM. Hosts kill this process after two seconds.
 const serverGrace = 900 * time.Millisecond
 
-// mcpEnvironment is the environment of this process without the settings of Stevedore
-// and NATS, which contain credentials that are not for the server.
-func mcpEnvironment() []string {
-	var env []string
-	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "STEVEDORE_") && !strings.HasPrefix(variable, "NATS_") {
-			env = append(env, variable)
-		}
-	}
-	return env
-}
+// mcpEnvironment is the environment of the server.
+func mcpEnvironment() []string { return slices.DeleteFunc(os.Environ(), hosts.HiddenName) }

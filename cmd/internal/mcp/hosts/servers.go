@@ -190,17 +190,18 @@ func hidden(n *node) string {
 		return ""
 	}
 	for _, child := range n.children {
-		if name := child.key + child.text; n.kind == list && hiddenName(name) {
+		if name := child.key + child.text; n.kind == list && HiddenName(name) {
 			return name
 		}
-		if hiddenName(child.key) {
+		if HiddenName(child.key) {
 			return child.key
 		}
 	}
 	return ""
 }
 
-func hiddenName(name string) bool {
+// HiddenName reports whether a variable has a setting of Stevedore or NATS, which may be a credential and is not for the server.
+func HiddenName(name string) bool {
 	return strings.HasPrefix(name, "STEVEDORE_") || strings.HasPrefix(name, "NATS_")
 }
 
