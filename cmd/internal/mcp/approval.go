@@ -10,6 +10,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -128,7 +129,7 @@ func (c *client) askUser(ctx context.Context, r *mcp.CallToolRequest, call tools
 		return
 	}
 	params := r.Session.InitializeParams()
-	roundTrips := params == nil || params.ProtocolVersion >= stateless
+	roundTrips := params == nil || params.ProtocolVersion >= wire.Stateless
 	c.watchApprovals(ctx, call, func(waiting []approvals.Approval) {
 		if roundTrips {
 			var unasked []approvals.Approval

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/nats-io/nats.go"
 
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -29,9 +30,6 @@ const (
 	versionHeader   = "Mcp-Protocol-Version"
 	// requestKeyHeader is set by withSessionID, and never by a client.
 	requestKeyHeader = "Stevedore-Request-Key"
-	// stateless is the first revision without Mcp-Session-Id, and the first one in which a
-	// server asks the user by a result.
-	stateless = "2026-07-28"
 )
 
 // withSessionID gives clients a Mcp-Session-Id, and publishes their cancellations.
@@ -39,7 +37,7 @@ func (g *Gateway) withSessionID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Del(requestKeyHeader)
 		session, ok := g.sessionOf(r)
-		if !ok || r.Method != http.MethodPost || r.Header.Get(versionHeader) >= stateless {
+		if !ok || r.Method != http.MethodPost || r.Header.Get(versionHeader) >= wire.Stateless {
 			next.ServeHTTP(w, r)
 			return
 		}

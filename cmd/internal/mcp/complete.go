@@ -37,7 +37,7 @@ func (c *complete) MarshalJSON() ([]byte, error) {
 // completed marks a result, unless it is a task or asks for input.
 func completed(req mcp.Request, result mcp.Result, err error) (mcp.Result, error) {
 	s, _ := req.GetSession().(*mcp.ServerSession)
-	earlier := s != nil && s.InitializeParams() != nil && s.InitializeParams().ProtocolVersion < stateless
+	earlier := s != nil && s.InitializeParams() != nil && s.InitializeParams().ProtocolVersion < wire.Stateless
 	switch result.(type) {
 	case *taskFields, *inputRequired:
 		return result, err

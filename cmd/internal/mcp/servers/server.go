@@ -226,11 +226,8 @@ func answered(err error) (*jsonrpc.Error, bool) {
 }
 
 const (
-	// Since this revision a server tells only clients that subscribe that its tools
-	// changed. The SDK subscribes, and does not wait until the server knows it: if the
+	// acknowledged is the server's first message after a subscription. The SDK does not wait for it: if the
 	// tools were listed before that, a change in between would remain unknown.
-	subscribes = "2026-07-28"
-	// acknowledged is the server's first message after a subscription.
 	acknowledged        = "notifications/subscriptions/acknowledged"
 	subscriptionTimeout = 5 * time.Second
 )
@@ -258,7 +255,7 @@ func (s *Server) open(ctx context.Context, link wrap.Link) (*mcp.ClientSession, 
 	if err != nil {
 		return nil, err
 	}
-	if r := session.InitializeResult(); r != nil && r.ProtocolVersion >= subscribes && r.Capabilities != nil &&
+	if r := session.InitializeResult(); r != nil && r.ProtocolVersion >= wire.Stateless && r.Capabilities != nil &&
 		r.Capabilities.Tools != nil && r.Capabilities.Tools.ListChanged {
 		select { // the server may never say it
 		case <-subscribed:

@@ -103,6 +103,10 @@ func Response(id string, result any) *Message {
 	return newMessage(Object{{"jsonrpc", JSON("2.0")}, {"id", json.RawMessage(id)}, {"result", JSON(result)}})
 }
 
+// Stateless is the first revision without sessions. From it on, a server asks the user by a result, and tells only
+// clients that subscribe that its tools changed.
+const Stateless = "2026-07-28"
+
 // Codes of JSON-RPC and MCP errors.
 const (
 	CodeInvalidRequest = -32600

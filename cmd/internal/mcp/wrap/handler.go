@@ -1,7 +1,6 @@
 package wrap
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -26,10 +25,7 @@ type HandlerConfig struct {
 	Owner func(*http.Request) string
 	// Proxy returns the configuration of a proxy for an identity.
 	Proxy func(identity string) Config
-	// Idle is how long a session without requests and streams is kept. Default 30
-	// minutes.
-	Idle time.Duration
-	Log  zerolog.Logger
+	Log   zerolog.Logger
 }
 
 // Handler serves clients over HTTP (streamable HTTP). Each session of a client has its
@@ -51,11 +47,12 @@ const (
 	// for the same owner, so that nobody takes them all.
 	maxSessions = 100
 	maxOfOwner  = 50
+	// maxIdle is how long a session without requests and streams is kept.
+	maxIdle = 30 * time.Minute
 )
 
 // NewHandler returns a handler. The caller closes it.
 func NewHandler(cfg HandlerConfig) *Handler {
-	cfg.Idle = cmp.Or(max(cfg.Idle, 0), 30*time.Minute)
 	if cfg.Owner == nil {
 		cfg.Owner = cfg.Identity
 	}
@@ -129,7 +126,7 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, identity string) 
 	key := r.Header.Get("Mcp-Session-Id")
 	var s *served
 	switch {
-	case routing.version >= stateless || routing.version == "" && r.Header.Get("Mcp-Protocol-Version") >= stateless:
+	case routing.version >= wire.Stateless || routing.version == "" && r.Header.Get("Mcp-Protocol-Version") >= wire.Stateless:
 		if text := mismatch(r, m, routing); text != "" {
 			sendError(w, http.StatusBadRequest, m.ID, codeHeaderMismatch, text)
 			return
@@ -213,6 +210,6 @@ func (h *Handler) open(key, identity, owner string, shared bool) (*served, error
 			h.cfg.Log.Warn().Str("session", identity).Err(err).Msg("an MCP session ended")
 		}
 	})
-	h.proxies.Go(func() { s.closeWhenIdle(h.ctx, h.cfg.Idle) })
+	h.proxies.Go(func() { s.closeWhenIdle(h.ctx, maxIdle) })
 	return s, nil
 }

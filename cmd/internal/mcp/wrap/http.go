@@ -119,7 +119,7 @@ func (h *HTTP) Send(m *wire.Message) error {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(h.ctx)
-	if readRouting(m).version >= stateless {
+	if readRouting(m).version >= wire.Stateless {
 		h.mu.Lock()
 		h.cancels[m.ID] = cancel
 		h.mu.Unlock()
@@ -224,7 +224,7 @@ func (h *HTTP) do(ctx context.Context, method string, body []byte, header http.H
 func (h *HTTP) post(ctx context.Context, m *wire.Message) error {
 	r := readRouting(m)
 	header := http.Header{"Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
-	if r.version >= stateless && m.IsRequest() {
+	if r.version >= wire.Stateless && m.IsRequest() {
 		header.Set("Mcp-Method", m.Method)
 		if r.name != "" {
 			header.Set("Mcp-Name", headerValue(r.name))

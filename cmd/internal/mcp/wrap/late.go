@@ -22,7 +22,7 @@ func (p *proxy) offersReading() bool {
 
 func (p *proxy) lateLocked() bool {
 	h := p.hosted.Load()
-	return h != nil && h.host.Late && p.cfg.LateTools && p.version < stateless
+	return h != nil && h.host.Late && p.cfg.LateTools && p.version < wire.Stateless
 }
 
 // offerReading tells the client, before the first reference, that there are reading tools

@@ -229,7 +229,7 @@ type fields map[string]any
 // result adds what revision 2026-07-28 wants of a result; of a list or a resource it also
 // wants to know how long it is valid. Clients of earlier revisions do not get it.
 func (r *request) result(f fields) fields {
-	if r.version < stateless {
+	if r.version < wire.Stateless {
 		return f
 	}
 	f["resultType"] = "complete"

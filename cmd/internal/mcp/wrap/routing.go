@@ -8,9 +8,6 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 )
 
-// stateless is the first revision without sessions.
-const stateless = "2026-07-28"
-
 // versionKey is the field of _meta with the revision of a request.
 const versionKey = "io.modelcontextprotocol/protocolVersion"
 
