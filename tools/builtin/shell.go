@@ -135,7 +135,7 @@ func (sh *shell) run(ctx context.Context, call tools.Call, args shellArgs) *tool
 		return tools.Failure(tools.Errorf(tools.CodeToolFailed, "failed to start the command: %v", err))
 	}
 	res := &tools.Result{}
-	code, killed := exitCode(cmd.ProcessState), end.Killed
+	code, killed := ExitCode(cmd.ProcessState), end.Killed
 	switch {
 	case killed && errors.Is(ctx.Err(), context.Canceled):
 		res.Err = tools.Errorf(tools.CodeCancelled, "the command was cancelled and killed")
@@ -321,9 +321,9 @@ func forUser(text string, size int64) string {
 	return tools.EscapeBytes(text)
 }
 
-// exitCode returns the exit code as shells do: 128 plus the signal if a signal ended
+// ExitCode returns the exit code as shells do: 128 plus the signal if a signal ended
 // the process.
-func exitCode(state *os.ProcessState) int {
+func ExitCode(state *os.ProcessState) int {
 	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return 128 + int(ws.Signal())
 	}

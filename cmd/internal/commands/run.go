@@ -24,6 +24,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/shorten"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/builtin"
 )
 
 const runHelp = `Run a command for an agent. If its output is long, it is stored, and the agent sees the
@@ -162,7 +163,7 @@ func (o *runOptions) run(ctx context.Context, args []string, stdin io.Reader, st
 	lost := o.showAll(context.WithoutCancel(ctx), args, outputs, stderr)
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		dieLike(exit.ProcessState)
-		return &cli.Error{Code: exitCode(exit.ProcessState), Err: lost}
+		return &cli.Error{Code: builtin.ExitCode(exit.ProcessState), Err: lost}
 	}
 	if errors.Is(err, exec.ErrWaitDelay) {
 		return lost

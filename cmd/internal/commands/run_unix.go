@@ -26,11 +26,3 @@ func dieLike(state *os.ProcessState) {
 		select {} // the signal is on its way
 	}
 }
-
-// exitCode is what a shell reports for a command.
-func exitCode(state *os.ProcessState) int {
-	if status, ok := state.Sys().(syscall.WaitStatus); ok && status.Signaled() {
-		return 128 + int(status.Signal())
-	}
-	return state.ExitCode()
-}

@@ -8,5 +8,3 @@ var passedOn, keyboard []os.Signal
 
 // dieLike does nothing: no signal ends a process.
 func dieLike(*os.ProcessState) {}
-
-func exitCode(state *os.ProcessState) int { return state.ExitCode() }
