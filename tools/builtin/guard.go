@@ -17,7 +17,7 @@ import (
 // relative to the workspace and contains no symbolic links.
 func (ws *workspace) guard(rel string) error {
 	full := filepath.Join(ws.real, rel)
-	if slices.ContainsFunc(ws.cfg.Unguarded, func(allowed string) bool { return inside(allowed, full) }) {
+	if slices.ContainsFunc(ws.cfg.Unguarded, func(allowed string) bool { return Inside(allowed, full) }) {
 		return nil
 	}
 	refuse := func(reason string) error {
@@ -27,11 +27,11 @@ func (ws *workspace) guard(rel string) error {
 	if name := sandbox.Executed(rel); name != "" {
 		return refuse("programs execute what is in " + name)
 	}
-	for dir, next := filepath.Dir(full), filepath.Base(full); inside(ws.real, dir); dir, next = filepath.Dir(dir), filepath.Base(dir) {
+	for dir, next := filepath.Dir(full), filepath.Base(full); Inside(ws.real, dir); dir, next = filepath.Dir(dir), filepath.Base(dir) {
 		if sandbox.WouldBeGitDir(dir, next) {
 			return refuse("git would use its directory as a repository, and execute what its configuration names")
 		}
-		if slices.ContainsFunc(sandbox.HooksPaths(dir), func(hooks string) bool { return inside(hooks, full) }) {
+		if slices.ContainsFunc(sandbox.HooksPaths(dir), func(hooks string) bool { return Inside(hooks, full) }) {
 			return refuse("git executes the hooks there")
 		}
 		if dir == ws.real {
@@ -41,8 +41,8 @@ func (ws *workspace) guard(rel string) error {
 	return nil
 }
 
-// inside reports whether path is dir or below it.
-func inside(dir, path string) bool {
+// Inside reports whether path is dir or below it.
+func Inside(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }

@@ -64,7 +64,7 @@ func openWorkspace(cfg Config) (*workspace, error) {
 		}
 		path, err = filepath.EvalSymlinks(path)
 		info, statErr := os.Stat(path)
-		if err == nil && statErr == nil && path != real && inside(real, path) {
+		if err == nil && statErr == nil && path != real && Inside(real, path) {
 			ws.hide, ws.hidden = append(ws.hide, path), append(ws.hidden, info)
 		}
 	}
@@ -86,7 +86,7 @@ func (ws *workspace) rel(path string) (string, error) {
 	if real, err := filepath.EvalSymlinks(full); err == nil {
 		full = real
 	}
-	if slices.ContainsFunc(ws.hide, func(dir string) bool { return inside(dir, full) }) {
+	if slices.ContainsFunc(ws.hide, func(dir string) bool { return Inside(dir, full) }) {
 		return "", tools.Errorf(tools.CodeInvalidArguments, "access denied: path %q is in the data directory of the worker", path)
 	}
 	return rel, nil

@@ -142,10 +142,8 @@ func (p *process) openShell() (shell confinedShell, err error) {
 	if err != nil {
 		return shell, err
 	}
-	if data, err := filepath.Abs(p.Connection.Data); p.Connection.Data != "" && err == nil {
-		if rel, err := filepath.Rel(cfg.Workspace, data); err == nil && filepath.IsLocal(rel) {
-			p.log.Warn().Str("data", data).Msg("the data directory, with the credential of the bus, is in the workspace; use another --workspace or --data")
-		}
+	if data, err := filepath.Abs(p.Connection.Data); p.Connection.Data != "" && err == nil && builtin.Inside(cfg.Workspace, data) {
+		p.log.Warn().Str("data", data).Msg("the data directory, with the credential of the bus, is in the workspace; use another --workspace or --data")
 	}
 	shell.MaxOutput, shell.unguarded = p.Shell.MaxOutput, cfg.Write
 	sb, err := sandbox.New(cfg)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/builtin"
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
@@ -209,7 +210,7 @@ func (t *tenant) takeWorkspace(dir string) error {
 	t.fleet.mu.Lock()
 	defer t.fleet.mu.Unlock()
 	for _, other := range t.fleet.tenants {
-		if other != t && other.workspace != "" && (contains(dir, other.workspace) || contains(other.workspace, dir)) {
+		if other != t && other.workspace != "" && (builtin.Inside(dir, other.workspace) || builtin.Inside(other.workspace, dir)) {
 			return fmt.Errorf("--workspace %s: the tenant %q works in %s", dir, other.name, other.workspace)
 		}
 	}
@@ -222,9 +223,4 @@ func (t *tenant) leaveWorkspace() {
 	t.fleet.mu.Lock()
 	defer t.fleet.mu.Unlock()
 	t.workspace = ""
-}
-
-func contains(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
 }
