@@ -133,6 +133,13 @@ func (e *Error) Error() string { return e.Message }
 // Failure returns the error result of err.
 func Failure(err error) *Result { return ErrorResult(err.Error()).WithError(err) }
 
+// SilentFailure returns the error result of err, hidden from the user.
+func SilentFailure(err error) *Result {
+	res := Failure(err)
+	res.Silent = true
+	return res
+}
+
 // CodeOf returns the code of the first *Error in err's chain. Otherwise it returns
 // CodeTimeout or CodeCancelled for the error of an ended context, or CodeToolFailed.
 func CodeOf(err error) string {

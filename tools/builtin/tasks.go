@@ -48,9 +48,7 @@ func NewTasks(tasks Tasks) tools.Tool {
 		func(ctx context.Context, call tools.Call, args tasksArgs) *tools.Result {
 			text, err := manageTasks(ctx, tasks, call.SessionToken(), args)
 			if err != nil {
-				res := tools.Failure(err)
-				res.Silent = true
-				return res
+				return tools.SilentFailure(err)
 			}
 			return tools.SilentResult(text)
 		}).WithEffect(tools.Keyed) // cancelling twice is harmless

@@ -42,7 +42,7 @@ func (s *Store) Tools(ownerOf func(session string) string) []tools.Tool {
 			func(ctx context.Context, call tools.Call, in rememberArgs) *tools.Result {
 				id, err := s.Add(ctx, ownerOf(call.Session), call.SessionToken(), call.SessionToken()+"."+call.IDToken(), in.Text)
 				if err != nil {
-					return failure(err)
+					return tools.SilentFailure(err)
 				}
 				return tools.SilentResult("Noted as " + id + ".")
 			}).WithEffect(tools.Idempotent),
@@ -50,24 +50,18 @@ func (s *Store) Tools(ownerOf func(session string) string) []tools.Tool {
 			func(ctx context.Context, call tools.Call, in recallArgs) *tools.Result {
 				notes, err := s.Visible(ctx, ownerOf(call.Session))
 				if err != nil {
-					return failure(err)
+					return tools.SilentFailure(err)
 				}
 				return tools.SilentResult(recalled(search(notes, in.Query), len(notes)))
 			}).WithEffect(tools.Idempotent).WithoutOffload(),
 		tools.MustTool(ToolForget, "Remove a note that is wrong or that the user wants removed.",
 			func(ctx context.Context, call tools.Call, in forgetArgs) *tools.Result {
 				if err := s.Remove(ctx, ownerOf(call.Session), in.ID); err != nil {
-					return failure(err)
+					return tools.SilentFailure(err)
 				}
 				return tools.SilentResult("Forgotten.")
 			}).WithEffect(tools.Idempotent),
 	}
-}
-
-func failure(err error) *tools.Result {
-	res := tools.Failure(err)
-	res.Silent = true
-	return res
 }
 
 // recalled lists the notes that were found among all.
