@@ -39,11 +39,8 @@ func mismatch(schema *jsonschema.Schema, args map[string]any) string {
 		return text + fmt.Sprintf("; want %q", strings.Join(kinds, " or "))
 	}
 	if others := schema.AdditionalProperties; others != nil && others.Not != nil && len(unknown) > 0 && len(schema.Properties) > 0 { // false
-		known, meant := slices.Sorted(maps.Keys(schema.Properties)), ""
-		if nearest := Nearest(unknown[0], known); nearest != "" {
-			meant = fmt.Sprintf(" (did you mean %q?)", nearest)
-		}
-		return fmt.Sprintf("unexpected arguments %q%s; known are %s", unknown, meant, strings.Join(known, ", "))
+		known := slices.Sorted(maps.Keys(schema.Properties))
+		return fmt.Sprintf("unexpected arguments %q%s; known are %s", unknown, DidYouMean(unknown[0], known), strings.Join(known, ", "))
 	}
 	return ""
 }
