@@ -1,7 +1,6 @@
 package console
 
 import (
-	"cmp"
 	"context"
 	"embed"
 	"io/fs"
@@ -27,7 +26,7 @@ type Config struct {
 	// ReadOnly rejects every request that changes something.
 	ReadOnly bool
 	// Version of the program and Server, the address of the bus, are for people. Server
-	// has no credential. Default: the address of the connection.
+	// has no credential.
 	Version, Server string
 	// Status reads the state of the installation, with what to do about its problems.
 	Status func(context.Context) status.Status
@@ -52,7 +51,6 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 
 // New returns the handler of the page and its API.
 func New(b *bus.Bus, cfg Config) (http.Handler, error) {
-	cfg.Server = cmp.Or(cfg.Server, b.Conn().ConnectedUrlRedacted())
 	c := &Console{bus: b, cfg: cfg, day: &day{bus: b}}
 	c.hub = newHub(b, cfg.Log)
 	guard, err := httpauth.New(httpauth.Config{

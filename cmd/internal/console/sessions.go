@@ -31,16 +31,8 @@ type storedEntry struct {
 // styled returns the texts of a turn of the model. One with hidden characters is nil: the page shows
 // these, and the parser would remove them.
 func styled(entry json.RawMessage) (texts [][]markup.Run) {
-	var e struct {
-		Kind    string `json:"kind"`
-		Message struct {
-			Content []struct {
-				Type string `json:"type"`
-				Text string `json:"text"`
-			} `json:"content"`
-		} `json:"message"`
-	}
-	if json.Unmarshal(entry, &e) != nil || e.Kind != "assistant" {
+	e, err := agent.DecodeEntry(entry)
+	if err != nil || e.Kind != agent.KindAssistant || e.Message == nil {
 		return nil
 	}
 	for _, b := range e.Message.Content {
