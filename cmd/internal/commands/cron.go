@@ -185,10 +185,6 @@ func (o *cronOptions) with(cmd *cobra.Command, do func(context.Context, *bus.Bus
 }
 
 func (o *cronOptions) exit(err error) error {
-	e, ok := errors.AsType[*tools.Error](err)
-	if !ok {
-		return err
-	}
 	switch {
 	case errors.Is(err, cron.ErrExists):
 		command := []string{"cron", cron.ActionUpdate, o.request.Name}
@@ -196,9 +192,7 @@ func (o *cronOptions) exit(err error) error {
 			command = append(command, "--session", o.Session)
 		}
 		return cli.Exit(cli.ExitUsage, "%w: %s", err, o.Connection.Command(command...))
-	case e.Code == tools.CodeNotFound:
-		return cli.Exit(cli.ExitNotFound, "%w", err)
-	case e.Code == tools.CodeInvalidArguments:
+	case tools.CodeOf(err) == tools.CodeInvalidArguments:
 		return cli.Exit(cli.ExitUsage, "%s", strings.ReplaceAll(err.Error(), "at, every and cron", "--at, --every and --cron"))
 	}
 	return err
