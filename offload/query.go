@@ -32,6 +32,8 @@ type Listing struct {
 	Offset int `json:"offset,omitempty"`
 	// NextOffset is the offset of the page with older artifacts, or 0.
 	NextOffset int `json:"next_offset,omitempty"`
+	// Damaged counts the records that nobody can read, which are not in the list.
+	Damaged int `json:"damaged,omitempty"`
 
 	size    int // bytes of JSON
 	text    int // bytes of the lines that Text returns
@@ -65,6 +67,9 @@ func (l *Listing) Text() string {
 			b.WriteString(":\n")
 		}
 		b.WriteString(a.line())
+	}
+	if l.Damaged > 0 {
+		fmt.Fprintf(&b, "\n\n[damaged records of artifacts, which are not in this list: %d]", l.Damaged)
 	}
 	if l.NextOffset > 0 {
 		fmt.Fprintf(&b, "\n\n[there are older ones; continue with offset=%d]", l.NextOffset)
@@ -125,7 +130,7 @@ func (r *Reader) listOf(ctx context.Context, session string, filter map[string]s
 		limit = maxListed
 	}
 	listing := &Listing{Artifacts: []ListedArtifact{}, Offset: offset, maxText: maxText}
-	for rec, err := range r.matching(ctx, session, filter) {
+	for rec, err := range r.matching(ctx, session, filter, &listing.Damaged) {
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +144,7 @@ func (r *Reader) listOf(ctx context.Context, session string, filter map[string]s
 	end := listing.Count - offset
 	if offset > 0 && end > 0 {
 		n := 0
-		for rec, err := range r.matching(ctx, session, filter) {
+		for rec, err := range r.matching(ctx, session, filter, new(int)) {
 			if err != nil {
 				return nil, err
 			}
@@ -155,11 +160,12 @@ func (r *Reader) listOf(ctx context.Context, session string, filter map[string]s
 	return listing, nil
 }
 
-// matching yields the records of a session that match a filter.
-func (r *Reader) matching(ctx context.Context, session string, filter map[string]string) iter.Seq2[Record, error] {
+// matching yields the records of a session that match a filter, and counts those that nobody can read.
+func (r *Reader) matching(ctx context.Context, session string, filter map[string]string, damaged *int) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		for rec, err := range r.store.List(ctx, session) {
 			if errors.Is(err, ErrCorrupt) {
+				*damaged++
 				continue // one bad record must not hide the others
 			}
 			if err != nil {

@@ -111,6 +111,29 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 	}
 }
 
+// The status names a record of a call that nobody can read, until it is removed.
+func TestDamagedRecordIsNamed(t *testing.T) {
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
+	kv, err := b.Bucket(t.Context(), bus.TasksBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"call.s.c", "call.s.other"} {
+		if _, err := kv.PutString(t.Context(), key, `{"parked":{"call":{"id":"other","session":"s","tool":"x"},"queue":"default"}}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := status.Read(t.Context(), b); !problem(s, "The record stevedore_tasks call.s.c of a call cannot be read") || problem(s, "call.s.other") {
+		t.Errorf("%q", s.Problems)
+	}
+	if err := kv.Delete(t.Context(), "call.s.c"); err != nil {
+		t.Fatal(err)
+	}
+	if s := status.Read(t.Context(), b); problem(s, "cannot be read") || len(s.Errors) > 0 {
+		t.Errorf("after the removal: %q, %q", s.Problems, s.Errors)
+	}
+}
+
 // The status names a consumer that somebody has changed so that it does not deliver all of its messages, and a process
 // that starts to consume changes it back.
 func TestAlteredConsumerIsNamed(t *testing.T) {

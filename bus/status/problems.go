@@ -36,6 +36,7 @@ const (
 	ConsumerPaused       = "consumer_paused"
 	ConsumerAltered      = "consumer_altered"
 	ClockSkew            = "clock_skew"
+	RecordDamaged        = "record_damaged"
 )
 
 // Problem is something that needs attention.
@@ -43,7 +44,7 @@ type Problem struct {
 	Code string `json:"code"`
 	// Name is that of the stream (without its prefix), server, worker, queue, channel, model or tool, if
 	// it is about one. A missing or altered stream has its full name, because it may be that of a bucket; a consumer
-	// has that of its stream before its own. A job has that of its schedule, which differs in each session.
+	// has that of its stream before its own, and a record that of its bucket. A job has that of its schedule, which differs in each session.
 	Name string `json:"name,omitempty"`
 	Text string `json:"text"`
 	// Since is when it began, if a worker reports it.
@@ -147,6 +148,9 @@ func (s *Status) problems() []Problem {
 	}
 	if s.asking > 0 {
 		add(ApprovalWaiting, "", "Calls that wait for an approval: %d.", s.asking)
+	}
+	for _, name := range s.damaged {
+		add(RecordDamaged, name, "The record %s of a call cannot be read. If the call waits without a worker, nobody can answer or cancel it.", name)
 	}
 	if leader := s.onlyLeader(); leader != "" && len(s.offline) == 0 && !s.noQuorum {
 		add(OneLeader, leader, "The server %q leads all streams of the cluster, and does the work of all servers.", leader)

@@ -78,6 +78,8 @@ func (s *Status) readParked(ctx context.Context, b *bus.Bus) error {
 	s.outages = map[string]int{}
 	return task.ListRecords(ctx, b, "*", func(r task.Record) {
 		switch {
+		case r.Damaged != nil:
+			s.damaged = append(s.damaged, b.BucketName(bus.TasksBucket)+" "+r.EntryKey())
 		case r.Asks():
 			s.asking++
 		case r.Parked != nil && r.Parked.Reason == tools.WaitingForModel:

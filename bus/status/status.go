@@ -46,6 +46,7 @@ type Status struct {
 	skew     time.Duration  // how far the clock of a server is certainly ahead of this host's
 	outages  map[string]int // runs that wait for a model, by the error of its provider
 	asking   int            // calls that wait for an approval
+	damaged  []string       // records of calls that cannot be read, with their bucket
 	paused   []string       // streams with their consumers
 	altered  []string       // streams with their consumers that deliver other subjects
 	missing  []string       // streams

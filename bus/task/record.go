@@ -40,11 +40,17 @@ type Record struct {
 	// Stops are the calls that the user's message with this id stops.
 	Stops []string `json:"stops,omitempty"`
 
+	// Damaged says why the record cannot be read; ListRecords returns such ones too.
+	Damaged error `json:"-"`
+
 	key      tools.CallKey
 	ttl      time.Duration // of the change; default recordTTL
 	revision uint64        // 0 if there is no record
 	changed  time.Time     // by the clock of the server
 }
+
+// EntryKey is the key of the record in the bucket of tasks.
+func (r Record) EntryKey() string { return keyOf(r.key) }
 
 // Asks reports whether the call waits for a person's answer.
 func (r Record) Asks() bool {
@@ -154,7 +160,7 @@ func (r *Record) decode(body []byte) error {
 	return nil
 }
 
-// decodeEntry decodes a stored record; ok is false if no worker wrote it. A record that
+// decodeEntry decodes a stored record; ok is false if it is not that of a call. A record that
 // expired has no value and is empty.
 func decodeEntry(key string, revision uint64, changed time.Time, value []byte) (r Record, ok bool) {
 	tokens := strings.Split(key, ".")
@@ -162,7 +168,12 @@ func decodeEntry(key string, revision uint64, changed time.Time, value []byte) (
 		return Record{}, false
 	}
 	r = Record{key: tools.CallKey{Session: tokens[1], ID: tokens[2]}, revision: revision, changed: changed}
-	return r, len(value) == 0 || r.decode(value) == nil
+	if len(value) > 0 {
+		if err := r.decode(value); err != nil {
+			r = Record{key: r.key, revision: revision, changed: changed, Damaged: err}
+		}
+	}
+	return r, true
 }
 
 // listTimeout limits the reading of all records.
@@ -212,7 +223,7 @@ func watchRecords(ctx context.Context, b *bus.Bus, f func(Record), ready func(),
 			case entry == nil:
 				ready()
 			default:
-				if r, ok := decodeEntry(entry.Key(), entry.Revision(), entry.Created(), entry.Value()); ok {
+				if r, ok := decodeEntry(entry.Key(), entry.Revision(), entry.Created(), entry.Value()); ok && r.Damaged == nil {
 					f(r)
 				}
 			}

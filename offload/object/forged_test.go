@@ -74,7 +74,7 @@ func TestCorruptRecords(t *testing.T) {
 		}
 	}
 	list, err := reader.Query(t.Context(), "s1", nil, 0, 0)
-	if err != nil || list.Count != 1 || list.Artifacts[0].ID != "good" {
+	if err != nil || list.Count != 1 || list.Artifacts[0].ID != "good" || list.Damaged != 4 || !strings.HasSuffix(list.Text(), "not in this list: 4]") {
 		t.Errorf("list %+v, %v", list, err)
 	}
 	for _, id := range []string{"alias", "broken", "empty", "number"} {

@@ -122,6 +122,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		return "Let another server lead a part of them: nats stream cluster step-down STREAM", nil
 	case status.RunsWaiting:
 		return "They go on when the provider answers:", []string{"tasks", "ls"}
+	case status.RecordDamaged:
+		return "Submit the call again, with the same id, after you remove the record: nats kv del " + p.Name, nil
 	case status.JobFailing:
 		if p.Name == "" {
 			return "Look at all jobs:", []string{"cron", "ls"}
