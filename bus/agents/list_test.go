@@ -174,6 +174,13 @@ func TestRemoveConversation(t *testing.T) {
 	if err != nil || len(sizes) != 1 || sizes[0] != "other" {
 		t.Errorf("left: %+v, %v", sizes, err)
 	}
+	appendEntries(t, b, "damaged", userEntry("r", "go"), `{"kind"`)
+	if err := remove(t, b, "damaged", false); err == nil || !strings.Contains(err.Error(), "entry 2 of 2 is damaged") || !strings.Contains(err.Error(), "force") {
+		t.Errorf("a damaged one: %v", err)
+	}
+	if err := remove(t, b, "damaged", true); err != nil {
+		t.Error(err)
+	}
 	if err := remove(t, b, "s", true); tools.CodeOf(err) != tools.CodeNotFound {
 		t.Errorf("again: %v", err)
 	}

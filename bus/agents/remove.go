@@ -2,6 +2,7 @@ package agents
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/session"
@@ -34,7 +35,7 @@ func remove(ctx context.Context, b *bus.Bus, in SessionRequest) (none any, err e
 	}
 	entries, err := agent.DecodeEntries(bodies)
 	if err != nil && !in.Force {
-		return nil, err
+		return nil, fmt.Errorf("%w; force removes the conversation anyway", err)
 	}
 	if run := agent.OpenRun(entries); run != "" && !in.Force {
 		if ended, err := (busCaller{b}).endOf(ctx, token, run); err != nil {

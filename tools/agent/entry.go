@@ -119,10 +119,10 @@ func (c CallResult) block(toolUseID, reference string) Block {
 // an error.
 func DecodeEntries(log [][]byte) (entries []Entry, err error) {
 	entries = make([]Entry, 0, len(log))
-	for _, data := range log {
+	for i, data := range log {
 		e, failed := DecodeEntry(data)
 		if failed != nil {
-			err = failed
+			err = fmt.Errorf("entry %d of %d is damaged: %w", i+1, len(log), failed)
 			continue
 		}
 		entries = append(entries, e)

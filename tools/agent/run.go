@@ -256,7 +256,10 @@ func (r *run) read(ctx context.Context, all bool) error {
 		conv.add(last, e)
 	}
 	r.conv = conv
-	return err
+	if err != nil {
+		return fmt.Errorf("conversation %s: %w; delete the conversation, or use another session", r.session, err)
+	}
+	return nil
 }
 
 // append adds an entry of this run, unless the log has entries that the run has not
