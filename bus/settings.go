@@ -29,6 +29,10 @@ func (d Difference) change() string {
 // the differences. The operator decides about all other settings, and about the size of a bucket.
 func Align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Difference {
 	d := differences{name: want.Name}
+	keys := want.Duplicates
+	if have.MaxAge > 0 { // the server allows no longer window
+		keys = min(keys, have.MaxAge)
+	}
 	setting(&d, "subjects", &have.Subjects, want.Subjects, len(lacks(have.Subjects, want.Subjects)) > 0)
 	setting(&d, "discard", &have.Discard, want.Discard, want.Discard == jetstream.DiscardNew)
 	keepsFirst, fewer := want.DiscardNewPerSubject, have.MaxMsgsPerSubject > 0 && (want.MaxMsgsPerSubject <= 0 || have.MaxMsgsPerSubject < want.MaxMsgsPerSubject)
@@ -50,7 +54,7 @@ func Align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Differen
 	setting(&d, "retention", &have.Retention, want.Retention, true)
 	setting(&d, "discard_new_per_subject", &have.DiscardNewPerSubject, want.DiscardNewPerSubject, keepsFirst)
 	setting(&d, "max_bytes", &have.MaxBytes, want.MaxBytes, false)
-	setting(&d, "duplicate_window", &have.Duplicates, want.Duplicates, have.Duplicates < want.Duplicates && !keepsFirst)
+	setting(&d, "duplicate_window", &have.Duplicates, want.Duplicates, have.Duplicates < keys && !keepsFirst)
 	setting(&d, "republish", &have.RePublish, want.RePublish, want.RePublish != nil) // a client that waits for a result does not hear of it
 	setting(&d, "allow_atomic", &have.AllowAtomicPublish, want.AllowAtomicPublish, want.AllowAtomicPublish)
 	setting(&d, "allow_msg_schedules", &have.AllowMsgSchedules, want.AllowMsgSchedules, want.AllowMsgSchedules)
@@ -92,7 +96,7 @@ type AlteredError struct {
 func (e *AlteredError) Error() string {
 	switch {
 	case e.Sealed != "":
-		return "stream " + e.Stream + " is sealed: " + e.Sealed
+		return "stream " + e.Stream + " " + e.Sealed
 	case len(e.Lacks) > 0:
 		return "stream " + e.Stream + " does not have the subjects " + strings.Join(e.Lacks, ", ") + ": what is published there is not stored"
 	}
@@ -105,9 +109,9 @@ func (s Subjects) altered(have jetstream.StreamConfig) *AlteredError {
 	all := s.All(Config{})
 	if i := slices.IndexFunc(all, func(want jetstream.StreamConfig) bool { return want.Name == have.Name }); i >= 0 {
 		if have.Sealed {
-			e.Sealed = "it stores nothing any more"
+			e.Sealed = "is sealed: it stores nothing any more"
 		} else if have.DenyPurge || have.DenyDelete && !all[i].DenyDelete {
-			e.Sealed = "nobody can remove what is done, so it becomes full"
+			e.Sealed = "denies purges or deletions: workers cannot remove what is done"
 		}
 		e.Lacks = lacks(have.Subjects, all[i].Subjects)
 		for _, d := range Align(&have, all[i]) {

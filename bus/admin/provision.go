@@ -152,9 +152,6 @@ func updateStream(ctx context.Context, b *bus.Bus, config jetstream.StreamConfig
 }
 
 const (
-	// errNoPeers is the error code of a cluster in which not enough servers are online
-	// (errors.json: JSClusterNoPeersErrF).
-	errNoPeers = 10005
 	// peersTimeout is how long createStream waits for the servers of a cluster. The
 	// servers of a cluster that starts learn of each other within some seconds.
 	peersTimeout  = 15 * time.Second
@@ -191,7 +188,7 @@ func createStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig) 
 		})
 		api, ok := errors.AsType[*jetstream.APIError](err)
 		switch {
-		case ok && api.ErrorCode == errNoPeers:
+		case ok && api.ErrorCode == jsapi.ErrNoPeers:
 			noPeers = fmt.Errorf("%w: a stream with %d replicas needs as many servers with JetStream online", err, want.Replicas)
 			select {
 			case <-time.After(peersInterval):

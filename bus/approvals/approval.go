@@ -29,13 +29,13 @@ type Approval struct {
 }
 
 // ArgsText returns the arguments as a text in which nothing is invisible, for the person who is asked. Beyond
-// max bytes, it has only their start, and says how to see all; 0 means no limit.
-func (a Approval) ArgsText(max int) string {
+// limit bytes, it has only their start, and names the command that shows all; 0 means no limit.
+func (a Approval) ArgsText(limit int, command string) string {
 	text := a.argsText()
-	if max == 0 || len(text) <= max {
+	if limit == 0 || len(text) <= limit {
 		return text
 	}
-	return fmt.Sprintf("%s\n(This is only the start. The whole call: stevedore approvals ls --session %s)", tools.Excerpt(text, max), a.Session)
+	return fmt.Sprintf("%s\n(This is only the start. The whole call: %s)", tools.Excerpt(text, limit), command)
 }
 
 func (a Approval) argsText() string {

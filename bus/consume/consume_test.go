@@ -686,7 +686,10 @@ func TestHeadersOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	bodies := make(chan string, 2)
-	run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
+	run(t, b, consume.Config{MaxAttempts: 1}, func(_ context.Context, d *consume.Delivery) error {
+		if string(d.Body) == `"poison"` {
+			return consume.RetryAfter(time.Millisecond, nil)
+		}
 		bodies <- string(d.Body)
 		return nil
 	})
@@ -706,5 +709,12 @@ func TestHeadersOnly(t *testing.T) {
 		if got := <-bodies; got != body {
 			t.Errorf("got %q, want %q", got, body)
 		}
+	}
+	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte(`"poison"`)}); err != nil {
+		t.Fatal(err)
+	}
+	if letter, _ := bustest.Next[dead.Letter](t, letters); letter.Code != consume.CodePoison || string(letter.Body) != `"poison"` {
+		t.Errorf("letter %+v", letter)
 	}
 }

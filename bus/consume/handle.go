@@ -55,8 +55,8 @@ func (k *consumption) handleDelivery(d *Delivery) (detached bool) {
 	}
 	defer k.turns.begin(d)()
 	var retry bool
-	var err error
-	if d.Attempt >= k.cfg.MaxAttempts && k.cfg.ShouldRetry != nil { // it would become a dead letter
+	err := k.readBody(d)
+	if err == nil && d.Attempt >= k.cfg.MaxAttempts && k.cfg.ShouldRetry != nil { // it would become a dead letter
 		retry, err = k.cfg.ShouldRetry(k.work, d)
 	}
 	d.Final = d.Attempt >= k.cfg.MaxAttempts && !retry && err == nil
@@ -110,15 +110,21 @@ func (k *consumption) attempt(d *Delivery) (verdict error) {
 			verdict = fmt.Errorf("the handler panicked: %v", p)
 		}
 	}()
-	if d.Header(nats.MsgSize) != "" && len(d.Body) == 0 { // somebody lets the consumer deliver headers only
-		m, err := k.bus.API().GetMessage(k.work, k.bus.StreamName(k.consumer.Stream), jsapi.Get{Sequence: d.Sequence})
-		if err != nil {
-			k.log.Warn().Err(err).Str("subject", d.Subject).Msg("cannot read the body of a message that was delivered without it")
-			return RetryAfter(time.Second, nil)
-		}
-		d.Body = m.Data
-	}
 	return k.handler(k.work, d)
+}
+
+// readBody reads the body of a message that was delivered without it: somebody lets the consumer deliver headers only.
+func (k *consumption) readBody(d *Delivery) error {
+	if d.Header(nats.MsgSize) == "" || len(d.Body) > 0 {
+		return nil
+	}
+	m, err := k.bus.API().GetMessage(k.work, k.bus.StreamName(k.consumer.Stream), jsapi.Get{Sequence: d.Sequence})
+	if err != nil {
+		k.log.Warn().Err(err).Str("subject", d.Subject).Msg("cannot read the body of a message that was delivered without it")
+		return RetryAfter(time.Second, nil)
+	}
+	d.Body = m.Data
+	return nil
 }
 
 // settle applies a verdict. If that fails, the lease ends and the server redelivers

@@ -11,10 +11,14 @@ import (
 // ErrStoreFailed is the error code of a message that a stream did not store (errors.json: JSStreamStoreFailedF).
 const ErrStoreFailed = 10077
 
+// ErrNoPeers is the error code of a cluster in which not enough servers are online (errors.json: JSClusterNoPeersErrF).
+const ErrNoPeers = 10005
+
 // IsNoSpace reports whether the server refused a request because a stream, an account or the server has no space.
-// The text counts (errors.json and store.go of the server), because ErrStoreFailed has other causes too.
+// The text counts (errors.json and store.go of the server), because ErrStoreFailed has other causes too. That of a
+// cluster without servers for a replica may name the space of one.
 func IsNoSpace(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && slices.ContainsFunc([]string{"maximum bytes", "maximum messages exceeded", "insufficient", "resource limits", "no space"},
+	return ok && api.ErrorCode != ErrNoPeers && slices.ContainsFunc([]string{"maximum bytes", "maximum messages exceeded", "insufficient", "resource limits", "no space"},
 		func(text string) bool { return strings.Contains(api.Description, text) })
 }

@@ -87,7 +87,8 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 		}, "seen: subject_transform is {stevedore.dead.call.* away.{{wildcard(1)}}}, want none."},
 		{"STEVEDORE_OUTBOX", func(c *jetstream.StreamConfig) { c.Duplicates, c.MaxBytes = time.Hour, 1<<20 }, ""},
 		{"STEVEDORE_DEAD", func(c *jetstream.StreamConfig) { c.Discard = jetstream.DiscardNew }, ""},
-		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, ""}, // a choice
+		{"STEVEDORE_DEAD", func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = time.Hour, time.Hour }, ""}, // a choice
+		{"STEVEDORE_RESULTS", func(c *jetstream.StreamConfig) { c.MaxAge = time.Hour }, ""},                       // a choice
 	} {
 		alter(c.stream, c.change)
 		if named(status.StreamAltered, c.stream, c.limit) != (c.limit != "") {
@@ -104,7 +105,7 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 	alter("STEVEDORE_DEAD", func(config *jetstream.StreamConfig) { config.DenyDelete = true })
 	alter("STEVEDORE_SESSIONS", func(config *jetstream.StreamConfig) { config.DenyPurge = true })
 	s := status.Read(t.Context(), b)
-	for _, text := range []string{"STEVEDORE_CALLS is sealed: it stores nothing", "STEVEDORE_DEAD is sealed: nobody can remove", "STEVEDORE_SESSIONS is sealed: nobody can remove"} {
+	for _, text := range []string{"STEVEDORE_CALLS is sealed: it stores nothing", "STEVEDORE_DEAD denies purges or deletions", "STEVEDORE_SESSIONS denies purges or deletions"} {
 		if !problem(s, text) || len(s.Problems) != 4 {
 			t.Errorf("want %q in %q", text, s.Problems)
 		}

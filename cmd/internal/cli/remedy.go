@@ -9,6 +9,12 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 )
 
+// CommandForOthers is Command for a text that leaves the host: it names no credential of this process.
+func (c *Connection) CommandForOthers(args ...string) string {
+	others := Connection{Config: bus.Config{Server: c.Server, Prefix: c.Prefix, Domain: c.Domain, APIPrefix: c.APIPrefix}, Data: c.Data}
+	return others.Command(args...)
+}
+
 // Command returns a command line of this program for somebody who has the connection, to be pasted into a
 // shell. What the environment or the settings file says is not in it. Passwords and tokens that are only on
 // the command line are bus.Redacted in it, because texts are logged and shown to others.

@@ -80,7 +80,7 @@ func printApprovals(cmd *cobra.Command, list rpc.ApprovalList) error {
 		err := cli.Line(out, "%s (session %s): %s, asked %s ago, until %s", a.ID, a.Session, a.Tool,
 			time.Since(a.AskedAt).Round(time.Second), a.Deadline.Local().Format(time.DateTime))
 		if err == nil {
-			_, err = fmt.Fprintf(out, "%s\n\n", cli.Indent(a.ArgsText(0)))
+			_, err = fmt.Fprintf(out, "%s\n\n", cli.Indent(a.ArgsText(0, "")))
 		}
 		if err != nil {
 			return err

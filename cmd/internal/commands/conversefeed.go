@@ -83,7 +83,7 @@ func (f *feed) poll(ctx context.Context) {
 			if f.prompt == nil {
 				how = "Answer in another terminal"
 			}
-			f.print("May %s run?\n%s\n%s: %s", tools.EscapeLine(a.Tool), cli.Indent(a.ArgsText(0)), how,
+			f.print("May %s run?\n%s\n%s: %s", tools.EscapeLine(a.Tool), cli.Indent(a.ArgsText(0, "")), how,
 				f.o.Connection.Command("approvals", "yes", a.ID))
 		}
 	}

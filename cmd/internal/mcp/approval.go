@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -54,10 +55,12 @@ func questions(waiting []approvals.Approval) mcp.InputRequestMap {
 func questionKey(a approvals.Approval) string { return a.Session + "." + a.ID }
 
 func question(a approvals.Approval) *mcp.ElicitParams {
+	// Indented, so that no argument looks like the rest of the question.
+	args := "  " + strings.ReplaceAll(a.ArgsText(maxAsked, "stevedore approvals ls --session "+a.Session), "\n", "\n  ")
 	return &mcp.ElicitParams{
 		Mode: "form",
 		Message: fmt.Sprintf("May %s run?\n%s\nWithout an answer before %s, it does not run.",
-			a.Tool, a.ArgsText(maxAsked), a.Deadline.UTC().Format("2006-01-02 15:04 UTC")),
+			a.Tool, args, a.Deadline.UTC().Format("2006-01-02 15:04 UTC")),
 		RequestedSchema: json.RawMessage(`{"type":"object","required":["approve"],"properties":{` +
 			`"approve":{"type":"boolean","title":"May it run?"},` +
 			`"reason":{"type":"string","title":"Reason, for the model"}}}`),

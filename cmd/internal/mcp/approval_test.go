@@ -155,8 +155,8 @@ func TestApprovalOfATask(t *testing.T) {
 	if got := get(nil); got.Status != "working" || len(got.Requests) > 0 {
 		t.Errorf("a client without forms got %+v", got)
 	}
-	if form, ok := get(meta).Requests["alice.x"].(*sdk.ElicitParams); !ok || !strings.HasPrefix(form.Message, "May echo run?\ndanger and") ||
-		!strings.Contains(form.Message, "\n(This is only the start. The whole call: stevedore approvals ls --session alice)\nWithout an answer before ") {
+	if form, ok := get(meta).Requests["alice.x"].(*sdk.ElicitParams); !ok || !strings.HasPrefix(form.Message, "May echo run?\n  danger and") ||
+		!strings.Contains(form.Message, "\n  (This is only the start. The whole call: stevedore approvals ls --session alice)\nWithout an answer before ") {
 		t.Errorf("the form is %+v", form)
 	}
 	approve := sdk.InputResponseMap{"alice.x": &sdk.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}}}

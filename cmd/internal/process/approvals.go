@@ -133,7 +133,7 @@ const maxShownArgs = 1500
 // follows from the call, so a repeated question is dropped.
 func approvalAsker(notifier *notify.Notifier, command func(...string) string) func(context.Context, approvals.Approval) error {
 	return func(ctx context.Context, a approvals.Approval) error {
-		args := a.ArgsText(maxShownArgs)
+		args := a.ArgsText(maxShownArgs, command("approvals", "ls", "--session", a.Session))
 		text := fmt.Sprintf("May %s run?\n%s\n\nTo answer: yes or no in a chat that takes messages, or %s "+
 			"(or \"no\"). Without an answer before %s, it does not run.",
 			a.Tool, args, command("approvals", "yes", a.ID, "--session", a.Session), a.Deadline.UTC().Format("2006-01-02 15:04 MST"))

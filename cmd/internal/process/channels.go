@@ -61,20 +61,23 @@ func ChannelEnv(stdout io.Writer) channel.Env {
 	return channel.Env{Stdout: stdout, LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}
 }
 
+// unread is a channel with a secret, which Check does not read.
+type unread struct{ channel.Receiving }
+
 // checkChannels returns an error if a channel cannot be opened, or cannot receive what it should.
 func (o *Options) checkChannels() error {
-	channels, err := o.openChannels(nil, io.Discard)
+	channels, err := o.openChannels(nil, io.Discard, func(spec string) bool { return strings.Contains(spec, "=env:") || strings.Contains(spec, "=file:") })
 	if err != nil {
 		return err
 	}
 	if _, err := notify.New(nil, notify.Config{Channels: channels, Default: o.Channels.Default}); err != nil {
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	}
-	return errors.Join(o.Receive.check(channels), errorOf(o.Receive.transcriber()))
+	return errors.Join(o.Receive.check(channels), errorOf(o.Receive.transcriber(keepSecret)))
 }
 
-// openChannels opens the channels, which use b and stdout later.
-func (o *Options) openChannels(b *bus.Bus, stdout io.Writer) (map[string]channel.Channel, error) {
+// openChannels opens the channels, which use b and stdout later, except those that are left out.
+func (o *Options) openChannels(b *bus.Bus, stdout io.Writer, leaveOut func(spec string) bool) (map[string]channel.Channel, error) {
 	specs, err := o.Channels.Specs()
 	if err != nil {
 		return nil, err
@@ -82,6 +85,10 @@ func (o *Options) openChannels(b *bus.Bus, stdout io.Writer) (map[string]channel
 	channels := make(map[string]channel.Channel, len(specs))
 	env := ChannelEnv(stdout)
 	for name, spec := range specs {
+		if leaveOut(spec) {
+			channels[name] = unread{}
+			continue
+		}
 		env.OpenAgents = func(agent, owner string, sessions []string) (channel.Channel, error) {
 			return agentprotocol.New(b, agentprotocol.Config{Name: name, Agent: agent, Owner: owner, Sessions: sessions, Version: cli.ReadVersion().Version})
 		}
@@ -96,7 +103,7 @@ func (o *Options) openChannels(b *bus.Bus, stdout io.Writer) (map[string]channel
 // what programs expect in the first line of the console.
 func (p *process) openNotifier(a artifactStore, channels map[string]channel.Channel, facts state.Store, announced <-chan struct{}) (*notify.Notifier, error) {
 	files := agents.FileOpener(a.reader, func(session, id string) string {
-		return p.Connection.Command("artifacts", "get", id, "--all", "-o", "FILE", "--session", session)
+		return p.Connection.CommandForOthers("artifacts", "get", id, "--all", "-o", "FILE", "--session", session)
 	})
 	notifier, err := notify.New(p.bus, notify.Config{
 		Channels: channels, Default: p.Channels.Default, OpenFile: files, Facts: facts,

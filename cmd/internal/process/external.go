@@ -28,14 +28,14 @@ type externalOptions struct {
 }
 
 // search returns the tool web_search, if a service is configured.
-func (o *externalOptions) search() ([]tools.Tool, error) {
+func (o *externalOptions) search(read secretReader) ([]tools.Tool, error) {
 	if o.WebSearch == "" {
 		return nil, nil
 	}
 	service, value, _ := strings.Cut(o.WebSearch, "=")
 	cfg := builtin.SearchConfig{Service: builtin.SearchService(service), URL: value}
 	if cfg.Service != builtin.SearXNG {
-		key, err := ReadSecret(value)
+		key, err := read(value)
 		if err == nil && key == "" {
 			err = errors.New("want a key, such as brave=env:BRAVE_API_KEY")
 		}
@@ -79,7 +79,7 @@ func (o *externalOptions) remotes() (remotes [][2]string, err error) {
 func (o *externalOptions) tools(ctx context.Context, b *bus.Bus, reader *offload.Reader, notifier *notify.Notifier,
 	prompts cron.ToolConfig, log zerolog.Logger) ([]tools.Tool, error) {
 	all := []tools.Tool{builtin.NewMessage(agents.Sender{Notifier: notifier, Reader: reader}), cron.New(b).Tool(prompts), builtin.NewTasks(agents.Tasks{Bus: b})}
-	search, err := o.search()
+	search, err := o.search(ReadSecret)
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ type mcpOptions struct {
 }
 
 // configs returns the servers.
-func (o *mcpOptions) configs() ([]servers.Config, error) {
+func (o *mcpOptions) configs(read secretReader) ([]servers.Config, error) {
 	var configs []servers.Config
 	for _, given := range o.Servers {
 		name, target, ok := strings.Cut(given, "=")
@@ -43,15 +43,15 @@ func (o *mcpOptions) configs() ([]servers.Config, error) {
 		configs = append(configs, cfg)
 	}
 	err := errors.Join(
-		eachSetting("mcp-env", o.Env, configs, func(c *servers.Config, key, value string) { c.Env = append(c.Env, key+"="+value) }),
-		eachSetting("mcp-header", o.Headers, configs, func(c *servers.Config, key, value string) { c.Header[key] = value }),
+		eachSetting("mcp-env", o.Env, configs, read, func(c *servers.Config, key, value string) { c.Env = append(c.Env, key+"="+value) }),
+		eachSetting("mcp-header", o.Headers, configs, read, func(c *servers.Config, key, value string) { c.Header[key] = value }),
 	)
 	return configs, err
 }
 
 // eachSetting calls set for each NAME.KEY=VALUE. Its errors do not quote values, which
 // may be secrets.
-func eachSetting(flag string, settings []string, configs []servers.Config, set func(c *servers.Config, key, value string)) error {
+func eachSetting(flag string, settings []string, configs []servers.Config, read secretReader, set func(c *servers.Config, key, value string)) error {
 	for _, setting := range settings {
 		left, source, ok := strings.Cut(setting, "=")
 		name, key, named := strings.Cut(left, ".")
@@ -62,7 +62,7 @@ func eachSetting(flag string, settings []string, configs []servers.Config, set f
 		if i < 0 {
 			return cli.Exit(cli.ExitUsage, "--%s %s: no --mcp has this name", flag, name)
 		}
-		value, err := ReadSecret(source)
+		value, err := read(source)
 		if err != nil {
 			return cli.Exit(cli.ExitUsage, "--%s %s: %w", flag, left, err)
 		}
@@ -70,6 +70,12 @@ func eachSetting(flag string, settings []string, configs []servers.Config, set f
 	}
 	return nil
 }
+
+// secretReader is ReadSecret, or keepSecret for Check: a secret can be read once if it is in a pipe, and a
+// program that only looks at the settings may have none.
+type secretReader func(source string) (string, error)
+
+func keepSecret(source string) (string, error) { return source, nil }
 
 // ReadSecret returns the value of env:VARIABLE or of file:PATH, and any other text as it
 // is.
@@ -128,7 +134,7 @@ func splitCommand(command string) (words []string) {
 // openMCP adds the tools of other MCP servers while the process runs. A server that is
 // slow or broken does not keep the worker from starting.
 func (p *process) openMCP(registry *tools.Registry, shell confinedShell) error {
-	configs, err := p.MCP.configs()
+	configs, err := p.MCP.configs(ReadSecret)
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func AddResultsTTLFlag(flags *pflag.FlagSet, c *cli.Connection) {
 	}{}, "")
 }
 
-// Check returns an error if a setting is invalid. It starts nothing.
+// Check returns an error if a setting is invalid. It starts nothing, and reads no secrets.
 func (o *Options) Check() error {
 	if err := CheckQueues(o.Worker.Queues); err != nil {
 		return err
@@ -127,8 +127,8 @@ func (o *Options) Check() error {
 	if err := o.addZones(); err != nil {
 		return err
 	}
-	if err := errors.Join(o.Agents.check(), o.Shell.check(), o.Store.check(), o.checkChannels(), errorOf(o.MCP.configs()),
-		errorOf(o.External.web()), errorOf(o.External.search()), errorOf(o.External.remotes()), errorOf(o.Approvals.parse())); err != nil {
+	if err := errors.Join(o.Agents.check(), o.Shell.check(), o.Store.check(), o.checkChannels(), errorOf(o.MCP.configs(keepSecret)),
+		errorOf(o.External.web()), errorOf(o.External.search(keepSecret)), errorOf(o.External.remotes()), errorOf(o.Approvals.parse())); err != nil {
 		return err
 	}
 	if info, err := os.Stat(o.Workspace); errors.Is(err, fs.ErrNotExist) {

@@ -79,7 +79,7 @@ func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdou
 	if err != nil {
 		return err
 	}
-	channels, err := p.openChannels(b, stdout)
+	channels, err := p.openChannels(b, stdout, func(string) bool { return false })
 	if err != nil {
 		return err
 	}
@@ -307,7 +307,7 @@ func (p *process) openWorker(artifacts artifactStore, registry *tools.Registry, 
 	if p.tenant != nil {
 		cfg.Pool = p.tenant.fleet.pool
 	}
-	approvals, err := p.Approvals.approvals(notifier, p.Connection.Command)
+	approvals, err := p.Approvals.approvals(notifier, p.Connection.CommandForOthers)
 	if err != nil {
 		return nil, err
 	}

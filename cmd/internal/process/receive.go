@@ -25,14 +25,14 @@ type receiveOptions struct {
 }
 
 // transcriber returns what makes texts of voice messages, or nil.
-func (o *receiveOptions) transcriber() (*channel.Transcriber, error) {
+func (o *receiveOptions) transcriber(read secretReader) (*channel.Transcriber, error) {
 	if o.URL == "" {
 		return nil, nil
 	}
 	key := ""
 	if o.Key != "" {
 		var err error
-		if key, err = ReadSecret(o.Key); err != nil {
+		if key, err = read(o.Key); err != nil {
 			return nil, cli.Exit(cli.ExitUsage, "--transcribe-key: %w", err)
 		}
 	}
@@ -86,7 +86,10 @@ func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, no
 	if len(p.Agents.Models) == 0 {
 		p.log.Warn().Msg("messages of users wait until a worker with --model answers them; this process has none")
 	}
-	transcriber, err := p.Receive.transcriber()
+	if err := p.Receive.check(channels); err != nil { // Check has left some out
+		return err
+	}
+	transcriber, err := p.Receive.transcriber(ReadSecret)
 	if err != nil {
 		return err
 	}

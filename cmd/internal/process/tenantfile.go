@@ -183,7 +183,7 @@ func (o *Options) checkTenant() error {
 	if o.Shell.Mode != string(sandbox.Required) {
 		return fmt.Errorf("--shell-sandbox %s: without the sandbox, commands of one tenant see the files and credentials of the others; want required", o.Shell.Mode)
 	}
-	if specs, err := o.Channels.Specs(); err == nil && !o.NoNotify && specs[o.Channels.Default] == "" {
+	if specs, err := o.Channels.Specs(); err == nil && len(o.Channels.Given) > 0 && !o.NoNotify && specs[o.Channels.Default] == "" {
 		return fmt.Errorf("--default-channel %s: want one of the channels of the tenant", o.Channels.Default)
 	}
 	return o.Check()
