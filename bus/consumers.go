@@ -54,7 +54,7 @@ func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, err
 		return nil, fmt.Errorf("consumer %s of %s: %w", c.Name, b.StreamName(c.Stream), err)
 	}
 	have, want := cons.CachedInfo().Config, b.cfg.consumerConfig(c)
-	if c.MaxPending == 0 && have.MaxDeliver <= 0 { // another process may extend the leases that it has as often as a longer one needs
+	if c.MaxPending == 0 && have.MaxDeliver <= 0 { // never shorter: a process that runs extends its leases as often as the present one needs
 		want.MaxAckPending, want.AckWait = have.MaxAckPending, max(have.AckWait, want.AckWait)
 	}
 	if have.MaxAckPending == want.MaxAckPending && have.AckWait == want.AckWait && c.DeliversAll(have) {
