@@ -19,6 +19,9 @@ const ErrNoPeers = 10005
 // cluster without servers for a replica may name the space of one.
 func IsNoSpace(err error) bool {
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && api.ErrorCode != ErrNoPeers && slices.ContainsFunc([]string{"maximum bytes", "maximum messages exceeded", "insufficient", "resource limits", "no space"},
-		func(text string) bool { return strings.Contains(api.Description, text) })
+	if !ok || api.ErrorCode == ErrNoPeers {
+		return false
+	}
+	texts := []string{"maximum bytes", "maximum messages exceeded", "insufficient", "resource limits", "no space"}
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(api.Description, text) })
 }
