@@ -44,7 +44,8 @@ func Align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Differen
 	setting(&d, "subject_transform", &have.SubjectTransform, nil, true) // it stores messages where nobody looks
 	setting(&d, "num_replicas", &have.Replicas, want.Replicas, false)
 	setting(&d, "allow_direct", &have.AllowDirect, want.AllowDirect, true) // nobody can read it
-	if want.AllowMsgTTL {                                                  // the server cannot switch it off
+
+	if want.AllowMsgTTL { // the server cannot switch it off
 		setting(&d, "allow_msg_ttl", &have.AllowMsgTTL, want.AllowMsgTTL, true)
 	}
 	if want.AllowRollup { // as only buckets do
@@ -87,16 +88,16 @@ func lacks(have, want []string) []string {
 // AlteredError means that somebody has changed or made a stream, so that it does not store or keep what is
 // published.
 type AlteredError struct {
-	Stream   string   // the full name
-	Lacks    []string // subjects
-	Settings []string // those that are harmful, such as "max_age is 3s, want 0s"
-	Sealed   string   // what the server does not take back; empty if there is nothing
+	Stream    string   // the full name
+	Lacks     []string // subjects
+	Settings  []string // those that are harmful, such as "max_age is 3s, want 0s"
+	Permanent string   // what the server does not take back, such as a seal; empty if there is nothing
 }
 
 func (e *AlteredError) Error() string {
 	switch {
-	case e.Sealed != "":
-		return "stream " + e.Stream + " " + e.Sealed
+	case e.Permanent != "":
+		return "stream " + e.Stream + " " + e.Permanent
 	case len(e.Lacks) > 0:
 		return "stream " + e.Stream + " does not have the subjects " + strings.Join(e.Lacks, ", ") + ": what is published there is not stored"
 	}
@@ -109,9 +110,9 @@ func (s Subjects) altered(have jetstream.StreamConfig) *AlteredError {
 	all := s.All(Config{})
 	if i := slices.IndexFunc(all, func(want jetstream.StreamConfig) bool { return want.Name == have.Name }); i >= 0 {
 		if have.Sealed {
-			e.Sealed = "is sealed: it stores nothing any more"
+			e.Permanent = "is sealed: it stores nothing any more"
 		} else if have.DenyPurge || have.DenyDelete && !all[i].DenyDelete {
-			e.Sealed = "denies purges or deletions: workers cannot remove what is done"
+			e.Permanent = "denies purges or deletions: workers cannot remove what is done"
 		}
 		e.Lacks = lacks(have.Subjects, all[i].Subjects)
 		for _, d := range Align(&have, all[i]) {
@@ -120,7 +121,7 @@ func (s Subjects) altered(have jetstream.StreamConfig) *AlteredError {
 			}
 		}
 	}
-	if e.Sealed == "" && len(e.Settings) == 0 {
+	if e.Permanent == "" && len(e.Settings) == 0 {
 		return nil
 	}
 	return e

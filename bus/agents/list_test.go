@@ -161,7 +161,8 @@ func TestRemoveConversation(t *testing.T) {
 		t.Error(got)
 	}
 	// As if the call was given up: the result says so, and the conversation has no end.
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "r2"), Body: []byte(`{"id":"r2","session":"s","tool":"agent","outcome":"failed"}`)}); err != nil {
+	failed := bus.Message{Subject: b.Result("s", "r2"), Body: []byte(`{"id":"r2","session":"s","tool":"agent","outcome":"failed"}`)}
+	if _, err := b.Publish(t.Context(), failed); err != nil {
 		t.Fatal(err)
 	}
 	if got := state(); got != string(agent.Abandoned) {

@@ -718,3 +718,19 @@ func TestHeadersOnly(t *testing.T) {
 		t.Errorf("letter %+v", letter)
 	}
 }
+
+// A process with a longer lease than that of an existing consumer raises it. One with a shorter lease leaves it as it is: a
+// process that runs extends its leases as often as the present one needs.
+func TestLeaseIsRaised(t *testing.T) {
+	server := bustest.Server(t)
+	for _, c := range []struct{ own, want time.Duration }{{2 * time.Second, 2 * time.Second}, {20 * time.Second, 20 * time.Second}, {5 * time.Second, 20 * time.Second}} {
+		b := bustest.Connect(t, server, bus.Config{Lease: c.own})
+		consumer, err := b.Consumer(t.Context(), b.WorkerConsumer(bus.DefaultQueue))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := consumer.CachedInfo().Config.AckWait; got != c.want {
+			t.Errorf("a process with %s: %s, want %s", c.own, got, c.want)
+		}
+	}
+}

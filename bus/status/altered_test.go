@@ -105,10 +105,21 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 	alter("STEVEDORE_DEAD", func(config *jetstream.StreamConfig) { config.DenyDelete = true })
 	alter("STEVEDORE_SESSIONS", func(config *jetstream.StreamConfig) { config.DenyPurge = true })
 	s := status.Read(t.Context(), b)
-	for _, text := range []string{"STEVEDORE_CALLS is sealed: it stores nothing", "STEVEDORE_DEAD denies purges or deletions", "STEVEDORE_SESSIONS denies purges or deletions"} {
+	for _, text := range []string{"STEVEDORE_CALLS is sealed: it stores nothing",
+		"STEVEDORE_DEAD denies purges or deletions", "STEVEDORE_SESSIONS denies purges or deletions"} {
 		if !problem(s, text) || len(s.Problems) != 4 {
 			t.Errorf("want %q in %q", text, s.Problems)
 		}
+	}
+}
+
+// The streams of another prefix, which begins in the same way, are not ours.
+func TestStreamsOfAnotherPrefix(t *testing.T) {
+	server := bustest.Server(t)
+	b := bustest.Connect(t, server, bus.Config{Prefix: "acme", MaxBytes: bus.MinMaxBytes})
+	bustest.Connect(t, server, bus.Config{Prefix: "acme_test", MaxBytes: bus.MinMaxBytes})
+	if s := status.Read(t.Context(), b); len(s.Streams) != len(b.All(bus.Config{})) || len(s.Errors) > 0 {
+		t.Errorf("%+v, %q", s.Streams, s.Errors)
 	}
 }
 

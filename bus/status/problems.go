@@ -15,7 +15,7 @@ import (
 const (
 	StreamMissing        = "stream_missing"
 	StreamAltered        = "stream_altered"
-	StreamSealed         = "stream_sealed"
+	StreamSealed         = "stream_sealed" // or it denies purges or deletions: the server takes neither back
 	StreamWithoutLeader  = "stream_without_leader"
 	ClusterWithoutLeader = "cluster_without_leader"
 	StreamNearlyFull     = "stream_nearly_full"
@@ -70,7 +70,7 @@ func (s *Status) problems() []Problem {
 	for _, stream := range s.Streams {
 		if altered := stream.fill.Altered; altered != nil {
 			code := StreamAltered
-			if altered.Sealed != "" {
+			if altered.Permanent != "" {
 				code = StreamSealed
 			}
 			add(code, stream.Name, "The %v.", altered)

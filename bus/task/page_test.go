@@ -85,7 +85,8 @@ func TestListPage(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("limit %d:\n got %v\nwant %v", limit, got, want)
 		}
-		for id, want := range map[string]task.State{"async2": task.Completed, "async1": task.Queued, "call1": task.Queued, "async3": task.InputRequired, "parked2": task.Waiting} {
+		for id, want := range map[string]task.State{"async2": task.Completed, "async1": task.Queued, "call1": task.Queued,
+			"async3": task.InputRequired, "parked2": task.Waiting} {
 			if states[id] != want {
 				t.Errorf("%s is %s, want %s", id, states[id], want)
 			}

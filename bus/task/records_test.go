@@ -47,7 +47,8 @@ func TestInterruptedList(t *testing.T) {
 func TestRecordsStayAsLongAsResults(t *testing.T) {
 	t.Parallel()
 	server := bustest.Server(t)
-	for id, test := range map[string]struct{ results, want time.Duration }{"hour": {time.Hour, 7 * 24 * time.Hour}, "month": {30 * 24 * time.Hour, 30 * 24 * time.Hour}} {
+	const week, month = 7 * 24 * time.Hour, 30 * 24 * time.Hour
+	for id, test := range map[string]struct{ results, want time.Duration }{"hour": {time.Hour, week}, "month": {month, month}} {
 		b := bustest.Connect(t, server, bus.Config{ResultsTTL: test.results})
 		if err := task.RecordCancellation(t.Context(), b, "s", id); err != nil {
 			t.Fatal(err)

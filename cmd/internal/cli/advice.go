@@ -30,7 +30,7 @@ func (c *Connection) Advice(err error) string {
 		return MissingAdvice + " " + c.Command("provision")
 	}
 	if altered, ok := errors.AsType[*bus.AlteredError](err); ok {
-		advice, command := AlteredAdvice(altered.Sealed != "")
+		advice, command := AlteredAdvice(altered.Permanent != "")
 		return advice + " " + c.Command(command...)
 	}
 	if _, ok := errors.AsType[*admin.SpaceError](err); ok {
@@ -159,9 +159,9 @@ func (c *Connection) formatAdvice(err *jsapi.FormatError) string {
 // MissingAdvice says what to do about streams or buckets that do not exist, up to the command.
 const MissingAdvice = "Create what is missing; its contents are lost, unless you restore a backup:"
 
-// AlteredAdvice says what to do about a stream that lacks subjects, has other limits or is sealed, and with which command.
-func AlteredAdvice(sealed bool) (advice string, command []string) {
-	if sealed {
+// AlteredAdvice says what to do about a stream that lacks subjects, has other settings or has some that the server does not take back, and with which command.
+func AlteredAdvice(permanent bool) (advice string, command []string) {
+	if permanent {
 		return "The server cannot take this back. Stop what sends calls, save everything, and restore the copy (\"stevedore restore\") on a " +
 			"server without these streams: there the stream works again. To save it:", []string{"backup", "stevedore-backup"}
 	}

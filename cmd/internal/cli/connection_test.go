@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
@@ -33,5 +34,18 @@ func TestTimeoutThatIsGiven(t *testing.T) {
 		if err := flags.Parse(strings.Fields(text)); err != nil || c.away() != want {
 			t.Errorf("%q: waits %s, %v; want %s", text, c.away(), err, want)
 		}
+	}
+}
+
+// A text that leaves the host names the bus, and no credential of this process.
+func TestCommandForOthers(t *testing.T) {
+	c := Connection{Config: bus.Config{Server: "nats://user:secret@bus.example.com", Prefix: "acme", Creds: "/keys/worker.creds", NKey: "/keys/worker.nk",
+		User: "worker", Password: "secret", Token: "secret"}}
+	if got, want := c.CommandForOthers("approvals", "yes", "c 1"), "stevedore approvals yes 'c 1' --server nats://xxxxx@bus.example.com --prefix acme"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	up := Connection{Data: "/srv/my data"}
+	if got, want := up.CommandForOthers("approvals", "ls"), "stevedore approvals ls --data '/srv/my data'"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

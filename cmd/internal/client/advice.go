@@ -123,7 +123,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	case status.RunsWaiting:
 		return "They go on when the provider answers:", []string{"tasks", "ls"}
 	case status.RecordDamaged:
-		return "Submit the call again, with the same id, after you remove the record: nats kv del " + p.Name, nil
+		return "Save it with \"nats kv get " + p.Name + " --raw\", and look at it. If it is of no use, submit the call again, with the same id, after you " +
+			"remove the record: nats kv del " + p.Name, nil
 	case status.JobFailing:
 		if p.Name == "" {
 			return "Look at all jobs:", []string{"cron", "ls"}

@@ -128,7 +128,8 @@ func TestConsole(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), status.StreamSealed) || !strings.Contains(string(body), "stevedore backup") {
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(body), status.StreamSealed) || !strings.Contains(string(body), "stevedore backup") {
 		t.Errorf("the page does not name a stream that denies purges, with what to do, as stevedore status does: %v, %s", err, body)
 	}
 	if code := stop(); code != 0 {

@@ -49,6 +49,11 @@ func TestDoctorChecksAllSettings(t *testing.T) {
 		!strings.Contains(out, "--web-allow") || !strings.Contains(out, "--store") {
 		t.Errorf("several invalid settings: exit code %d, %s", code, out)
 	}
+	secrets := []string{"--channel", "tg=telegram:chat=1,token=env:STEVEDORE_TEST_NOT_SET", "--receive", "tg", "--default-channel", "tg",
+		"--web-search", "brave=env:STEVEDORE_TEST_NOT_SET", "--transcribe", "https://example.com/v1", "--transcribe-key", "file:/not/there"}
+	if code, out, _ := do("doctor", secrets...); code != 0 || !strings.Contains(out, "are valid") { // the service has them, not this shell
+		t.Errorf("secrets of the service: exit code %d, %s", code, out)
+	}
 	if code, _, err := do("demo", "--mcp", "bad"); code != 2 {
 		t.Errorf("demo: exit code %d, %s", code, err)
 	}

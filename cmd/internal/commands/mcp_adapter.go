@@ -140,7 +140,7 @@ var hookProgram = lazyregexp.New(`(?:"command": |execFile\()("(?:[^"\\]|\\.)*")`
 // programOf returns the program that the files call, or "".
 func programOf(files []adapterFile) (program string) {
 	for _, f := range files {
-		text, _ := os.ReadFile(f.path)
+		text, _ := os.ReadFile(f.path) // stateOfAdapter has read it, and reports what it could not read
 		if found := hookProgram.FindSubmatch(text); found != nil && json.Unmarshal(found[1], &program) == nil {
 			break
 		}

@@ -38,11 +38,7 @@ func (s *scheduler) writeLog(ctx context.Context) error {
 		if err != nil {
 			return consume.Reject(consume.CodeUndecodable, err)
 		}
-		tokens := s.bus.Split(d.Subject)
-		if len(tokens) == 0 {
-			return nil // somebody has changed what the consumer delivers
-		}
-		kind := tokens[0]
+		kind := s.bus.Split(d.Subject)[0]
 		if kind == "result" && event.Action == tools.ActionAgent {
 			return nil // a call of the agent; only the run itself is logged
 		}

@@ -53,7 +53,8 @@ func TestTenantNamesItsCredential(t *testing.T) {
 // A tenant without a channel leaves notifications to others, and so does one with no-notify.
 func TestTenantLeavesNotifications(t *testing.T) {
 	dir := t.TempDir()
-	for settings, want := range map[string]bool{"": true, "channel: log=file:x\n": false, "channel: log=file:x\nno-notify: true\n": true} {
+	for settings, want := range map[string]bool{"": true, "channel: log=file:x\n": false, "channel: log=file:x\nno-notify: true\n": true,
+		"default-channel: ops\n": false} {
 		if err := os.WriteFile(filepath.Join(dir, "red.yaml"), []byte("nkey: /keys/red.nk\n"+settings), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -64,6 +65,9 @@ func TestTenantLeavesNotifications(t *testing.T) {
 		o, _, err := all["red"].read(pflag.NewFlagSet("", pflag.ContinueOnError), func(string) {})
 		if err != nil || o.NoNotify != want {
 			t.Errorf("settings %q: %+v, %v; want no-notify %v", settings, o, err, want)
+		}
+		if err := o.checkTenant(); strings.Contains(settings, "default-channel") && err != nil && strings.Contains(err.Error(), "default-channel") {
+			t.Errorf("a channel that another process serves: %v", err)
 		}
 	}
 }

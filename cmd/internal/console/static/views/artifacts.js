@@ -33,7 +33,7 @@ function show(main, parts) {
     try {
       if (items.length === 0) replace(note, "Loading …");
       const page = await get("/api/artifacts" + (session ? "/" + path(session) : ""), { offset: next }, abort.signal);
-      replace(note);
+      replace(note, page.damaged ? "Damaged records of artifacts, which are not in this list: " + count(page.damaged) : "");
       for (const a of page.artifacts.reverse()) {
         const key = a.session + "/" + a.artifact_id;
         if (!seen.has(key)) { seen.add(key); items.push(a); }
