@@ -491,6 +491,9 @@ func TestFiltersAreInTheURL(t *testing.T) {
 		t.Errorf("not filtered:\n%s", text)
 	}
 	b.open("artifacts", "s2 / items")
+	in.damaged.Store(true)
+	b.open("now", "Just ended")
+	b.open("artifacts", "Damaged records of artifacts, which are not in this list: 1")
 }
 
 func TestReadOnlyPage(t *testing.T) {

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,12 +37,27 @@ const token = "test-token-0123456789"
 
 // installation is a bus with a worker, its service, a notifier and the page.
 type installation struct {
-	t     *testing.T
-	bus   *bus.Bus
-	url   string // of the page, without the token
-	begun chan string
-	end   chan struct{} // closed to end the tools that wait
-	notes string        // the file of the channel "log"
+	damaged atomic.Bool // a record of an artifact cannot be read
+	t       *testing.T
+	bus     *bus.Bus
+	url     string // of the page, without the token
+	begun   chan string
+	end     chan struct{} // closed to end the tools that wait
+	notes   string        // the file of the channel "log"
+}
+
+// damagedStore is a store in which one more record cannot be read, if damaged is set.
+type damagedStore struct {
+	offload.Store
+	damaged *atomic.Bool
+}
+
+func (s damagedStore) List(ctx context.Context, session string) iter.Seq2[offload.Record, error] {
+	return func(yield func(offload.Record, error) bool) {
+		if !s.damaged.Load() || yield(offload.Record{}, offload.ErrCorrupt) {
+			s.Store.List(ctx, session)(yield)
+		}
+	}
 }
 
 // start starts an installation.
@@ -54,7 +71,7 @@ func startWith(t *testing.T, cfg console.Config, models string) *installation {
 	t.Helper()
 	in := &installation{t: t, bus: bustest.New(t), begun: make(chan string, 16), end: make(chan struct{}), notes: filepath.Join(t.TempDir(), "notes.txt")}
 	store := mem.New(offload.StoreConfig{})
-	reader := offload.NewReader(store, offload.ReaderConfig{SQL: sqlite.Engine{}})
+	reader := offload.NewReader(damagedStore{store, &in.damaged}, offload.ReaderConfig{SQL: sqlite.Engine{}})
 	notifier, err := notify.New(in.bus, notify.Config{Channels: map[string]channel.Channel{"log": channel.NewFile(in.notes)}, Default: "log", Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
