@@ -12,7 +12,7 @@
   next
 }
 
-/^(ok|FAIL|---|\?) *\t/ || /^FAIL$/ || /^panic: / || /^# / { crashed = /^panic: / ; print }
+/^(ok|FAIL|---|\?) *\t/ || /^FAIL$/ || /^(panic|SIGQUIT): / || /^# / { crashed = /^(panic|SIGQUIT): / ; print }
 
 /^(ok|FAIL|\?) *\t/ { # the tests before were those of this package
   for (; listed < ran;) package[++listed] = $2
@@ -20,7 +20,7 @@
   next
 }
 
-/^PASS$/ || /^FAIL$/ || /^panic: / || /^# / { next }
+/^PASS$/ || /^FAIL$/ || /^(panic|SIGQUIT): / || /^# / { next }
 
 test == "" || crashed { print; next }
 
