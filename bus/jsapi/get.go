@@ -78,10 +78,14 @@ func (a API) GetMessage(ctx context.Context, stream string, get Get) (Message, e
 	return m, err
 }
 
-// GetFromAny returns one message from any replica, or ErrMsgNotFound.
+// GetFromAny returns one message from any replica, or ErrMsgNotFound. If no replica answers, because
+// the stream is new or allows no direct gets, it asks the leader.
 func (a API) GetFromAny(ctx context.Context, stream string, get Get) (Message, error) {
 	reply, err := a.request(ctx, "DIRECT.GET."+stream, get)
-	if err != nil {
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return a.GetFromLeader(ctx, stream, get)
+	case err != nil:
 		return Message{}, err
 	}
 	return parseMessage(reply)

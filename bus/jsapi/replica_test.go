@@ -1,6 +1,7 @@
 package jsapi_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -52,5 +53,26 @@ func TestReplicaKnowsNothing(t *testing.T) {
 				t.Fatalf("read %d by %s: %q, %v", i, name, m.Data, fmt.Sprint(err))
 			}
 		}
+	}
+}
+
+// The replicas of a new stream answer direct gets a moment later than its leader knows it. A stream that
+// allows none is in that state for good.
+func TestNoReplicaAnswers(t *testing.T) {
+	js := bustest.Dial(t, bustest.Server(t), bus.Config{}).JetStream()
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "S", Subjects: []string{"s.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), "s.a", []byte("found")); err != nil {
+		t.Fatal(err)
+	}
+	api := jsapi.New(js)
+	for name, get := range map[string]jsapi.Get{"last": {LastBySubject: "s.a"}, "next": {NextBySubject: "s.*", Sequence: 1}, "sequence": {Sequence: 1}} {
+		if m, err := api.GetMessage(t.Context(), "S", get); err != nil || string(m.Data) != "found" {
+			t.Errorf("read by %s: %q, %v", name, m.Data, err)
+		}
+	}
+	if _, err := api.GetMessage(t.Context(), "S", jsapi.Get{LastBySubject: "s.b"}); !errors.Is(err, jetstream.ErrMsgNotFound) {
+		t.Errorf("no message: %v", err)
 	}
 }
