@@ -246,6 +246,14 @@ func TestPublishAfterMessageInFlightIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// If a server has nothing of a stream yet, only all servers together elect a leader.
+	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Completion("s", "first"), Body: []byte("first")}); err != nil {
+		t.Fatal(err)
+	}
+	bustest.WaitUntil(t, "the replicas to have the message", func() bool {
+		info, err := stream.Info(t.Context())
+		return err == nil && !slices.ContainsFunc(info.Cluster.Replicas, func(p *jetstream.PeerInfo) bool { return !p.Current || p.Lag > 0 })
+	})
 	leader := slices.IndexFunc(c.options, func(o *server.Options) bool { return o.ServerName == stream.CachedInfo().Cluster.Leader })
 	nc, err := nats.Connect(c.urls[leader], nats.NoReconnect())
 	if err != nil {
