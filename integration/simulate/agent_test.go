@@ -67,15 +67,30 @@ func (m *model) Complete(ctx context.Context, req agent.Request) (agent.Response
 	}
 	id := strings.TrimPrefix(said[len(said)-1], "ask ")
 	m.ledger.hear(heard{said, req.ReplacedTurns == 0})
-	if end := req.Messages[len(req.Messages)-1]; slices.ContainsFunc(end.Content, func(b agent.Block) bool { return b.Type == agent.TypeToolResult && b.ToolUseID == "use-"+id }) {
+	if hasResult(req.Messages, id) {
 		return agent.Response{Content: []agent.Block{agent.Text("answer " + id)}, StopReason: agent.StopEndTurn, Model: "m"}, nil
 	}
 	if bad, ok := m.badAnswer(n); ok {
 		return bad, nil
 	}
 	in, err := json.Marshal(args{MS: int(n%3) * 500, Size: int(n%4/3) * 60_000})
-	tool := []string{"once", "keyed", "idempotent", "asked"}[n%4]
+	tool := []string{"once", "keyed", "idempotent", "asked", "async"}[n%5]
 	return agent.Response{Content: []agent.Block{agent.ToolUse("use-"+id, tool, in)}, StopReason: agent.StopToolUse, Model: "m"}, err
+}
+
+// hasResult reports whether a conversation has the result of the call since the question. Completions may be behind it.
+func hasResult(messages []agent.Message, id string) bool {
+	for _, message := range slices.Backward(messages) {
+		for _, b := range message.Content {
+			switch {
+			case b.Type == agent.TypeToolResult && b.ToolUseID == "use-"+id:
+				return true
+			case b.Type == agent.TypeText && b.Text == "ask "+id:
+				return false
+			}
+		}
+	}
+	return false
 }
 
 // badAnswer returns what the model answers to some of the requests: a turn that was cut off in the middle of a call, or

@@ -12,6 +12,9 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
+// marks are in what a process sends: one of each kind of message (docs/protocol.md), a completion in a conversation, and acknowledgements.
+var marks = []string{".claim.", ".result.", ".report.", ".completion.", ".session.", `"kind":"notice"`, ".notify.", "PUB $KV.", "PUB $JS.ACK."}
+
 // breakSomething lets one thing fail.
 func (s *simulation) breakSomething() {
 	s.faults++
@@ -22,17 +25,20 @@ func (s *simulation) breakSomething() {
 	i := s.rnd.IntN(len(of.running))
 	p := of.running[i]
 	outage := time.Duration(s.rnd.IntN(100)) * time.Second
-	writes := s.rnd.IntN(30) // between two steps of what the process does
+	writes, mark := s.rnd.IntN(30), "" // between two steps of what the process does
+	if s.rnd.IntN(3) > 0 {
+		writes, mark = 1+writes/10, marks[s.rnd.IntN(len(marks))]
+	}
 	switch fault := s.rnd.IntN(12); fault {
 	case 0, 1, 2, 3:
 		state := []linkState{down, silent, deaf, mute}[fault]
-		of.note("link of process %d: state %d after %d writes, for %v", i, state, writes, outage)
-		p.link.setAfter(writes, state)
+		of.note("link of process %d: state %d after %d writes %s, for %v", i, state, writes, mark, outage)
+		p.link.setAfter(writes, mark, state)
 		s.healing.Go(func() { time.Sleep(outage); p.link.set(whole) })
 		s.contend()
 	case 4, 5:
-		of.note("process %d dies after %d writes", i, writes)
-		p.link.setAfter(writes, finished)
+		of.note("process %d dies after %d writes %s", i, writes, mark)
+		p.link.setAfter(writes, mark, finished)
 		of.replace(i, outage)
 	case 6:
 		s.note("server restarts after %v", outage/2)

@@ -172,8 +172,16 @@ func (s *simulation) judgeRun(ctx context.Context, results records, p *promise, 
 			continue
 		}
 		calls++
+		if res.Outcome == "async" {
+			if res, ok = read(ctx, results, "completion", &promise{session: p.session, id: call}); !ok {
+				fail("%s: an async call of the agent without a completion", call)
+			}
+			if n := s.notices(ctx, p.session)["completion."+p.session+"."+call]; n != 1 {
+				fail("%s: its completion is %d times in the conversation, want once", call, n)
+			}
+		}
 		switch runs := len(s.ledger.runs[call]); {
-		case res.Outcome != "completed" && (res.Outcome != "unknown" || res.Tool != "once") && !s.ledger.mayLackText(call, res):
+		case res.Outcome != "completed" && (res.Outcome != "unknown" || res.Tool != "once" && res.Tool != "async") && !s.ledger.mayLackText(call, res):
 			fail("%s: the outcome of the call of the agent is %q: %s", call, res.Outcome, res.ForLLM)
 		case runs == 0 && res.Outcome == "completed", runs > 1 && res.Tool == "once":
 			fail("%s (%s): ran %d times", call, res.Tool, runs)
@@ -182,6 +190,26 @@ func (s *simulation) judgeRun(ctx context.Context, results records, p *promise, 
 	if calls != 1 {
 		fail("%s: the agent made %d calls, want one", p.id, calls)
 	}
+}
+
+// notices counts the notices in a conversation, by their ids.
+func (s *simulation) notices(ctx context.Context, session string) map[string]int {
+	ids := map[string]int{}
+	stream, err := s.client.JetStream().Stream(ctx, s.stream("SESSIONS"))
+	for sequence := uint64(1); err == nil; sequence++ {
+		var m *jetstream.RawStreamMsg
+		if m, err = stream.GetMsg(ctx, sequence, jetstream.WithGetMsgSubject(s.subject("session."+session))); err != nil {
+			break
+		}
+		var entry struct{ Notice struct{ ID string } }
+		err = json.Unmarshal(m.Data, &entry)
+		ids[entry.Notice.ID]++
+		sequence = m.Sequence
+	}
+	if !errors.Is(err, jetstream.ErrMsgNotFound) {
+		s.t.Error(err)
+	}
+	return ids
 }
 
 // judgeDeadline holds a call with a deadline against its promise: its tool does not start afterwards, and what it

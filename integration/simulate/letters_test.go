@@ -23,7 +23,7 @@ func (s *simulation) retryLetters() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		page, _ := dead.ListPage(ctx, b, dead.Query{}) // the next turn asks again
 		if n%2 == 0 {
-			l.setAfter(1+n/2%8, down)
+			l.setAfter(1+n/2%8, "", down)
 		}
 		for _, letter := range page.Letters { // the answer to a retry may be lost
 			if call, ok := s.client.SplitCall(letter.Subject); ok { // the message of a call that was parked has another id

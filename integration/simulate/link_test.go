@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"sync"
@@ -23,7 +24,8 @@ type link struct {
 	state linkState
 	broke time.Time // when the link was last broken, or a connection ended
 	conns map[*linkConn]bool
-	left  int       // writes until the next state; 0 if there is none
+	left  int       // writes with the mark until the next state; 0 if there is none
+	mark  string    // in what the process sends to the subjects that count
 	next  linkState // of a process that dies or freezes between two writes
 }
 
@@ -74,15 +76,15 @@ func (l *link) disconnectLocked() {
 	l.cond.Broadcast()
 }
 
-// setAfter changes the state after the process has sent something n more times.
-func (l *link) setAfter(n int, state linkState) {
+// setAfter changes the state after the process has sent something with the mark n more times.
+func (l *link) setAfter(n int, mark string, state linkState) {
 	if n == 0 {
 		l.set(state)
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.left, l.next = n, state
+	l.left, l.mark, l.next = n, mark, state
 }
 
 func (l *link) died() bool {
@@ -199,7 +201,7 @@ func (c *linkConn) Write(b []byte) (int, error) {
 	}
 	c.out = append(c.out, b...)
 	c.link.cond.Broadcast()
-	if c.link.left > 0 && c.greeted {
+	if c.link.left > 0 && c.greeted && bytes.Contains(b, []byte(c.link.mark)) {
 		if c.link.left--; c.link.left == 0 {
 			c.link.state, c.link.broke = c.link.next, time.Now() // down or dead, send ends the connection once the server has these bytes
 		}

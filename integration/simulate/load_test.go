@@ -117,7 +117,9 @@ func (s *simulation) enqueue(p *promise) {
 func (s *simulation) flood() {
 	for range 100 {
 		s.calls++
-		s.enqueue(&promise{session: "flood", id: fmt.Sprintf("c%d", s.calls), tool: "idempotent", ms: 1000 + s.rnd.IntN(2000), flood: true})
+		s.enqueue(&promise{
+			session: "flood", id: fmt.Sprintf("c%d", s.calls), tool: "idempotent", ms: 1000 + s.rnd.IntN(2000), flood: true, cancelled: s.rnd.IntN(10) == 0,
+		})
 	}
 	time.Sleep(time.Second)
 	for session, priority := range map[string]string{"flood": "high", "beside": ""} {

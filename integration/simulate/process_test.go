@@ -45,7 +45,7 @@ func startProcess(t *testing.T, s *simulation) *process {
 		Queues: append([]string{bus.DefaultQueue}, agents.Queues(0)...), Approvals: approvals.Rules{Needed: func(call tools.Call) bool { return call.Tool == "asked" }},
 		Ticks: true, Slots: 8, ClaimTimeout: 40 * time.Second, Grace: 2 * time.Second, Log: log,
 	})
-	n, err := notify.New(p.bus, notify.Config{Channels: map[string]channel.Channel{"chat": &chat{p.link, s.ledger}}, Default: "chat", Grace: 2 * time.Second, Log: log})
+	n, err := notify.New(p.bus, notify.Config{Channels: map[string]channel.Channel{"chat": &chat{p.link, s.ledger}}, Default: "chat", Conversations: completions{agents.NewConversations(p.bus, nil, nil)}, Grace: 2 * time.Second, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,6 +66,12 @@ func startProcess(t *testing.T, s *simulation) *process {
 	})
 	return p
 }
+
+// completions adds only the completions of async calls to the conversations.
+type completions struct{ agents.Conversations }
+
+// Received implements notify.Conversations.
+func (completions) Received(context.Context, channel.Notification, string) error { return nil }
 
 // args are those of all simulated tools.
 type args struct {
