@@ -58,7 +58,7 @@ var allowedImports = map[string][]string{
 	"bus/internal/pull":          {"bus/jsapi"},
 	"bus/internal/nkey":          {},
 	"cmd/internal/httpauth":      {},
-	"cmd/internal/console":       {"bus", "bus/agents", "bus/dead", "bus/cron", "cmd/internal/httpauth", "bus/notify/channel", "bus/notify/markup", "bus/rpc", "bus/status", "bus/task", "offload", "tools", "tools/agent", "tools/linediff", "tools/tracing"},
+	"cmd/internal/console":       {"bus", "bus/agents", "bus/dead", "bus/cron", "cmd/internal/httpauth", "bus/notify/channel", "bus/notify/markup", "bus/rpc", "bus/status", "bus/task", "offload", "tools", "tools/agent", "tools/tracing"},
 	"bus/status":                 {"bus", "bus/cron", "bus/dead", "bus/rpc", "bus/task", "bus/worker", "tools", "tools/trouble"},
 
 	// For tests only.
@@ -96,11 +96,10 @@ var allowedImports = map[string][]string{
 	"tools/trouble":                {},
 	"tools/retry":                  {},
 	"tools/fair":                   {},
-	"tools/linediff":               {},
 	"tools/internal/job":           {},
 	"tools/limited":                {"tools", "tools/fair", "tools/jsonform", "tools/lazyregexp"},
 	"tools/toolstest":              {"tools"},
-	"tools/builtin":                {"tools", "tools/charset", "tools/limited", "tools/linediff", "tools/sandbox", "offload/grep", "state/durable"},
+	"tools/builtin":                {"tools", "tools/charset", "tools/limited", "tools/sandbox", "offload/grep", "state/durable"},
 	"cmd/internal/shorten":         {"tools", "tools/lazyregexp"},
 	"tools/sandbox":                {"state/durable", "tools/sandbox/internal/enter", "tools/lazyregexp"},
 	"tools/sandbox/internal/enter": {},

@@ -90,7 +90,6 @@ var operations = map[string]route{
 	"GET /api/sessions/{session}/trace":                {&agents.GetTrace.Operation, ""},
 	"GET /api/sessions/{session}/runs/{run}/{turn}":    {&agents.GetTurn.Operation, ""},
 	"GET /api/dead/{number}":                           {&showDead.Operation, ""},
-	"GET /api/calls/{session}/{id}/diff":               {&diffResults.Operation, ""},
 	"POST /api/calls/{session}/{id}/cancel":            {&rpc.CancelTask.Operation, ""},
 	"POST /api/sessions/{session}/messages":            {&sendMessage.Operation, ""},
 	"POST /api/sessions/{session}/remove":              {&agents.RemoveSession.Operation, ""},

@@ -17,7 +17,7 @@ func TestRoutesFitTheirOperations(t *testing.T) {
 	t.Parallel()
 	own := []*rpc.Operation{
 		&answerApproval.Operation, &showCall.Operation, &showSession.Operation, &sendMessage.Operation, &showDead.Operation,
-		&changeDead.Operation, &cancelCalls.Operation, &diffResults.Operation,
+		&changeDead.Operation, &cancelCalls.Operation,
 	}
 	table := slices.Concat(rpc.Operations(), agents.Operations(), own)
 	names := map[string]bool{}
