@@ -42,7 +42,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/memory":        {"bus", "tools"},
 	"bus/cron":                   {"bus", "bus/consume", "bus/retention", "bus/task", "tools", "tools/trouble", "tools/lazyregexp"},
 	"bus/remote":                 {"tools/tracing", "bus", "tools", "tools/retry", "tools/trouble"},
-	"bus/schema":                 {"bus", "bus/dead", "bus/cron", "bus/notify/channel", "bus/remote", "bus/rpc", "bus/task", "offload", "tools"},
+	"bus/schema":                 {"bus/dead", "bus/cron", "bus/notify/channel", "bus/remote", "bus/rpc", "bus/task", "offload", "tools"},
 	"bus/session":                {"bus", "bus/jsapi"},
 	"bus/task":                   {"bus", "bus/consume", "bus/jsapi", "tools", "tools/retry", "tools/tracing"},
 	"bus/retention":              {"bus", "bus/jsapi", "bus/task", "tools/trouble"},
