@@ -14,12 +14,11 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/nats-io/nats.go"
 
-	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/schema"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// internalSubjects are those that only workers use; see schema.Operations.
+// internalSubjects are those that only workers use; the others are operations.
 var internalSubjects = regexp.MustCompile(`^stevedore\.(claim|stored\.claim|report|stored\.report|schedule|tick|run|session|rpc\.(offer|trimmed|running|workers))\b`)
 
 // Real messages of every subject of the contract fit its schemas.
@@ -42,7 +41,7 @@ func TestRealTrafficFitsTheSchemas(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(watcher.Close)
-	c := &contract{t: t, requests: map[string]schema.Operation{}, seen: map[string]int{}}
+	c := &contract{t: t, requests: map[string]operation{}, seen: map[string]int{}}
 	if _, err := watcher.Subscribe(">", c.check); err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +140,7 @@ func TestRealTrafficFitsTheSchemas(t *testing.T) {
 	ask("artifact.s1.rm", `{"artifact_id":"big"}`)
 
 	names := []string{"answer toolDefinition", "rejection"}
-	for _, op := range operations(t) {
+	for _, op := range operations {
 		if names = append(names, op.Name); op.Answer != "" {
 			names = append(names, "answer "+op.Name)
 		}
@@ -149,21 +148,12 @@ func TestRealTrafficFitsTheSchemas(t *testing.T) {
 	c.await(names...)
 }
 
-func operations(t *testing.T) []schema.Operation {
-	t.Helper()
-	s, err := bus.NewSubjects("")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return schema.Operations(s)
-}
-
 // contract checks messages against the schemas.
 type contract struct {
 	t        *testing.T
 	mu       sync.Mutex
-	requests map[string]schema.Operation // by reply subject
-	seen     map[string]int              // by operation
+	requests map[string]operation // by reply subject
+	seen     map[string]int       // by operation
 	schemas  map[string]*jsonschema.Resolved
 }
 
@@ -182,12 +172,12 @@ func (c *contract) check(m *nats.Msg) {
 	if first, _, _ := strings.Cut(m.Subject, "."); first != "stevedore" && first != "acme" || internalSubjects.MatchString(m.Subject) {
 		return
 	}
-	i := slices.IndexFunc(operations(c.t), func(op schema.Operation) bool { return matches(op.Subject, m.Subject) })
+	i := slices.IndexFunc(operations, func(op operation) bool { return matches(op.Subject, m.Subject) })
 	if i < 0 {
 		c.t.Errorf("the contract has no subject for a message on %s", m.Subject)
 		return
 	}
-	op := operations(c.t)[i]
+	op := operations[i]
 	c.seen[op.Name]++
 	if op.Answer != "" && m.Reply != "" {
 		c.requests[m.Reply] = op
@@ -305,15 +295,14 @@ func TestDocsNameTheSubjectsOfTheContract(t *testing.T) {
 	if len(subjects) < 20 {
 		t.Fatalf("only %d subjects were found: %q", len(subjects), subjects)
 	}
-	ops := operations(t)
 	for _, subject := range subjects {
-		if !slices.ContainsFunc(ops, func(op schema.Operation) bool {
+		if !slices.ContainsFunc(operations, func(op operation) bool {
 			return names(subject, op.Subject) || strings.HasPrefix(op.Subject, "stevedore."+subject+".") // or a group of them
 		}) {
 			t.Errorf("docs/protocol.md names stevedore.%s, which is not in the contract", subject)
 		}
 	}
-	for _, op := range ops {
+	for _, op := range operations {
 		if strings.HasPrefix(op.Subject, "{subject}") {
 			continue // the section about remote tools
 		}
@@ -363,7 +352,7 @@ func TestServiceHasTheEndpointsOfTheContract(t *testing.T) {
 		}
 		info.Endpoints = append(known, info.Endpoints...)
 	}
-	for _, op := range operations(t) {
+	for _, op := range operations {
 		if strings.HasPrefix(op.Subject, "stevedore.rpc.") && !slices.ContainsFunc(info.Endpoints, func(e struct{ Subject string }) bool {
 			return names(strings.TrimPrefix(e.Subject, "stevedore."), op.Subject)
 		}) {
@@ -371,55 +360,13 @@ func TestServiceHasTheEndpointsOfTheContract(t *testing.T) {
 		}
 	}
 	for _, e := range info.Endpoints {
-		if !slices.ContainsFunc(operations(t), func(op schema.Operation) bool { return names(strings.TrimPrefix(e.Subject, "stevedore."), op.Subject) }) {
+		if !slices.ContainsFunc(operations, func(op operation) bool { return names(strings.TrimPrefix(e.Subject, "stevedore."), op.Subject) }) {
 			t.Errorf("the contract does not have the endpoint %s", e.Subject)
 		}
 	}
 }
 
-// Every reference in the AsyncAPI document leads to a place in it, and each subject is a
-// channel.
-func TestAsyncAPIDocument(t *testing.T) {
-	o := worker(t, "schema", "--asyncapi", "--prefix", "acme")
-	var doc any
-	if err := json.Unmarshal([]byte(o.stdout), &doc); err != nil || o.code != 0 {
-		t.Fatalf("exit code %d, %v: %s", o.code, err, o.stderr)
-	}
-	references := 0
-	var walk func(v any)
-	walk = func(v any) {
-		switch v := v.(type) {
-		case []any:
-			for _, item := range v {
-				walk(item)
-			}
-		case map[string]any:
-			for key, value := range v {
-				walk(value)
-				path, isRef := value.(string)
-				if key != "$ref" || !isRef {
-					continue
-				}
-				references++
-				place := doc
-				for step := range strings.SplitSeq(strings.TrimPrefix(path, "#/"), "/") {
-					object, _ := place.(map[string]any)
-					place = object[step]
-				}
-				if place == nil {
-					t.Errorf("%s leads nowhere", path)
-				}
-			}
-		}
-	}
-	walk(doc)
-	channels := doc.(map[string]any)["channels"].(map[string]any)
-	if len(channels) != len(operations(t))+1 || references < 3*len(operations(t)) {
-		t.Errorf("%d channels, %d references", len(channels), references)
-	}
-	if address := channels["result"].(map[string]any)["address"]; address != "acme.result.{session}.{call}" {
-		t.Errorf("the address of results is %q", address)
-	}
+func TestSchemas(t *testing.T) {
 	if o := worker(t, "schema", "Nonsense"); o.code != 2 || !strings.Contains(o.stderr, "Nonsense") {
 		t.Errorf("an unknown schema: exit code %d, %s", o.code, o.stderr)
 	}

@@ -103,9 +103,6 @@ func (o *Offloader) result(ctx context.Context, call tools.Call, def tools.Defin
 		}
 	}
 	rec.sameAs = o.sameAs(ctx, rec)
-	if rec.Chars >= o.cfg.inlineChars(rec) { // shorter ones are shown in full
-		rec.changes = o.changes(ctx, call, rec)
-	}
 	o.refer(call, &out, b, rec, why)
 	return &out, nil
 }

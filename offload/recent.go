@@ -2,9 +2,6 @@ package offload
 
 import (
 	"context"
-	"crypto/sha256"
-	"fmt"
-	"strings"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -14,7 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// maxRecent is how many contents, calls and sessions an Offloader remembers.
+// maxRecent is how many contents and sessions an Offloader remembers.
 const maxRecent = 4_096
 
 // recent is what an Offloader remembers of the results of its process. Without it, a reference only
@@ -25,17 +22,17 @@ type recent struct {
 	budgets map[string]*rate.Limiter
 }
 
-// recentKey is a content, by its digest, or a tool with its arguments.
-type recentKey struct{ session, what string }
+// recentKey is a content of a session.
+type recentKey struct{ session, digest string }
 
-// swap sets the artifact of a content or call, and returns the one before.
-func (r *recent) swap(session, what, id string) (before string) {
+// swap sets the artifact of a content, and returns the one before.
+func (r *recent) swap(session, digest, id string) (before string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.ids) >= maxRecent || r.ids == nil {
 		r.ids = map[recentKey]string{}
 	}
-	key := recentKey{session, what}
+	key := recentKey{session, digest}
 	before, r.ids[key] = r.ids[key], id
 	return before
 }
@@ -87,88 +84,4 @@ func (o *Offloader) sameAs(ctx context.Context, rec Record) string {
 	}
 	o.recent.swap(rec.Session, rec.Digest, first)
 	return first
-}
-
-const (
-	// maxCompared is the size in bytes of the largest content that is compared with the one before.
-	maxCompared = 4 << 20
-	// changedLines is how many new lines, and how many that are gone, a reference shows.
-	changedLines = 3
-	// minReplaced is how many lines a text has of which nearly all may be others: then it is not compared.
-	minReplaced = 50
-)
-
-// changes says how a result differs from that of the last call of the session with the same tool
-// and arguments, or returns "" if there was none, or one of them is too long or has one line.
-func (o *Offloader) changes(ctx context.Context, call tools.Call, rec Record) string {
-	if len(call.Args) == 0 { // the caller does not say them, as the proxy of MCP servers
-		return ""
-	}
-	last := o.recent.swap(rec.Session, fmt.Sprintf("%s %x", call.Tool, sha256.Sum256(call.Args)), rec.ID)
-	if last == "" || last == rec.ID || rec.sameAs != "" {
-		return ""
-	}
-	before, err := o.store.Get(ctx, rec.Session, last)
-	if err != nil || before.Digest == rec.Digest {
-		return ""
-	}
-	isJSON := before.isJSON() && rec.isJSON() && max(before.Size, rec.Size) <= maxComparedJSON
-	if !isJSON && min(before.Lines, rec.Lines) < 2 || max(before.Size, rec.Size) > maxCompared {
-		return ""
-	}
-	old, err := o.content(ctx, before)
-	if err != nil {
-		return ""
-	}
-	now, err := o.content(ctx, rec)
-	if err != nil {
-		return ""
-	}
-	said := ""
-	if isJSON {
-		said = compareJSON(old, now)
-	} else {
-		said = compareLines(old, now)
-	}
-	if said == "" {
-		return ""
-	}
-	return fmt.Sprintf("Compared with the artifact '%s', which the same call returned before, %s\n", attribute(last), said)
-}
-
-func (rec Record) isJSON() bool { return rec.Type == TypeJSON || isMedia(rec.MediaType, mediaNDJSON) }
-
-// compareLines counts the lines that only one of two texts has, and shows the first of them.
-func compareLines(old, now string) string {
-	counts := map[string]int{}
-	for line := range strings.Lines(old) {
-		counts[line]++
-	}
-	var added, gone strings.Builder
-	more, less := 0, 0
-	show := func(b *strings.Builder, n int, sign, line string) {
-		if n <= changedLines {
-			fmt.Fprintf(b, "\n%s %s", sign, neutralise(tools.Excerpt(strings.TrimRight(line, "\r\n"), 160)))
-		}
-	}
-	for line := range strings.Lines(now) {
-		if counts[line]--; counts[line] < 0 {
-			more++
-			show(&added, more, "+", line)
-		}
-	}
-	for line := range strings.Lines(old) {
-		if counts[line] > 0 {
-			counts[line]--
-			less++
-			show(&gone, less, "-", line)
-		}
-	}
-	switch {
-	case more+less == 0:
-		return "it has the same lines in another order."
-	case less > minReplaced && less*10 > strings.Count(old, "\n")*9: // the preview says more
-		return ""
-	}
-	return fmt.Sprintf("it has %d new lines, and %d are gone; the first of them:%s%s", more, less, added.String(), gone.String())
 }

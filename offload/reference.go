@@ -130,9 +130,6 @@ func description(rec Record) string {
 	}
 	if rec.sameAs != "" {
 		fmt.Fprintf(&b, "The content is the same as that of the artifact '%s' of an earlier call.\n", attribute(rec.sameAs))
-	}
-	b.WriteString(rec.changes)
-	if rec.sameAs+rec.changes != "" {
 		rec.Summary = tools.Excerpt(rec.Summary, samePreview)
 	}
 	if rec.Summary != "" {

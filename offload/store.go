@@ -38,8 +38,6 @@ type Record struct {
 	// sameAs is the id of an earlier artifact of the session with the same content, for the
 	// reference. It is not stored.
 	sameAs string
-	// changes says how the content differs from that of the same call before, for the reference.
-	changes string
 }
 
 var (

@@ -18,11 +18,6 @@ var (
 	GetUsage      = rpc.Define("getUsage", "", "Show what the agents used.", rpc.OnBus(readUsage))
 )
 
-// Operations returns the operations on conversations.
-func Operations() []*rpc.Operation {
-	return []*rpc.Operation{&ListSessions.Operation, &RemoveSession.Operation, &GetTrace.Operation, &GetTurn.Operation, &GetUsage.Operation}
-}
-
 // named finds the session of a request by any of its names.
 func named[Out any](run func(context.Context, *bus.Bus, SessionRequest) (Out, error)) func(context.Context, rpc.Env, SessionRequest) (Out, error) {
 	return func(ctx context.Context, env rpc.Env, in SessionRequest) (out Out, err error) {

@@ -14,9 +14,9 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// Schemas returns the JSON Schema of each body, by name. They allow unknown fields,
-// because later versions add fields, except in JobRequest.
-func Schemas() (map[string]*jsonschema.Schema, error) {
+// Document returns the JSON Schema of each body as one document, in $defs by name. They allow unknown
+// fields, because later versions add fields, except in JobRequest.
+func Document() (*jsonschema.Schema, error) {
 	schemas := map[string]*jsonschema.Schema{}
 	opts := &jsonschema.ForOptions{TypeSchemas: typeSchemas()}
 	entry, err := jsonschema.For[cron.EntryJSON](opts)
@@ -47,7 +47,11 @@ func Schemas() (map[string]*jsonschema.Schema, error) {
 			open(s)
 		}
 	}
-	return schemas, nil
+	return &jsonschema.Schema{
+		Schema: "https://json-schema.org/draft/2020-12/schema",
+		Title:  "Stevedore", Description: "The bodies of all events, requests and answers.",
+		Defs: schemas,
+	}, nil
 }
 
 // adjust adds what the Go types do not say.
@@ -127,19 +131,6 @@ func open(s *jsonschema.Schema) {
 			open(child)
 		}
 	}
-}
-
-// Document returns all schemas as one JSON Schema document, in $defs.
-func Document() (*jsonschema.Schema, error) {
-	schemas, err := Schemas()
-	if err != nil {
-		return nil, err
-	}
-	return &jsonschema.Schema{
-		Schema: "https://json-schema.org/draft/2020-12/schema",
-		Title:  "Stevedore", Description: "The bodies of all events, requests and answers.",
-		Defs: schemas,
-	}, nil
 }
 
 // Standalone returns one schema of a document as a document of its own, with those that it

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/charset"
-	"github.com/stevedore-bus/stevedore/tools/linediff"
 )
 
 type editFileArgs struct {
@@ -128,30 +128,30 @@ func (e edit) apply(content string) string {
 
 // diff returns the change with three lines of context, or a summary if it is too long.
 func (e edit) diff(path, content string) string {
-	if e.length+len(e.text) > maxDiff {
-		return fmt.Sprintf("[%d bytes replaced by %d]", e.length, len(e.text))
+	const context = 3
+	before, after := slices.Collect(strings.Lines(content)), slices.Collect(strings.Lines(e.apply(content)))
+	first, end, endAfter := 0, len(before), len(after)
+	for first < min(end, endAfter) && before[first] == after[first] {
+		first++
 	}
-	groups, _ := linediff.Compare(content, e.apply(content)) // exact: the change has at most maxDiff bytes
+	for first < min(end, endAfter) && before[end-1] == after[endAfter-1] {
+		end, endAfter = end-1, endAfter-1
+	}
+	from, rest := max(0, first-context), min(context, len(before)-end)
 	var diff strings.Builder
-	fmt.Fprintf(&diff, "--- %s\n+++ %s\n", path, path)
-	for _, group := range groups {
-		var lines strings.Builder
-		before, after := 0, 0 // lines
-		for _, l := range group {
-			if l.Op != '+' {
-				before++
-			}
-			if l.Op != '-' {
-				after++
-			}
-			lines.WriteByte(l.Op)
-			lines.WriteString(l.Text)
-			if !strings.HasSuffix(l.Text, "\n") {
-				lines.WriteString("\n\\ No newline at end of file\n")
+	fmt.Fprintf(&diff, "--- %s\n+++ %s\n@@ -%s +%s @@\n", path, path, place(from+1, end+rest-from), place(from+1, endAfter+rest-from))
+	write := func(sign string, lines []string) {
+		for _, line := range lines {
+			diff.WriteString(sign + line)
+			if !strings.HasSuffix(line, "\n") {
+				diff.WriteString("\n\\ No newline at end of file\n")
 			}
 		}
-		fmt.Fprintf(&diff, "@@ -%s +%s @@\n%s", place(group[0].Before, before), place(group[0].After, after), lines.String())
 	}
+	write(" ", before[from:first])
+	write("-", before[first:end])
+	write("+", after[first:endAfter])
+	write(" ", before[end:end+rest])
 	if diff.Len() > maxDiff {
 		return fmt.Sprintf("[%d bytes replaced by %d]", e.length, len(e.text))
 	}

@@ -178,7 +178,8 @@ func TestEditFile(t *testing.T) {
 		{"no line before", "a\n", "a", "b\na", "b\na\n", "@@ -1 +1,2 @@\n+b\n a\n"},
 		{"all lines removed", "a\nb\n", "a\nb\n", "", "", "@@ -1,2 +0,0 @@\n-a\n-b\n"},
 		{"two places", "0\n1\n2\n3\n4\n5\n6\n7\n8\n9\n", "1\n2\n3\n4\n5\n6\n7\n8\n9", "A\n2\n3\n4\n5\n6\n7\n8\nB", "0\nA\n2\n3\n4\n5\n6\n7\n8\nB\n",
-			"@@ -1,5 +1,5 @@\n 0\n-1\n+A\n 2\n 3\n 4\n@@ -7,4 +7,4 @@\n 6\n 7\n 8\n-9\n+B\n"},
+			"@@ -1,10 +1,10 @@\n 0\n-1\n-2\n-3\n-4\n-5\n-6\n-7\n-8\n-9\n+A\n+2\n+3\n+4\n+5\n+6\n+7\n+8\n+B\n"},
+		{"the last lines", "1\n2\n3\n4\n5\n6\n7\n8\n9", "6\n7", "6\n\n7", "1\n2\n3\n4\n5\n6\n\n7\n8\n9", "@@ -4,6 +4,7 @@\n 4\n 5\n 6\n+\n 7\n 8\n 9\n\\ No newline at end of file\n"},
 		{"no newline at the end", "a", "a", "b", "b", "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n\\ No newline at end of file\n"},
 		{"special characters", "$1 \\n .*", ".*", "$0", "$1 \\n $0", ""},
 	} {

@@ -80,9 +80,7 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 		if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && unknown.GetSpecifiedShortnames() == "" {
 			var known []string
 			cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
-			if text := removedText(unknown.GetSpecifiedName()); text != "" {
-				err = errors.New(text)
-			} else if name := tools.Nearest(unknown.GetSpecifiedName(), known); name != "" {
+			if name := tools.Nearest(unknown.GetSpecifiedName(), known); name != "" {
 				err = fmt.Errorf("%w (did you mean --%s?)", err, name)
 			}
 		}

@@ -84,8 +84,6 @@ func (n Names) checkEnvironment(flags *pflag.FlagSet, warn func(string)) {
 		own := flags.Lookup(flag)
 		switch isOption := own != nil && !isSetting(own); {
 		case flag == configFlag || flag == "help", !isOption && slices.Contains(n.Settings, flag):
-		case removedText(flag) != "":
-			warn(name + " has no effect: " + removedText(flag))
 		case isOption, slices.Contains(n.Options, flag):
 			warn(fmt.Sprintf("%s has no effect: --%s is an option of one action, which only the command line sets", name, flag))
 		default:
@@ -192,9 +190,6 @@ func FromFile(flags *pflag.FlagSet, name string, known Names, warn func(string))
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		flag, values := strings.ReplaceAll(key, "_", "-"), settings[key]
 		switch isKnown := slices.Contains(known.Settings, flag); {
-		case !isKnown && removedText(flag) != "":
-			warn(fmt.Sprintf("settings file %q: %s", name, removedText(flag)))
-			continue
 		case !isKnown && slices.Contains(known.Options, flag):
 			return Exit(ExitUsage, "settings file %q: %q is no setting: --%s is an option of one action, which only the command line sets", name, key, flag)
 		case !isKnown:

@@ -38,7 +38,6 @@ type Console struct {
 	bus *bus.Bus
 	cfg Config
 	hub *hub
-	day *day
 }
 
 //go:embed static
@@ -51,7 +50,7 @@ const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; 
 
 // New returns the handler of the page and its API.
 func New(b *bus.Bus, cfg Config) (http.Handler, error) {
-	c := &Console{bus: b, cfg: cfg, day: &day{bus: b}}
+	c := &Console{bus: b, cfg: cfg}
 	c.hub = newHub(b, cfg.Log)
 	guard, err := httpauth.New(httpauth.Config{
 		Tokens: map[string]string{cfg.Token: "console"}, Hosts: cfg.Hosts,
@@ -90,7 +89,6 @@ var operations = map[string]route{
 	"GET /api/sessions/{session}/trace":                {&agents.GetTrace.Operation, ""},
 	"GET /api/sessions/{session}/runs/{run}/{turn}":    {&agents.GetTurn.Operation, ""},
 	"GET /api/dead/{number}":                           {&showDead.Operation, ""},
-	"GET /api/calls/{session}/{id}/diff":               {&diffResults.Operation, ""},
 	"POST /api/calls/{session}/{id}/cancel":            {&rpc.CancelTask.Operation, ""},
 	"POST /api/sessions/{session}/messages":            {&sendMessage.Operation, ""},
 	"POST /api/sessions/{session}/remove":              {&agents.RemoveSession.Operation, ""},
@@ -109,7 +107,6 @@ func (c *Console) routes() http.Handler {
 		"GET /api/status":  c.status,
 		"GET /api/running": c.running,
 		"GET /api/waiting": c.waiting,
-		"GET /api/day":     c.day.read,
 
 		"GET /api/artifacts/{session}/{id}/link": c.artifactLink,
 		"GET /api/schedules":                     c.schedules,

@@ -5,7 +5,6 @@ import { onFrame } from "../live.js";
 import { Scroller } from "../scroller.js";
 import { act } from "../feedback.js";
 import { called } from "./now.js";
-import { compare } from "./diff.js";
 import { pretty } from "./approvals.js";
 
 const pageSize = 100, rowHeight = 44;
@@ -144,7 +143,7 @@ function showCall(root, session, id, state) {
       return;
     }
     const text = JSON.stringify(d);
-    if (text !== shown) replace(root, callDetail(d, state, draw, abort.signal));
+    if (text !== shown) replace(root, callDetail(d, state, draw));
     shown = text;
     if (!d.task.ended_at) timer = setTimeout(draw, 1500);
   }
@@ -154,7 +153,7 @@ function showCall(root, session, id, state) {
 
 const back = () => h("a.back", { href: "#/calls" + suffix(), "data-back": true }, "← All calls");
 
-function callDetail({ task, results }, state, reload, signal) {
+function callDetail({ task, results }, state, reload) {
   const last = results[results.length - 1];
   const running = !task.ended_at;
   const facts = [["Session", h("a", { href: "#/conversations/" + path(task.session) }, task.session)], ["Call", task.id]];
@@ -175,7 +174,6 @@ function callDetail({ task, results }, state, reload, signal) {
     h("dl.facts", {}, facts.map(([k, v]) => h("div", {}, h("dt", {}, k), h("dd", {}, v)))),
     task.args_excerpt ? [h("h2", {}, "Arguments"), h("pre.result", { tabindex: "0", "aria-label": "Arguments" }, pretty(task.args_excerpt))] : null,
     results.map(resultDetail),
-    running || !last || !task.tool ? null : compare(task, signal),
   ];
 }
 

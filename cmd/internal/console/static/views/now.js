@@ -98,7 +98,7 @@ function show(main, parts, state) {
   }
 
   function drawQuay() {
-    yard.draw(quay, plural(quay.reduce((n, c) => n + total(c), 0), "call") + " ended in the last minute, " + quay.reduce((n, c) => n + c.bad, 0) + " of them with an error", null, 8);
+    yard.draw(quay, plural(quay.reduce((n, c) => n + total(c), 0), "call") + " ended in the last minute, " + quay.reduce((n, c) => n + c.bad, 0) + " of them with an error", 8);
   }
 
   function endedRow(e) {
