@@ -73,8 +73,11 @@ func (m *model) Complete(ctx context.Context, req agent.Request) (agent.Response
 	if bad, ok := m.badAnswer(n); ok {
 		return bad, nil
 	}
-	in, err := json.Marshal(args{MS: int(n%3) * 500, Size: int(n%4/3) * 60_000})
-	tool := []string{"once", "keyed", "idempotent", "asked", "async"}[n%5]
+	tool, a := []string{"once", "async", "keyed", "async", "idempotent", "asked"}[n%6], args{MS: int(n%3) * 500, Size: int(n%4/3) * 60_000}
+	if tool == "async" { // it ends while the conversation waits, or later
+		a.MS = int(n%4) * 20_000
+	}
+	in, err := json.Marshal(a)
 	return agent.Response{Content: []agent.Block{agent.ToolUse("use-"+id, tool, in)}, StopReason: agent.StopToolUse, Model: "m"}, err
 }
 
