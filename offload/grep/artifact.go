@@ -291,7 +291,7 @@ func (r *Result) context(ctx context.Context, src Source, from, to int64) error 
 			return err
 		}
 		start, end, err := lineBytes(src, n)
-		if err != nil {
+		if err != nil || start == src.Size() { // behind the newline that ends the text
 			return err
 		}
 		line := ResultLine{Line: n}
