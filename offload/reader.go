@@ -167,6 +167,16 @@ func (r *Reader) with(ctx context.Context, session, id string, f func(Record, bl
 	})
 }
 
+// withText is with for readers of characters. Its error says what an artifact is that has none.
+func (r *Reader) withText(ctx context.Context, session, id string, f func(Record, blockContent) error) error {
+	return r.with(ctx, session, id, func(rec Record, c blockContent) error {
+		if media := rec.binary(); media != "" {
+			return tools.Errorf(tools.CodeInvalidArguments, "%s; jq and SQL read texts in UTF-8, UTF-16 and Latin-1, into which iconv converts others", NotText(rec.ID, media, rec.Size))
+		}
+		return f(rec, c)
+	})
+}
+
 // withBytes calls f with the bytes of an artifact.
 func (r *Reader) withBytes(ctx context.Context, session, id string, f func(Record, blockContent) error) error {
 	rec, c, err := r.Open(ctx, session, id)
@@ -212,7 +222,7 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 		return nil, err
 	}
 	defer countRead("jq", time.Now())
-	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
+	err = r.withText(ctx, session, id, func(rec Record, c blockContent) error {
 		form, err := rec.tableForm(c, c.Size(), describe.Hints{})
 		if err != nil {
 			return err

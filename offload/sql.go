@@ -160,10 +160,7 @@ func (r *Reader) withTables(ctx context.Context, session string, refs []tableRef
 		return r.withTables(ctx, session, refs[1:], known, append(found, t), f)
 	}
 	var failed error // of f, which readError must not change
-	err = r.with(ctx, session, ref.id, func(rec Record, c blockContent) error {
-		if media := rec.binary(); media != "" {
-			return tools.Errorf(tools.CodeInvalidArguments, "%s; SQL reads texts in UTF-8, UTF-16 and Latin-1, into which iconv converts others", NotText(rec.ID, media, rec.Size))
-		}
+	err = r.withText(ctx, session, ref.id, func(rec Record, c blockContent) error {
 		form, err := rec.tableForm(c, c.Size(), known)
 		if err != nil {
 			return err
