@@ -31,6 +31,8 @@ type Lines struct {
 	Content string `json:"content"`
 	// Data is the exact bytes if they are not UTF-8.
 	Data []byte `json:"data,omitempty"`
+	// Notes say at the end what the artifact lacks.
+	Notes []string `json:"notes,omitempty"`
 	// MediaType is set if the artifact is not text; Size is its size in bytes.
 	MediaType string `json:"media_type,omitempty"`
 	Size      int64  `json:"size"`
@@ -59,6 +61,9 @@ func (l *Lines) Text() string {
 	text := fmt.Sprintf("Lines %d-%d of %d (knowledge_id: %s):\n\n%s", l.StartLine, end, total, l.ArtifactID, tools.EscapeBytes(string(l.Bytes())))
 	if l.NextCursor != "" {
 		text += fmt.Sprintf("\n\n[not all is shown; continue with cursor=%q]", l.NextCursor)
+	}
+	for _, note := range l.Notes {
+		text += "\n\n[" + note + "]"
 	}
 	return text
 }
@@ -137,6 +142,9 @@ func readLines(ctx context.Context, rec Record, c blockContent, q LinesQuery, ma
 		}
 		lines.EndLine = start + textscan.CountNewlines(data)
 		lines.NextCursor = next.String()
+	}
+	if lines.NextCursor == "" && lines.EndLine >= rec.Lines {
+		lines.Notes = rec.lost()
 	}
 	lines.Content, lines.Data = textAndData(data)
 	return lines, nil

@@ -81,6 +81,9 @@ func (l *Listing) Text() string {
 func (a ListedArtifact) line() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s: %s, %d characters, about %d tokens, %d lines, %s old", a.ID, a.Type, a.Chars, a.Tokens, a.Lines, age(a.AgeSeconds))
+	if a.Truncated {
+		b.WriteString(", not complete")
+	}
 	for _, name := range []string{"tool_name", "action_name", "task_id", "biz_id"} {
 		if value := a.Metadata[name]; value != "" && value != a.ID {
 			fmt.Fprintf(&b, ", %s %q", name, tools.Excerpt(value, 80))

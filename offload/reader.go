@@ -204,7 +204,7 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (res
 		if err != nil {
 			return err
 		}
-		res.Counted = rec.Lines
+		res.Counted, res.Notes = rec.Lines, append(res.Notes, rec.lost()...)
 		if res.MediaType = rec.binary(); res.MediaType != "" {
 			res.Instead = binaryNotice(rec.ID, res.MediaType, res.Size)
 		}
@@ -236,7 +236,9 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 			Chars: r.cfg.MaxChars - noteReserve, CPU: cmp.Or(r.cfg.JQTime, limited.JQ.CPU(c.Size())), Command: r.cfg.Pool.Command(limited.JQ),
 		}
 		return r.turn(ctx, session, src.CPU, func(ctx context.Context) error {
-			res, err = jq.Run(ctx, src, q)
+			if res, err = jq.Run(ctx, src, q); err == nil {
+				res.Notes = append(res.Notes, rec.lost()...)
+			}
 			return err
 		})
 	})

@@ -51,7 +51,11 @@ func (r *Reader) SQL(ctx context.Context, session string, q SQLQuery) (res *SQLR
 	err = r.withTables(ctx, session, refs, known, nil, func(found []tables.Table) error {
 		src.Tables = found
 		return r.turn(ctx, session, src.Limit(), func(ctx context.Context) error {
-			res, err = tables.Run(ctx, src, q)
+			if res, err = tables.Run(ctx, src, q); err == nil {
+				for _, t := range found {
+					res.Notes = append(res.Notes, t.Notes...)
+				}
+			}
 			return err
 		})
 	})
@@ -149,7 +153,7 @@ func (r *Reader) withTables(ctx context.Context, session string, refs []tableRef
 	if err != nil {
 		return err
 	}
-	t := tables.Table{Names: ref.names, ID: rec.ID, Path: ref.path, Size: rec.Size}
+	t := tables.Table{Names: ref.names, ID: rec.ID, Path: ref.path, Size: rec.Size, Notes: rec.lost()}
 	file, exists, done, err := r.cfg.SQLCache.Take(rec.Digest + " " + rec.MediaType + " " + ref.path + known.String())
 	if err != nil {
 		return err
