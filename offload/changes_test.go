@@ -42,6 +42,8 @@ func TestReferenceOfAChangedResult(t *testing.T) {
 		"another session": refer("t", `{"n":1}`, text), "other arguments": refer("s", `{"n":2}`, text), "one line": refer("s", `{"n":3}`, strings.Repeat("x", 1000)) + refer("s", `{"n":3}`, strings.Repeat("y", 1000)),
 		"other lines": refer("s", `{"n":7}`, text) + refer("s", `{"n":7}`, strings.ReplaceAll(text, "pod", "job")),
 		"too long":    refer("s", `{"n":4}`, strings.Repeat(text, 150)) + refer("s", `{"n":4}`, strings.Repeat(changed, 150)),
+		"a picture":   refer("s", `{"n":8}`, "\x89PNG\r\n\x1a\n"+text) + refer("s", `{"n":8}`, "\x89PNG\r\n\x1a\n"+changed),
+		"UTF-16":      refer("s", `{"n":9}`, "\xff\xfe"+strings.Repeat("a\x00\n\x00", 900)) + refer("s", `{"n":9}`, "\xff\xfe"+strings.Repeat("a\x00\n\x00", 900)+"b\x00"),
 	} {
 		if strings.Contains(got, compared) {
 			t.Errorf("%s: %s", why, got)

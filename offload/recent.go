@@ -99,7 +99,7 @@ const (
 )
 
 // changes says how a result differs from that of the last call of the session with the same tool
-// and arguments, or returns "" if there was none, or one of them is too long or has one line.
+// and arguments, or returns "" if there was none, or one of them is too long, has one line or is not UTF-8.
 func (o *Offloader) changes(ctx context.Context, call tools.Call, rec Record) string {
 	if len(call.Args) == 0 { // the caller does not say them, as the proxy of MCP servers
 		return ""
@@ -113,7 +113,8 @@ func (o *Offloader) changes(ctx context.Context, call tools.Call, rec Record) st
 		return ""
 	}
 	isJSON := before.isJSON() && rec.isJSON() && max(before.Size, rec.Size) <= maxComparedJSON
-	if !isJSON && min(before.Lines, rec.Lines) < 2 || max(before.Size, rec.Size) > maxCompared {
+	asBytes := before.binary() + rec.binary() + before.charset() + rec.charset() // their lines would be shown as escapes
+	if !isJSON && min(before.Lines, rec.Lines) < 2 || max(before.Size, rec.Size) > maxCompared || asBytes != "" {
 		return ""
 	}
 	old, err := o.content(ctx, before)
