@@ -93,7 +93,7 @@ func (r *logRows) value(data []byte, atEOF bool) (value []byte, used int) {
 			if oneLine {
 				rest = rest[:min(len(line)-start+1, len(rest))]
 			}
-			dec := jsontext.NewDecoder(bytes.NewBuffer(rest), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+			dec := jsontext.NewDecoder(bytes.NewBuffer(rest), jsonread.Lenient...)
 			err := dec.SkipValue()
 			size := int(dec.InputOffset())
 			switch {
@@ -160,8 +160,8 @@ func (v *LogValues) Read(p []byte) (int, error) {
 
 // isLog reports whether a text that begins with head is not JSON, but has values in its lines.
 func isLog(head []byte, cut bool) bool {
-	head = bytes.TrimPrefix(head, []byte("\uFEFF"))
-	dec := jsontext.NewDecoder(bytes.NewReader(head), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	head = jsonread.WithoutBOM(head)
+	dec := jsontext.NewDecoder(bytes.NewReader(head), jsonread.Lenient...)
 	err := dec.SkipValue()
 	for err == nil {
 		err = dec.SkipValue()

@@ -179,7 +179,7 @@ func readCell(r *jsonread.Reader) (cell, error) {
 		return cell{number, string(value)}, nil
 	}
 	compact := slices.Clone(value)
-	if err := (*jsontext.Value)(&compact).Compact(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+	if err := (*jsontext.Value)(&compact).Compact(jsonread.Lenient...); err != nil {
 		return cell{}, err
 	}
 	return cell{nested, string(compact)}, nil
