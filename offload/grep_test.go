@@ -406,7 +406,7 @@ func TestGrepReportsBrokenContent(t *testing.T) {
 		"one line": bytes.Repeat([]byte("some line "), 400_000),
 	} {
 		for _, expr := range []string{"nothing", "l[a-z]*n$"} {
-			if _, err := grep.Artifact(t.Context(), "a", inBlocks(brokenContent{contentOf(t, text), 3 << 20}), GrepQuery{Pattern: expr}, PageChars); err == nil {
+			if _, err := grep.Artifact(t.Context(), "a", inBlocks(brokenContent{contentOf(t, text), 3 << 20}), GrepQuery{Pattern: expr}, PageChars-noteReserve); err == nil {
 				t.Errorf("grep %q of %s that cannot be read succeeds", expr, name)
 			}
 		}
@@ -441,7 +441,7 @@ func BenchmarkGrep100MB(b *testing.B) {
 			var ours, theirs time.Duration
 			for b.Loop() {
 				begin := time.Now()
-				if _, err := grep.Artifact(b.Context(), "a", content, GrepQuery{Pattern: row.expr}, PageChars); err != nil {
+				if _, err := grep.Artifact(b.Context(), "a", content, GrepQuery{Pattern: row.expr}, PageChars-noteReserve); err != nil {
 					b.Fatal(err)
 				}
 				ours += time.Since(begin)

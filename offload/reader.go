@@ -198,7 +198,7 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (res
 	defer countRead("grep", time.Now())
 	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
 		err := r.turn(ctx, session, cmp.Or(r.cfg.GrepTime, limited.Grep.CPU(rec.Size)), func(ctx context.Context) error {
-			res, err = grep.Artifact(ctx, rec.ID, c, q, r.cfg.MaxChars)
+			res, err = grep.Artifact(ctx, rec.ID, c, q, r.cfg.MaxChars-noteReserve)
 			return err
 		})
 		if err != nil {
