@@ -377,6 +377,11 @@ func TestAnswersSayWhatAnArtifactLacks(t *testing.T) {
 	if err != nil || !strings.Contains(listing.Text(), "not complete") {
 		t.Errorf("%v, %v", listing, err)
 	}
+	_, err = r.Expand(ctx, "s", nil, []byte(`{"content":{"$artifact":"toolu_1"}}`))
+	wantCode(t, err, tools.CodeInvalidArguments, `the rest is lost. To pass on what there is, add "lines":"1-"`)
+	if args, err := r.Expand(ctx, "s", nil, []byte(`{"content":{"$artifact":"toolu_1","lines":"1-"}}`)); err != nil || len(args) < 40_000 {
+		t.Errorf("%.100s, %v", args, err)
+	}
 	if first, err := r.GetByID(ctx, "s", id, 0, 10); err != nil || first.Notes != nil {
 		t.Errorf("the first page has the notes %q, %v", first.Notes, err)
 	}
