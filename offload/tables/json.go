@@ -65,7 +65,7 @@ func (l *layout) follow(r *jsonread.Reader, steps []string, yield func([]cell) e
 	if k != '[' && k != '{' {
 		return r.Skip()
 	}
-	i := -1
+	i, found := -1, false
 	return r.Elements(func(name string) error {
 		if i++; len(steps) == 0 {
 			if k == '{' {
@@ -74,6 +74,10 @@ func (l *layout) follow(r *jsonread.Reader, steps []string, yield func([]cell) e
 			return l.element(r, name, yield)
 		}
 		if step := steps[0]; step == "[]" || k == '{' && step == "."+name || k == '[' && step == fmt.Sprintf("[%d]", i) {
+			if found && step != "[]" {
+				l.notes = append(l.notes, fmt.Sprintf("an object has the name %q again; the rows of both are here", tools.Excerpt(name, 40)))
+			}
+			found = true
 			return l.follow(r, steps[1:], yield)
 		}
 		return r.Skip()
