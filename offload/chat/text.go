@@ -10,8 +10,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 )
 
 // normalize checks JSON from outside and returns it in the form of JSON.stringify: no
@@ -25,7 +23,7 @@ func normalize(data []byte) (string, error) {
 	if !utf8.Valid(data) {
 		return "", fmt.Errorf("the input is not valid UTF-8 (byte %d)", invalidAt(data))
 	}
-	if !jsontext.Value(data).IsValid(jsonread.Lenient...) {
+	if !jsontext.Value(data).IsValid(lenient...) {
 		// Only this decoder reports what is wrong, and where, in words for a person.
 		if syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(data, new(json.RawMessage))); ok {
 			return "", fmt.Errorf("the input is not JSON: %w (byte %d)", syntax, syntax.Offset)
@@ -34,6 +32,9 @@ func normalize(data []byte) (string, error) {
 	}
 	return restringify(data), nil
 }
+
+// lenient accepts what JavaScript accepts: repeated keys and halves of surrogate pairs.
+var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
 func invalidAt(data []byte) int {
 	for i := 0; i < len(data); {

@@ -7,8 +7,6 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 )
 
 // The functions of this file find values without decoding them. All texts are
@@ -23,7 +21,7 @@ func (s span) of(text string) string { return text[s.start:s.end] }
 // quotes.
 func members(text string) iter.Seq2[string, span] {
 	return func(yield func(string, span) bool) {
-		dec := jsontext.NewDecoder(strings.NewReader(text), jsonread.Lenient...)
+		dec := jsontext.NewDecoder(strings.NewReader(text), lenient...)
 		_, _ = dec.ReadToken() // the text is valid
 		for dec.PeekKind() != ']' && dec.PeekKind() != '}' {
 			key := ""

@@ -24,7 +24,7 @@ var (
 // the text, and otherwise ErrNotJSON, ErrTooLong or an error of the source.
 type Reader struct{ dec *jsontext.Decoder }
 
-// Lenient accepts what jq and JavaScript accept: repeated keys, halves of surrogate pairs, and bytes that are not UTF-8.
+// Lenient accepts what jq accepts: repeated keys, halves of surrogate pairs, and bytes that are not UTF-8.
 var Lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
 // bom is the byte order mark with which programs of Windows begin a text.
