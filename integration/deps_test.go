@@ -66,14 +66,14 @@ var allowedImports = map[string][]string{
 	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools", "tools/tracing"},
 
 	"offload":                    {"tools/charset", "tools/jsonform", "tools/limited", "tools/metrics", "tools", "offload/describe", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/markup", "offload/internal/textscan", "offload/jq", "offload/tables", "tools/lazyregexp"},
-	"offload/grep":               {"tools", "tools/limited", "offload/index", "offload/internal/cursor", "tools/lazyregexp"},
+	"offload/grep":               {"tools", "tools/limited", "offload/index", "offload/internal/cursor", "offload/internal/textscan", "tools/lazyregexp"},
 	"offload/describe":           {"tools", "offload/internal/jsonread", "tools/lazyregexp"},
 	"offload/jq":                 {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/markup", "tools/lazyregexp"},
 	"offload/tables":             {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/markup", "offload/jq", "state/durable", "tools/lazyregexp"},
 	"offload/tables/sqlite":      {"offload/tables"},
 	"offload/internal/cursor":    {"tools"},
 	"offload/internal/jsonread":  {},
-	"offload/internal/markup":    {"tools", "offload/describe"},
+	"offload/internal/markup":    {"tools", "offload/describe", "offload/internal/jsonread"},
 	"offload/chat":               {"tools", "state/durable"},
 	"offload/disk":               {"offload", "offload/index", "offload/record", "tools", "state/durable"},
 	"offload/object":             {"offload", "offload/index", "offload/internal/blocks", "offload/record", "tools", "bus/jsapi"},
@@ -107,7 +107,7 @@ var allowedImports = map[string][]string{
 	"tools/agent/provider":         {"tools/jsonform", "tools/retry", "tools/tracing", "tools/metrics", "tools", "tools/agent", "offload", "tools/trouble", "tools/lazyregexp"},
 
 	// Other MCP servers and MCP clients.
-	"cmd/internal/mcp":           {"bus", "bus/agents", "bus/approvals", "cmd/internal/httpauth", "bus/rpc", "bus/task", "offload", "tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/wire", "tools/tracing"},
+	"cmd/internal/mcp":           {"bus", "bus/agents", "bus/approvals", "cmd/internal/httpauth", "bus/rpc", "bus/task", "tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/wire", "tools/tracing"},
 	"cmd/internal/mcp/servers":   {"tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/command", "cmd/internal/mcp/wire", "cmd/internal/mcp/wrap", "tools/sandbox", "tools/retry", "tools/trouble"},
 	"cmd/internal/mcp/wire":      {"tools/jsonform", "tools/lazyregexp"},
 	"cmd/internal/mcp/command":   {"tools", "tools/sandbox"},

@@ -153,6 +153,9 @@ func (e *expander) all(id string, encoded bool) (text string, err error) {
 		open = e.reader.withBytes
 	}
 	err = open(e.ctx, e.session, id, func(rec Record, c blockContent) error {
+		for _, lost := range rec.lost() {
+			return tools.Errorf(tools.CodeInvalidArguments, `the artifact %q is not complete: %s To pass on what there is, add "lines":"1-"`, rec.ID, lost)
+		}
 		size := c.Size()
 		if encoded {
 			size = int64(base64.StdEncoding.EncodedLen(int(min(size, maxArguments+1))))

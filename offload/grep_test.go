@@ -26,9 +26,11 @@ import (
 
 // naiveGrep splits the content and matches each line. Grep must agree with it.
 func naiveGrep(re *regexp.Regexp, content []byte) (lines []int64) {
-	for i, line := range bytes.Split(content, []byte("\n")) {
-		if re.Match(bytes.TrimSuffix(line, []byte("\r"))) {
-			lines = append(lines, int64(i+1))
+	number := int64(0)
+	for line := range bytes.Lines(content) {
+		number++
+		if re.Match(bytes.TrimSuffix(bytes.TrimSuffix(line, []byte("\n")), []byte("\r"))) {
+			lines = append(lines, number)
 		}
 	}
 	return lines
@@ -217,9 +219,9 @@ func TestGrepText(t *testing.T) {
 		{GrepQuery{Pattern: "t.*o"}, "Found 1 match(es) for pattern 't.*o' in knowledge#a (7 total lines)\n\n2: two"},
 		{GrepQuery{Pattern: "o", ContextAfter: 1}, "Found 3 match(es) for pattern 'o' in knowledge#a (7 total lines)\n\n1: one\n2: two\n3- three\n4: four\n5- five"},
 		{GrepQuery{Pattern: "^(one|six)", ContextBefore: 1, ContextAfter: 1}, "Found 2 match(es) for pattern '^(one|six)' in knowledge#a (7 total lines)\n\n1: one\n2- two\n--\n5- five\n6: six\n7- seven"},
-		{GrepQuery{Pattern: "SEVEN", IgnoreCase: true, ContextAfter: 9}, "Found 1 match(es) for pattern 'SEVEN' in knowledge#a (7 total lines)\n\n7: seven\n8- "},
+		{GrepQuery{Pattern: "SEVEN", IgnoreCase: true, ContextAfter: 9}, "Found 1 match(es) for pattern 'SEVEN' in knowledge#a (7 total lines)\n\n7: seven"},
 		{GrepQuery{Pattern: "nothing"}, "Found 0 match(es) for pattern 'nothing' in knowledge#a (7 total lines)"},
-		{GrepQuery{Pattern: "^$"}, "Found 1 match(es) for pattern '^$' in knowledge#a (7 total lines)\n\n8: "},
+		{GrepQuery{Pattern: "^$"}, "Found 0 match(es) for pattern '^$' in knowledge#a (7 total lines)"}, // a newline ends the text
 		{GrepQuery{Pattern: "o", MaxResults: 3}, "Found 3 match(es) for pattern 'o' in knowledge#a (7 total lines)\n\n1: one\n2: two\n--\n4: four"},
 		{GrepQuery{Pattern: "o", MaxResults: 1, ContextAfter: 1}, "Found 3 match(es) for pattern 'o' in knowledge#a (7 total lines)\n\n1: one\n2- two\n\n[only the first 1 matching line(s) are shown; continue with cursor=\"at6+0\" (line 2), or narrow the pattern]"},
 	} {
@@ -404,7 +406,7 @@ func TestGrepReportsBrokenContent(t *testing.T) {
 		"one line": bytes.Repeat([]byte("some line "), 400_000),
 	} {
 		for _, expr := range []string{"nothing", "l[a-z]*n$"} {
-			if _, err := grep.Artifact(t.Context(), "a", inBlocks(brokenContent{contentOf(t, text), 3 << 20}), GrepQuery{Pattern: expr}, PageChars); err == nil {
+			if _, err := grep.Artifact(t.Context(), "a", inBlocks(brokenContent{contentOf(t, text), 3 << 20}), GrepQuery{Pattern: expr}, PageChars-noteReserve); err == nil {
 				t.Errorf("grep %q of %s that cannot be read succeeds", expr, name)
 			}
 		}
@@ -439,7 +441,7 @@ func BenchmarkGrep100MB(b *testing.B) {
 			var ours, theirs time.Duration
 			for b.Loop() {
 				begin := time.Now()
-				if _, err := grep.Artifact(b.Context(), "a", content, GrepQuery{Pattern: row.expr}, PageChars); err != nil {
+				if _, err := grep.Artifact(b.Context(), "a", content, GrepQuery{Pattern: row.expr}, PageChars-noteReserve); err != nil {
 					b.Fatal(err)
 				}
 				ours += time.Since(begin)

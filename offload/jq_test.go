@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/integration/slow"
+	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
@@ -254,7 +256,9 @@ func TestJQOfTables(t *testing.T) {
 	}
 	put("csv", mediaCSV, "\uFEFFname,city,age\r\n\"Doe, J\",Paris,3\nAnn,\"New\nYork\",5\nBob,Paris,7,extra\n")
 	put("tsv", mediaTSV, "name\tcity\nAnn\tRome\n")
-	r := NewReader(store, ReaderConfig{})
+	put("odd", mediaCSV, "id,ID, n \n1,2,3\n4,5,6\n\n7,8\n")
+	r := NewReader(store, ReaderConfig{SQL: sqlite.Engine{}})
+	t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
 	for _, row := range []struct{ id, query, want string }{
 		{"csv", "length", "3"},
 		{"csv", ".[0].name", `"Doe, J"`},
@@ -263,7 +267,7 @@ func TestJQOfTables(t *testing.T) {
 		{"csv", ".name", `"Doe, J" "Ann" "Bob"`},
 		{"csv", "map(.age | tonumber) | add", "15"},
 		{"csv", "group_by(.city) | map({city: .[0].city, n: length})", `[{"city":"New\nYork","n":1},{"city":"Paris","n":2}]`},
-		{"csv", `.[2]["4"]`, `"extra"`},
+		{"csv", `.[2].c4`, `"extra"`},
 		{"csv", `.[:2][] | [.[]] | @csv`, `"\"Doe, J\",\"Paris\",\"3\"" "\"Ann\",\"New\nYork\",\"5\""`},
 		{"csv", `.[0] | to_entries | map(.value)`, `["Doe, J","Paris","3"]`},
 		{"csv", `.[0] | keys_unsorted, map(length), (with_entries(.value |= length) | keys)`, `["name","city","age"] [6,5,1] ["age","city","name"]`},
@@ -282,11 +286,24 @@ func TestJQOfTables(t *testing.T) {
 			t.Errorf("jq %q of %s is %s, want %s", row.query, row.id, got, row.want)
 		}
 	}
+	// jq calls the columns as SQL and the preview do, and has the same notes about the rows.
+	ofJQ, err := r.JQ(t.Context(), "s", "odd", JQQuery{Query: "map(.ID_2, .n)"})
+	if err != nil || string(ofJQ.Results[0]) != `["2","3","5","6","8",null]` || len(ofJQ.Notes) != 3 {
+		t.Errorf("%v, %v", ofJQ, err)
+	}
+	ofSQL, err := r.SQL(t.Context(), "s", SQLQuery{SQL: "SELECT ID_2, n FROM odd"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, note := range ofJQ.Notes {
+		if !slices.Contains(ofSQL.Notes, "odd: "+note) {
+			t.Errorf("SQL has the notes %q, and not %q of jq", ofSQL.Notes, note)
+		}
+	}
 }
 
-// A byte order mark does not hide JSON.
+// A byte order mark does not hide JSON. The bound of the heap is that of the process, so no other test may run meanwhile.
 func TestJQAfterAByteOrderMark(t *testing.T) {
-	t.Parallel()
 	for _, text := range []string{"{\"a\":1}", "{\"a\":1}\r\n{\"a\":2}\r\n", "[" + strings.Repeat(`{"a":1},`, 1<<18) + `{"a":1}]`} {
 		store := newFakeStore(StoreConfig{})
 		rec := Record{Artifact: tools.Artifact{ID: "a"}, Session: "s"}

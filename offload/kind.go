@@ -68,7 +68,7 @@ func kind(src io.ReaderAt, size int64) (typ, mediaType string, form describe.For
 		return TypeText, mediaYAML, form, nil
 	}
 	if mediaType, form = rowsKind(head, int64(len(head)) == size); mediaType == mediaText && !form.Certain {
-		head = withoutBOM(head[:min(len(head), sniffBytes)])
+		head = jsonread.WithoutBOM(head[:min(len(head), sniffBytes)])
 		switch {
 		case beginsXML.Match(head) && !m.Is("text/html") && !m.Is("image/svg+xml"):
 			mediaType = mediaXML
@@ -137,7 +137,7 @@ func rowsKind(head []byte, complete bool) (string, describe.Form) {
 // be indented, as some commands print them; jq reads them all the same. If the text is not
 // complete, its last value may be cut.
 func isNDJSON(text []byte, complete bool) bool {
-	dec := jsontext.NewDecoder(bytes.NewReader(withoutBOM(text)), lenient...)
+	dec := jsontext.NewDecoder(bytes.NewReader(jsonread.WithoutBOM(text)), jsonread.Lenient...)
 	for rows := 0; ; rows++ {
 		kind := dec.PeekKind()
 		switch err := dec.SkipValue(); {
@@ -151,17 +151,11 @@ func isNDJSON(text []byte, complete bool) bool {
 	}
 }
 
-// lenient accepts what jq accepts.
-var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
-
 // beginsJSON reports whether a text begins like an object or an array.
 func beginsJSON(text []byte) bool {
-	text = bytes.TrimLeft(withoutBOM(text), " \t\r\n")
+	text = bytes.TrimLeft(jsonread.WithoutBOM(text), " \t\r\n")
 	return len(text) > 0 && (text[0] == '{' || text[0] == '[')
 }
-
-// withoutBOM removes the byte order mark with which programs of Windows begin a text.
-func withoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
 
 // looksLikeJSON is exact for small contents. A large content is JSON if its start has no syntax error
 // and no second value, as NDJSON has, and if it ends like an object or an array.
@@ -173,12 +167,12 @@ func looksLikeJSON(src io.ReaderAt, size int64, head []byte) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	first, last := bytes.TrimLeft(withoutBOM(head), " \t\r\n"), bytes.TrimRight(last, " \t\r\n")
+	first, last := bytes.TrimLeft(jsonread.WithoutBOM(head), " \t\r\n"), bytes.TrimRight(last, " \t\r\n")
 	if len(last) == 0 || last[len(last)-1] != first[0]+2 { // '{'+2 is '}', '['+2 is ']'
 		return false, nil
 	}
-	bom := int64(len(head) - len(withoutBOM(head)))
-	dec := jsontext.NewDecoder(io.NewSectionReader(src, bom, wholeJSONSize), lenient...)
+	bom := int64(len(head) - len(jsonread.WithoutBOM(head)))
+	dec := jsontext.NewDecoder(io.NewSectionReader(src, bom, wholeJSONSize), jsonread.Lenient...)
 	if err := dec.SkipValue(); err != nil {
 		return size > wholeJSONSize && errors.Is(err, io.ErrUnexpectedEOF), nil
 	}

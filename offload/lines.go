@@ -31,6 +31,8 @@ type Lines struct {
 	Content string `json:"content"`
 	// Data is the exact bytes if they are not UTF-8.
 	Data []byte `json:"data,omitempty"`
+	// Notes say at the end what the artifact lacks.
+	Notes []string `json:"notes,omitempty"`
 	// MediaType is set if the artifact is not text; Size is its size in bytes.
 	MediaType string `json:"media_type,omitempty"`
 	Size      int64  `json:"size"`
@@ -60,13 +62,17 @@ func (l *Lines) Text() string {
 	if l.NextCursor != "" {
 		text += fmt.Sprintf("\n\n[not all is shown; continue with cursor=%q]", l.NextCursor)
 	}
+	for _, note := range l.Notes {
+		text += "\n\n[" + note + "]"
+	}
 	return text
 }
 
 // LinesQuery selects lines of an artifact. Its JSON form is the arguments of the tool.
 type LinesQuery struct {
 	// StartLine and EndLine are the first and the last line, from 1. An EndLine of 0 or after
-	// the last line means the last line. Negative lines count from the end: -1 is the last.
+	// the last line means the last line. Negative lines count from the end: -1 is the last,
+	// and -20 the first of the last 20, or of all if there are fewer.
 	StartLine int64 `json:"start_line,omitempty" jsonschema:"the first line to read, counted from 1; -20 means the last 20"`
 	EndLine   int64 `json:"end_line,omitempty" jsonschema:"the last line to read; default the end, as far as it fits"`
 	// Cursor continues an earlier answer; the lines are not given then.
@@ -89,15 +95,12 @@ func (r *Reader) GetByLines(ctx context.Context, session, id string, q LinesQuer
 func readLines(ctx context.Context, rec Record, c blockContent, q LinesQuery, maxChars int) (*Lines, error) {
 	index := c.Index()
 	total := index.Lines()
-	start, end := q.StartLine, q.EndLine
-	if start < 0 || end < 0 {
-		count, err := countLines(c)
-		if err != nil {
-			return nil, err
-		}
-		if start, end = fromEnd(start, count), fromEnd(end, count); end == 0 {
-			end = count
-		}
+	start, end, last := q.StartLine, q.EndLine, max(rec.Lines, 1)
+	if start < 0 {
+		start, end = max(last+1+start, 1), cmp.Or(end, -1)
+	}
+	if end < 0 && -end <= last {
+		end += last + 1
 	}
 	place, err := cursor.Parse(q.Cursor, c.Size())
 	if err != nil {
@@ -138,6 +141,9 @@ func readLines(ctx context.Context, rec Record, c blockContent, q LinesQuery, ma
 		lines.EndLine = start + textscan.CountNewlines(data)
 		lines.NextCursor = next.String()
 	}
+	if lines.NextCursor == "" && lines.EndLine >= rec.Lines {
+		lines.Notes = rec.lost()
+	}
 	lines.Content, lines.Data = textAndData(data)
 	return lines, nil
 }
@@ -154,15 +160,6 @@ func countLines(c Content) (int64, error) {
 		lines--
 	}
 	return lines, err
-}
-
-// fromEnd returns the line that a negative number means. Before the first line, it
-// returns the number.
-func fromEnd(line, total int64) int64 {
-	if line < 0 && -line <= total {
-		return total + 1 + line
-	}
-	return line
 }
 
 // readUntilNewline reads from an offset up to the nth newline or the end, but at

@@ -66,7 +66,10 @@ var misleading = map[string]struct{ text, sql, want, note string }{
 	"durations":                          {"a,n\nx,1h30m\ny,45m\nz,2h\n", "SELECT max(n) FROM t1", "45m", "n is TEXT"},
 	"times of a day":                     {"a,n\nx,10:10:05\ny,1:02:03\nz,9:00:00\n", "SELECT max(n) FROM t1", "9:00:00", "n is TEXT"},
 	"lakhs":                              {"a,n\nx,\"1,00,000\"\ny,\"2,50,000\"\nz,300\n", "SELECT max(n) FROM t1", "300", "n is TEXT"},
-	"names in two cases":                 {`[{"A":1,"a":2},{"a":3}]`, "SELECT sum(a) FROM t1", "1", "a is called a_2, because"},
+	"names in two cases":                 {`[{"A":1,"a":2},{"a":3}]`, "SELECT sum(a) FROM t1", "1", `"a" is called "a_2", because`},
+	"a name twice on the way to the records": {
+		`{"items":[{"n":1},{"n":2}],"items":[{"n":3}]}`, "SELECT count(*) FROM t1", "3", `an object has the name "items" again; the rows of both are here`,
+	},
 	"strings beside records": {
 		`{"checks":["a","b","c","d"],"warnings":[{"file":"x","line":1},{"file":"y","line":2}]}`,
 		"SELECT count(*), max(file) FROM t1", "2|y", "t1 is .warnings (2 rows); the document also has .checks (4 rows, 1 columns)",

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/integration/slow"
+	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -341,6 +342,48 @@ func TestOutputIsOffloaded(t *testing.T) {
 		if err := out.Close(); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// TestAnswersSayWhatAnArtifactLacks: also those that count or find nothing, and the list.
+func TestAnswersSayWhatAnArtifactLacks(t *testing.T) {
+	out := tools.NewOutput(tools.OutputLimits{Total: 40_000})
+	defer out.Close()
+	if _, err := out.Write([]byte("a,b\n" + strings.Repeat("1,2\n", 20_000))); err != nil {
+		t.Fatal(err)
+	}
+	store := newFakeStore(StoreConfig{})
+	mustOffload(t, NewOffloader(store, Config{}), aCall, &tools.Result{Output: out})
+	r := NewReader(store, ReaderConfig{SQL: sqlite.Engine{}})
+	t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
+	said := func(what string, answer textResult, err error) {
+		t.Helper()
+		if err != nil || !strings.Contains(answer.Text(), "[The tool printed more than the worker keeps; the rest is lost.]") {
+			t.Errorf("%s: %.300v, %v", what, answer, err)
+		}
+	}
+	ctx, id := t.Context(), "toolu_1"
+	page, err := r.GetByID(ctx, "s", id, 39_990, 0)
+	said("the last page", page, err)
+	lines, err := r.GetByLines(ctx, "s", id, LinesQuery{StartLine: -2})
+	said("the last lines", lines, err)
+	found, err := r.Grep(ctx, "s", id, GrepQuery{Pattern: "nothing"})
+	said("grep", found, err)
+	result, err := r.JQ(ctx, "s", id, JQQuery{Query: "length"})
+	said("jq", result, err)
+	rows, err := r.SQL(ctx, "s", SQLQuery{SQL: "SELECT count(*) FROM t1", Artifacts: []string{id}})
+	said("SQL", rows, err)
+	listing, err := r.Query(ctx, "s", nil, 0, 0)
+	if err != nil || !strings.Contains(listing.Text(), "not complete") {
+		t.Errorf("%v, %v", listing, err)
+	}
+	_, err = r.Expand(ctx, "s", nil, []byte(`{"content":{"$artifact":"toolu_1"}}`))
+	wantCode(t, err, tools.CodeInvalidArguments, `the rest is lost. To pass on what there is, add "lines":"1-"`)
+	if args, err := r.Expand(ctx, "s", nil, []byte(`{"content":{"$artifact":"toolu_1","lines":"1-"}}`)); err != nil || len(args) < 40_000 {
+		t.Errorf("%.100s, %v", args, err)
+	}
+	if first, err := r.GetByID(ctx, "s", id, 0, 10); err != nil || first.Notes != nil {
+		t.Errorf("the first page has the notes %q, %v", first.Notes, err)
 	}
 }
 

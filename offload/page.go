@@ -25,6 +25,8 @@ type Page struct {
 	Content string `json:"content"`
 	// Data is the exact bytes if they are not UTF-8.
 	Data []byte `json:"data,omitempty"`
+	// Notes say at the end what the artifact lacks.
+	Notes []string `json:"notes,omitempty"`
 	// MediaType is set if the artifact is not text.
 	MediaType string `json:"media_type,omitempty"`
 	// Size is the size of the artifact, in bytes.
@@ -43,6 +45,9 @@ func (p *Page) Bytes() []byte {
 // line above it gives the position and how to continue.
 func (p *Page) Text() string {
 	text := tools.EscapeBytes(string(p.Bytes()))
+	for _, note := range p.Notes {
+		text += "\n\n[" + note + "]"
+	}
 	switch {
 	case p.MediaType != "":
 		return binaryNotice(p.ArtifactID, p.MediaType, p.Size)
@@ -121,6 +126,8 @@ func readPage(rec Record, c blockContent, offset, limit int64, forModel bool) (*
 	}
 	if offset+page.Chars < total {
 		page.NextOffset = offset + page.Chars
+	} else {
+		page.Notes = rec.lost()
 	}
 	page.Content, page.Data = textAndData(data)
 	return page, nil

@@ -159,10 +159,7 @@ func cutTail(b []byte, budget int) string {
 
 func readRange(src io.ReaderAt, off, n int64) ([]byte, error) {
 	b := make([]byte, n)
-	if got, err := src.ReadAt(b, off); int64(got) < n {
-		return nil, shortRead(err)
-	}
-	return b, nil
+	return b, textscan.ReadFull(src, b, off)
 }
 
 // EstimateTokens estimates how many tokens a text has for a language model: two for
@@ -206,8 +203,8 @@ func eachBlock(src io.ReaderAt, size int64, f func(block []byte) bool) error {
 	buf := make([]byte, min(size, countBlock))
 	for off := int64(0); off < size; {
 		block := buf[:min(int64(len(buf)), size-off)]
-		if n, err := src.ReadAt(block, off); n < len(block) {
-			return shortRead(err)
+		if err := textscan.ReadFull(src, block, off); err != nil {
+			return err
 		}
 		if off+int64(len(block)) < size {
 			block = wholeRunes(block)
@@ -218,15 +215,6 @@ func eachBlock(src io.ReaderAt, size int64, f func(block []byte) bool) error {
 		off += int64(len(block))
 	}
 	return nil
-}
-
-// shortRead returns the error of a ReadAt that returned too few bytes although they
-// are within the size of its source.
-func shortRead(err error) error {
-	if err == nil || err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // wholeRunes removes the start of a rune from the end of b. It keeps bytes that

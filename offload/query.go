@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -34,10 +33,6 @@ type Listing struct {
 	NextOffset int `json:"next_offset,omitempty"`
 	// Damaged counts the records that nobody can read, which are not in the list.
 	Damaged int `json:"damaged,omitempty"`
-
-	size    int // bytes of JSON
-	text    int // bytes of the lines that Text returns
-	maxText int // 0 means no limit
 }
 
 // ListedArtifact is an artifact in a listing.
@@ -81,6 +76,9 @@ func (l *Listing) Text() string {
 func (a ListedArtifact) line() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%s: %s, %d characters, about %d tokens, %d lines, %s old", a.ID, a.Type, a.Chars, a.Tokens, a.Lines, age(a.AgeSeconds))
+	if a.Truncated {
+		b.WriteString(", not complete")
+	}
 	for _, name := range []string{"tool_name", "action_name", "task_id", "biz_id"} {
 		if value := a.Metadata[name]; value != "" && value != a.ID {
 			fmt.Fprintf(&b, ", %s %q", name, tools.Excerpt(value, 80))
@@ -129,70 +127,37 @@ func (r *Reader) listOf(ctx context.Context, session string, filter map[string]s
 	if limit == 0 || limit > maxListed {
 		limit = maxListed
 	}
-	listing := &Listing{Artifacts: []ListedArtifact{}, Offset: offset, maxText: maxText}
-	for rec, err := range r.matching(ctx, session, filter, &listing.Damaged) {
-		if err != nil {
-			return nil, err
-		}
-		listing.Count++
-		listing.TotalSize += rec.Size
-		listing.TotalChars += rec.Chars
-		if offset == 0 {
-			listing.add(rec, limit)
-		}
-	}
-	end := listing.Count - offset
-	if offset > 0 && end > 0 {
-		n := 0
-		for rec, err := range r.matching(ctx, session, filter, new(int)) {
-			if err != nil {
-				return nil, err
-			}
-			if n++; n > end {
-				break
-			}
-			listing.add(rec, limit)
+	listing := &Listing{Artifacts: []ListedArtifact{}, Offset: offset}
+	var recs []Record
+	for rec, err := range r.store.List(ctx, session) {
+		switch {
+		case errors.Is(err, ErrCorrupt): // one bad record must not hide the others
+			listing.Damaged++
+		case err != nil:
+			return nil, fmt.Errorf("list artifacts: %w", err)
+		case (session == "" || rec.Session == session) && matches(rec, filter):
+			listing.TotalSize += rec.Size
+			listing.TotalChars += rec.Chars
+			recs = append(recs, rec)
 		}
 	}
-	if end > len(listing.Artifacts) {
-		listing.NextOffset = offset + len(listing.Artifacts)
+	listing.Count = len(recs)
+	recs = recs[:max(len(recs)-offset, 0)]
+	size, text := 0, 0
+	for n, rec := range slices.Backward(recs) {
+		a := ListedArtifact{
+			Artifact: rec.Artifact, Session: rec.Session, Metadata: rec.Metadata,
+			CreatedAt: rec.CreatedAt, ExpiresAt: rec.ExpiresAt, AgeSeconds: int64(time.Since(rec.CreatedAt).Seconds()),
+		}
+		size, text = size+jsonLen(a), text+len(a.line())
+		if shown := len(recs) - 1 - n; shown == limit || shown > 0 && (size > maxListedSize || maxText > 0 && text > maxText) {
+			listing.NextOffset = offset + shown
+			break
+		}
+		listing.Artifacts = append(listing.Artifacts, a)
 	}
+	slices.Reverse(listing.Artifacts)
 	return listing, nil
-}
-
-// matching yields the records of a session that match a filter, and counts those that nobody can read.
-func (r *Reader) matching(ctx context.Context, session string, filter map[string]string, damaged *int) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
-		for rec, err := range r.store.List(ctx, session) {
-			if errors.Is(err, ErrCorrupt) {
-				*damaged++
-				continue // one bad record must not hide the others
-			}
-			if err != nil {
-				yield(rec, fmt.Errorf("list artifacts: %w", err))
-				return
-			}
-			if (session == "" || rec.Session == session) && matches(rec, filter) && !yield(rec, nil) {
-				return
-			}
-		}
-	}
-}
-
-// add appends an artifact, and removes the oldest ones above the limits.
-func (l *Listing) add(rec Record, limit int) {
-	listed := ListedArtifact{
-		Artifact: rec.Artifact, Session: rec.Session, Metadata: rec.Metadata,
-		CreatedAt: rec.CreatedAt, ExpiresAt: rec.ExpiresAt, AgeSeconds: int64(time.Since(rec.CreatedAt).Seconds()),
-	}
-	l.Artifacts = append(l.Artifacts, listed)
-	l.size += jsonLen(listed)
-	l.text += len(listed.line())
-	for len(l.Artifacts) > limit || len(l.Artifacts) > 1 && (l.size > maxListedSize || l.maxText > 0 && l.text > l.maxText) {
-		l.size -= jsonLen(l.Artifacts[0])
-		l.text -= len(l.Artifacts[0].line())
-		l.Artifacts = slices.Delete(l.Artifacts, 0, 1)
-	}
 }
 
 // OffloadInfo is Query for the offloaded tool results of a session, or only those of a task

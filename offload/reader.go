@@ -167,6 +167,16 @@ func (r *Reader) with(ctx context.Context, session, id string, f func(Record, bl
 	})
 }
 
+// withText is with for readers of characters. Its error says what an artifact is that has none.
+func (r *Reader) withText(ctx context.Context, session, id string, f func(Record, blockContent) error) error {
+	return r.with(ctx, session, id, func(rec Record, c blockContent) error {
+		if media := rec.binary(); media != "" {
+			return tools.Errorf(tools.CodeInvalidArguments, "%s; jq and SQL read texts in UTF-8, UTF-16 and Latin-1, into which iconv converts others", NotText(rec.ID, media, rec.Size))
+		}
+		return f(rec, c)
+	})
+}
+
 // withBytes calls f with the bytes of an artifact.
 func (r *Reader) withBytes(ctx context.Context, session, id string, f func(Record, blockContent) error) error {
 	rec, c, err := r.Open(ctx, session, id)
@@ -188,13 +198,13 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (res
 	defer countRead("grep", time.Now())
 	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
 		err := r.turn(ctx, session, cmp.Or(r.cfg.GrepTime, limited.Grep.CPU(rec.Size)), func(ctx context.Context) error {
-			res, err = grep.Artifact(ctx, rec.ID, c, q, r.cfg.MaxChars)
+			res, err = grep.Artifact(ctx, rec.ID, c, q, r.cfg.MaxChars-noteReserve)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		res.Counted = rec.Lines
+		res.Counted, res.Notes = rec.Lines, append(res.Notes, rec.lost()...)
 		if res.MediaType = rec.binary(); res.MediaType != "" {
 			res.Instead = binaryNotice(rec.ID, res.MediaType, res.Size)
 		}
@@ -212,7 +222,7 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 		return nil, err
 	}
 	defer countRead("jq", time.Now())
-	err = r.with(ctx, session, id, func(rec Record, c blockContent) error {
+	err = r.withText(ctx, session, id, func(rec Record, c blockContent) error {
 		form, err := rec.tableForm(c, c.Size(), describe.Hints{})
 		if err != nil {
 			return err
@@ -226,7 +236,9 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 			Chars: r.cfg.MaxChars - noteReserve, CPU: cmp.Or(r.cfg.JQTime, limited.JQ.CPU(c.Size())), Command: r.cfg.Pool.Command(limited.JQ),
 		}
 		return r.turn(ctx, session, src.CPU, func(ctx context.Context) error {
-			res, err = jq.Run(ctx, src, q)
+			if res, err = jq.Run(ctx, src, q); err == nil {
+				res.Notes = append(res.Notes, rec.lost()...)
+			}
 			return err
 		})
 	})

@@ -245,7 +245,7 @@ func TestLinesFromTheEnd(t *testing.T) {
 	for _, row := range []struct {
 		start, end int64
 		want       string
-	}{{-1, 0, "three"}, {-2, 0, "two\nthree"}, {-2, -2, "two"}, {2, -1, "two\nthree"}, {2, 0, "two\nthree\n"}} {
+	}{{-1, 0, "three"}, {-20, 0, "one\ntwo\nthree"}, {-20, 2, "one\ntwo"}, {-2, 0, "two\nthree"}, {-2, -2, "two"}, {2, -1, "two\nthree"}, {2, 0, "two\nthree\n"}} {
 		lines, err := r.GetByLines(t.Context(), "s", "a", LinesQuery{StartLine: row.start, EndLine: row.end})
 		if err != nil || lines.Content != row.want {
 			t.Errorf("lines %d to %d: %+v, %v; want %q", row.start, row.end, lines, err, row.want)
@@ -282,7 +282,7 @@ func TestLinesText(t *testing.T) {
 	for _, row := range []struct {
 		start, end int64
 		text       string
-	}{{0, 3, "valid lines are 1 to 6"}, {-1, 3, "valid values are 5 to 6"}, {-7, 3, "valid lines are 1 to 6"}, {7, 9, "valid lines are 1 to 6"}, {4, 3, "valid values are 4 to 6"}} {
+	}{{0, 3, "valid lines are 1 to 6"}, {-1, 3, "valid values are 5 to 6"}, {1, -9, "end_line -9 is before start_line 1"}, {7, 9, "valid lines are 1 to 6"}, {4, 3, "valid values are 4 to 6"}} {
 		_, err := r.GetByLines(t.Context(), "s", "a", LinesQuery{StartLine: row.start, EndLine: row.end})
 		wantCode(t, err, tools.CodeInvalidArguments, row.text)
 	}

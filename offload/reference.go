@@ -122,11 +122,8 @@ func description(rec Record) string {
 	if charset := rec.charset(); charset != "" {
 		fmt.Fprintf(&b, "The bytes are %s; the tools above show them as UTF-8.\n", charset)
 	}
-	switch stored := rec.Metadata[storedPart]; {
-	case stored != "":
-		fmt.Fprintf(&b, "The artifact has only %s; the rest is lost.\n", neutralise(stored))
-	case rec.Truncated:
-		b.WriteString("The tool printed more than the worker keeps; the rest is lost.\n")
+	for _, lost := range rec.lost() {
+		b.WriteString(neutralise(lost) + "\n")
 	}
 	if rec.sameAs != "" {
 		fmt.Fprintf(&b, "The content is the same as that of the artifact '%s' of an earlier call.\n", attribute(rec.sameAs))
@@ -137,6 +134,17 @@ func description(rec Record) string {
 		b.WriteString(neutralise(rec.Summary))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+// lost says which part of a result an artifact lacks, in one note or none. Each answer about the end or all of it has the note.
+func (rec Record) lost() []string {
+	switch stored := rec.Metadata[storedPart]; {
+	case stored != "":
+		return []string{"The artifact has only " + stored + "; the rest is lost."}
+	case rec.Truncated:
+		return []string{"The tool printed more than the worker keeps; the rest is lost."}
+	}
+	return nil
 }
 
 // binaryNotice is the sentence that a model gets instead of bytes that are not text.

@@ -88,6 +88,9 @@ func shapeOf(d *describe.Document, src io.ReaderAt, size int64, rows bool, budge
 		return "", err
 	}
 	tables += example
+	if d.Sampled {
+		tables = "\nelements behind the first MiB may have other fields" + tables
+	}
 	return head + d.Shape(budget-utf8.RuneCountInString(tables)) + tables, nil
 }
 

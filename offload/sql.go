@@ -51,7 +51,11 @@ func (r *Reader) SQL(ctx context.Context, session string, q SQLQuery) (res *SQLR
 	err = r.withTables(ctx, session, refs, known, nil, func(found []tables.Table) error {
 		src.Tables = found
 		return r.turn(ctx, session, src.Limit(), func(ctx context.Context) error {
-			res, err = tables.Run(ctx, src, q)
+			if res, err = tables.Run(ctx, src, q); err == nil {
+				for _, t := range found {
+					res.Notes = append(res.Notes, t.Notes...)
+				}
+			}
 			return err
 		})
 	})
@@ -149,7 +153,7 @@ func (r *Reader) withTables(ctx context.Context, session string, refs []tableRef
 	if err != nil {
 		return err
 	}
-	t := tables.Table{Names: ref.names, ID: rec.ID, Path: ref.path, Size: rec.Size}
+	t := tables.Table{Names: ref.names, ID: rec.ID, Path: ref.path, Size: rec.Size, Notes: rec.lost()}
 	file, exists, done, err := r.cfg.SQLCache.Take(rec.Digest + " " + rec.MediaType + " " + ref.path + known.String())
 	if err != nil {
 		return err
@@ -160,10 +164,7 @@ func (r *Reader) withTables(ctx context.Context, session string, refs []tableRef
 		return r.withTables(ctx, session, refs[1:], known, append(found, t), f)
 	}
 	var failed error // of f, which readError must not change
-	err = r.with(ctx, session, ref.id, func(rec Record, c blockContent) error {
-		if media := rec.binary(); media != "" {
-			return tools.Errorf(tools.CodeInvalidArguments, "%s; SQL reads texts in UTF-8, UTF-16 and Latin-1, into which iconv converts others", NotText(rec.ID, media, rec.Size))
-		}
+	err = r.withText(ctx, session, ref.id, func(rec Record, c blockContent) error {
 		form, err := rec.tableForm(c, c.Size(), known)
 		if err != nil {
 			return err

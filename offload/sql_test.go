@@ -54,6 +54,7 @@ var sqlTables = map[string]string{
 	"sqlite_query_1":    "name,n\nc,3\nd,4\n",
 	"sqlite_query_12":   "name,n\ne,5\n",
 	"my_sqlite_query_1": "name,n\nf,5\n",
+	"Users":             "id,name\n9,Di\n8,Ed\n",
 	"twice":             "a,A,b (x)\n1,2,3\n1,1,1\n" + strings.Repeat("0,0,0\n", 20) + "4,5,6,7\n",
 }
 
@@ -119,6 +120,8 @@ func TestSQL(t *testing.T) {
 	if _, err := r.SQL(t.Context(), "other", SQLQuery{SQL: "SELECT * FROM users"}); tools.CodeOf(err) != tools.CodeInvalidArguments {
 		t.Errorf("another session reads the table: %v", err)
 	}
+	_, err := r.SQL(t.Context(), "s", SQLQuery{SQL: `SELECT * FROM users u JOIN "Users" v`})
+	wantCode(t, err, tools.CodeInvalidArguments, `is the name of both artifacts users and Users`)
 	// A query can use the columns as the answer writes them, also those that are keywords.
 	words := "abort action add after all alter always analyze and as asc attach before begin between by cascade case cast check collate column commit conflict constraint create cross " +
 		"current current_date current_time current_timestamp database default deferrable deferred delete desc detach distinct do drop each else end escape except exclude exclusive exists " +

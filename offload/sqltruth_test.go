@@ -101,10 +101,14 @@ func TestSQLIsNotSilentlyWrong(t *testing.T) {
 	}
 }
 
-// TestSQLOfAnotherEncoding: the error says how the text is read.
-func TestSQLOfAnotherEncoding(t *testing.T) {
+// TestAnotherEncoding: the error says how the text is read.
+func TestAnotherEncoding(t *testing.T) {
 	store := newFakeStore(StoreConfig{})
-	putArtifact(t, store, "s", "gbk", []byte("\xb3\xc7\xca\xd0,\xc8\xcb\xbf\xda\n\xb1\xb1\xbe\xa9,2189\n\xc9\xcf\xba\xa3,2487\n"))
-	_, err := newSQLReader(t, store).SQL(t.Context(), "s", SQLQuery{SQL: "SELECT 1 FROM t1", Artifacts: []string{"gbk"}})
-	wantCode(t, err, tools.CodeInvalidArguments, "in an encoding other than UTF-8; SQL reads texts in UTF-8, UTF-16 and Latin-1, into which iconv converts others")
+	putArtifact(t, store, "s", "gbk", []byte("city,people\n"+strings.Repeat("\xb1\xb1\xbe\xa9,2189\n\xc9\xcf\xba\xa3,2487\n", 40)))
+	r := newSQLReader(t, store)
+	_, err := r.SQL(t.Context(), "s", SQLQuery{SQL: "SELECT 1 FROM t1", Artifacts: []string{"gbk"}})
+	_, ofJQ := r.JQ(t.Context(), "s", "gbk", JQQuery{Query: ".city"})
+	for _, err := range []error{err, ofJQ} {
+		wantCode(t, err, tools.CodeInvalidArguments, "in an encoding other than UTF-8; jq and SQL read texts in UTF-8, UTF-16 and Latin-1, into which iconv converts others")
+	}
 }

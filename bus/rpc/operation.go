@@ -111,10 +111,8 @@ func (op *Operation) decode(body []byte, in any) error {
 		return badRequest(d.Decode(in))
 	}
 	err := json.Unmarshal(body, in)
-	if read, ok := in.(*ReadRequest); ok && (err != nil || read.ArtifactID == "") {
-		var again ReadRequest
-		if json.Unmarshal(offload.CoerceArguments(op.Tool, body), &again) == nil {
-			*read = again
+	if read, ok := in.(*ReadRequest); ok && (err != nil || read.ArtifactID == "") { // beside the fields that the tool lacks
+		if json.Unmarshal(offload.CoerceArguments(op.Tool, body), read) == nil {
 			return nil
 		}
 	}

@@ -3,6 +3,7 @@ package rpc_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -76,6 +77,31 @@ func TestSubmitOffloadsAndReads(t *testing.T) {
 	want := "Lines 5000-5001 of 10000 (knowledge_id: b1):\n\none line of many\none line of many"
 	if lines.Text != want || lines.Content != "one line of many\none line of many" {
 		t.Errorf("lines %q", lines.Text)
+	}
+
+	// A list has the limit and the task of its request.
+	if _, err := rpc.Submit(t.Context(), b, "default", tools.Call{ID: "b2", Session: "s", Tool: "big", TaskID: "t"}); err != nil {
+		t.Fatal(err)
+	}
+	for request, want := range map[string]string{
+		`query {"limit":1}`: "[b2] of 2", `query {"limit":1,"offset":1}`: "[b1] of 2", `query {"filter":{"task_id":"t"}}`: "[b2] of 1", `info {"task_id":"t"}`: "[b2] of 1", `info {"limit":1}`: "[b2] of 2",
+	} {
+		operation, in, _ := strings.Cut(request, " ")
+		body, err := rpc.Request(t.Context(), b, "stevedore.rpc.artifact.s."+operation, json.RawMessage(in))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var list offload.Listing
+		if err := json.Unmarshal(body, &list); err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, a := range list.Artifacts {
+			ids = append(ids, a.ID)
+		}
+		if got := fmt.Sprintf("%v of %d", ids, list.Count); got != want {
+			t.Errorf("%s: %s, want %s", request, got, want)
+		}
 	}
 
 	// Another session cannot read it.

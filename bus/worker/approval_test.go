@@ -233,6 +233,31 @@ func TestRefusedQuestionKeepsTheCall(t *testing.T) {
 	})
 }
 
+// The arguments of such a call that a full store keeps only in part are not those of the call: it fails at once.
+func TestApprovalOfALargeCallBesideAFullStore(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		size := int(b.Conn().MaxPayload()) - 200
+		store := mem.New(offload.StoreConfig{Quota: int64(size) * 3 / 4})
+		cfg := worker.Config{Slots: 1, MaxAttempts: 1, Reader: offload.NewReader(store, offload.ReaderConfig{}), Approvals: approvals.Rules{
+			Needed: func(tools.Call) bool { return true },
+			Ask: func(context.Context, approvals.Approval) error {
+				t.Error("somebody was asked about it")
+				return nil
+			},
+		}}
+		workertest.Start(t, b, offload.NewOffloader(store, offload.Config{}), cfg, countingTool(t, "danger", new(atomic.Int32)))
+		args, err := json.Marshal(map[string]string{"text": strings.Repeat("x", size)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		event := <-submitCall(t, b, tools.Call{ID: "a", Session: "s", Tool: "danger", Args: args})
+		if event.Error == nil || !strings.Contains(event.Error.Message, "it is too large to wait for one") {
+			t.Errorf("%.300v", event)
+		}
+	})
+}
+
 // A call whose arguments are too large for a record waits for its approval too, also when the
 // worker restarts: they wait in an artifact. The question has the start of its arguments. To wait is not an attempt.
 func TestApprovalOfALargeCall(t *testing.T) {

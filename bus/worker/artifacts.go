@@ -96,7 +96,7 @@ func (s *artifacts) Expand(ctx context.Context, d *task.Delivered) (call tools.C
 func (s *artifacts) keepArgs(ctx context.Context, d *task.Delivered) (id string, err error) {
 	call := tools.Call{ID: "args-" + d.Key.ID, Session: d.Call.Session, Tool: d.Call.Tool, Offload: new(true)}
 	res, err := s.Result(ctx, storeTimeout, call, d.Tool, tools.NewToolResult(string(d.Call.Args)))
-	if err != nil || res.Artifact == nil || s.reader == nil {
+	if err != nil || res.Artifact == nil || res.Artifact.Truncated || s.reader == nil {
 		return "", fmt.Errorf("%w: its arguments cannot be kept in an artifact", bus.ErrTooLarge)
 	}
 	return res.Artifact.ID, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
@@ -70,7 +71,7 @@ func (h Hints) String() string {
 // Table returns the form of the table that begins with head. complete is true if head is the whole
 // text. If nothing else fits, the form is Aligned and not certain.
 func Table(head []byte, complete bool, known Hints) Form {
-	head = bytes.TrimPrefix(head, []byte(bom))
+	head = jsonread.WithoutBOM(head)
 	head = head[:min(len(head), SampleBytes)]
 	f := Form{CR: bytes.IndexByte(head, '\n') < 0 && bytes.Count(head, []byte("\r")) > 1}
 	if len(head) == SampleBytes || !complete {
@@ -90,9 +91,6 @@ func Table(head []byte, complete bool, known Hints) Form {
 	}
 	return f
 }
-
-// bom is the byte order mark with which programs of Windows begin a text.
-const bom = "\ufeff"
 
 func (f Form) end() byte {
 	if f.CR {

@@ -26,6 +26,7 @@ const (
 type Document struct {
 	Values  int
 	Partial bool  // the text was not read to its end
+	Sampled bool  // the elements behind the first MiB were counted, and not described
 	Read    int64 // bytes
 
 	root *node
@@ -54,6 +55,7 @@ type reader struct {
 	deadline time.Time
 	counted  int
 	nodes    int
+	sampled  bool
 }
 
 var errTime = errors.New("the description takes too long")
@@ -72,9 +74,7 @@ func JSON(src io.Reader, limit time.Duration) (*Document, error) {
 			break
 		}
 		if d.Values > 0 && r.in.Offset() > shapeBytes {
-			if err = r.in.Skip(); err == nil && r.late() {
-				err = errTime
-			}
+			err = r.skip()
 		} else {
 			err = r.value(d.root, 0)
 		}
@@ -82,7 +82,7 @@ func JSON(src io.Reader, limit time.Duration) (*Document, error) {
 			break
 		}
 	}
-	d.Read = r.in.Offset()
+	d.Read, d.Sampled = r.in.Offset(), r.sampled
 	switch {
 	case err == errTime, errors.Is(err, jsonread.ErrTooLong):
 		d.Partial = true
@@ -145,11 +145,16 @@ func (r *reader) array(n *node, depth int) error {
 		if r.in.Offset() < shapeBytes {
 			return r.value(n.elem, depth+1)
 		}
-		if r.late() {
-			return errTime
-		}
-		return r.in.Skip()
+		return r.skip()
 	})
+}
+
+// skip skips an element that is only counted.
+func (r *reader) skip() error {
+	if r.sampled = true; r.late() {
+		return errTime
+	}
+	return r.in.Skip()
 }
 
 func (r *reader) object(n *node, depth int) error {

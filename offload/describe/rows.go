@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 )
 
 // MaxRow is the size in bytes of the longest row.
@@ -60,9 +62,7 @@ func (f Form) Rows(src io.Reader) (*Rows, error) {
 
 func (f Form) reader(src io.Reader) *Rows {
 	r := &Rows{Form: f, in: bufio.NewReaderSize(src, 64<<10)}
-	if start, _ := r.in.Peek(len(bom)); string(start) == bom {
-		_, _ = r.in.Discard(len(bom))
-	}
+	jsonread.SkipBOM(r.in)
 	return r
 }
 

@@ -244,6 +244,16 @@ func TestDiskDamagedRecord(t *testing.T) {
 	if report, err := s.Sweep(t.Context(), 0); err == nil || report.Blobs != 0 {
 		t.Errorf("sweep: %+v, %v; want an error and nothing removed", report, err)
 	}
+	for _, id := range []string{"b", "c"} { // each is counted, beside those that can be read
+		storetest.Put(t, s, storetest.NewRecord("s", id), data)
+	}
+	if err := os.Truncate(filepath.Join(dir, "s", ".b.artifact.json"), 40); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := offload.NewReader(s, offload.ReaderConfig{}).Query(t.Context(), "s", nil, 0, 0); err != nil || l.Count != 1 || l.Damaged != 2 {
+		t.Errorf("the list is %+v, %v; want one artifact and two damaged records", l, err)
+	}
+	storetest.Put(t, s, storetest.NewRecord("s", "b"), data)
 	storetest.CheckContent(t, s, storetest.Put(t, s, storetest.NewRecord("s", "a"), data), data)
 	if report, err := s.Sweep(t.Context(), 0); err != nil || report != (offload.SweepReport{}) {
 		t.Errorf("sweep: %+v, %v; want nothing", report, err)

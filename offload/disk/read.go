@@ -94,42 +94,60 @@ func (s *tree) open(rec offload.Record) (offload.Content, error) {
 
 func (s *tree) List(ctx context.Context, session string) iter.Seq2[offload.Record, error] {
 	return func(yield func(offload.Record, error) bool) {
-		recs, err := s.list(ctx, session)
+		var recs []offload.Record
+		var failed []error
+		for e, err := range s.entries(ctx, session) {
+			switch {
+			case err != nil:
+				failed = append(failed, fmt.Errorf("list artifacts: %w", err))
+			case !s.life.Expired(&e):
+				recs = append(recs, e.Record)
+			}
+		}
+		slices.SortFunc(recs, record.OldestFirst)
 		for _, rec := range recs {
 			if !yield(rec, nil) {
 				return
 			}
 		}
-		if err != nil {
-			yield(offload.Record{}, fmt.Errorf("list artifacts: %w", err))
+		for _, err := range failed {
+			if !yield(offload.Record{}, err) {
+				return
+			}
 		}
 	}
 }
 
-// list returns the readable records, and an error for the others.
-func (s *tree) list(ctx context.Context, session string) (recs []offload.Record, err error) {
-	err = s.each(ctx, session, func(name string, e record.Entry) error {
-		// Ignore the records in a copy of another session's directory.
-		if !s.life.Expired(&e) && name == s.recordPath(e.Session, e.ID) {
-			recs = append(recs, e.Record)
+// entries yields the records of a session, or of all sessions, and an error for each that it cannot read. It ignores
+// the records in a copy of another session's directory.
+func (s *tree) entries(ctx context.Context, session string) iter.Seq2[record.Entry, error] {
+	return func(yield func(record.Entry, error) bool) {
+		dirs, err := s.sessionDirs(session)
+		if err != nil && !yield(record.Entry{}, err) {
+			return
 		}
-		return nil
-	})
-	slices.SortFunc(recs, record.OldestFirst)
-	return recs, err
-}
-
-// each calls f with each record of a session, or of all sessions, and the file that
-// contains it. It continues after unreadable records and returns their errors.
-func (s *tree) each(ctx context.Context, session string, f func(name string, e record.Entry) error) error {
-	dirs, err := s.sessionDirs(session)
-	for _, dir := range dirs {
-		err = errors.Join(err, s.eachIn(ctx, dir, f))
-		if ctx.Err() != nil {
-			return ctx.Err()
+		for _, dir := range dirs {
+			files, err := s.dir.list(dir)
+			if err != nil && !yield(record.Entry{}, err) {
+				return
+			}
+			for _, file := range files {
+				if ctx.Err() != nil {
+					yield(record.Entry{}, ctx.Err())
+					return
+				}
+				if !isRecord(file.Name()) {
+					continue
+				}
+				name := dir + "/" + file.Name()
+				e, err := s.loadFile(name)
+				deleted, copied := errors.Is(err, fs.ErrNotExist), err == nil && s.recordPath(e.Session, e.ID) != name
+				if !deleted && !copied && !yield(e, err) {
+					return
+				}
+			}
 		}
 	}
-	return err
 }
 
 // sessionDirs returns the directory of a session, or those of all sessions.
@@ -145,26 +163,4 @@ func (s *tree) sessionDirs(session string) ([]string, error) {
 		}
 	}
 	return dirs, err
-}
-
-func (s *tree) eachIn(ctx context.Context, dir string, f func(name string, e record.Entry) error) error {
-	files, failed := s.dir.list(dir)
-	for _, file := range files {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if !isRecord(file.Name()) {
-			continue
-		}
-		name := dir + "/" + file.Name()
-		e, err := s.loadFile(name)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // deleted in between
-		}
-		if err == nil {
-			err = f(name, e)
-		}
-		failed = errors.Join(failed, err)
-	}
-	return failed
 }

@@ -44,13 +44,16 @@ func (s *tree) sweepBlobs(ctx context.Context, grace time.Duration, report *offl
 		return err
 	}
 	used := map[string]bool{}
-	err = s.each(ctx, "", func(_ string, e record.Entry) error {
-		alive, err := s.sweepRecord(ctx, e, report)
+	for e, failed := range s.entries(ctx, "") {
+		alive := false
+		if failed == nil {
+			alive, failed = s.sweepRecord(ctx, e, report)
+		}
 		if alive {
 			used[e.Digest] = true
 		}
-		return err
-	})
+		err = errors.Join(err, failed)
+	}
 	if err != nil {
 		// An unreadable record may use any blob.
 		return fmt.Errorf("no content was removed, because a record is unreadable: %w", err)

@@ -20,8 +20,7 @@ import (
 const (
 	defaultMatches = 100
 	maxMatches     = 10_000
-	lineCost       = 16   // characters that each shown line takes beside its text
-	noteReserve    = 1000 // characters for the first line and the notes
+	lineCost       = 16 // characters that each shown line takes beside its text
 	readSize       = 1 << 20
 	// reasonTime bounds the searches that explain why nothing matches.
 	reasonTime = 2 * time.Second
@@ -149,7 +148,7 @@ func (l ResultLine) cutNote() string {
 
 // Artifact finds the lines of an artifact that match a pattern, and counts all matches. It
 // reads the artifact once in bounded memory, and stops when its context ends at a limit of time
-// (limited.TimeUp); the result then has the matches so far, and says so. chars bounds its text.
+// (limited.TimeUp); the result then has the matches so far, and says so. chars bounds the lines of its text.
 func Artifact(ctx context.Context, id string, src Source, q Query, chars int) (*Result, error) {
 	if q.ContextBefore < 0 || q.ContextAfter < 0 || q.MaxResults < 0 {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "context_before, context_after and max_results must not be negative")
@@ -187,7 +186,7 @@ func Artifact(ctx context.Context, id string, src Source, q Query, chars int) (*
 	}
 	r := &Result{
 		ArtifactID: id, Pattern: q.Pattern, Matches: s.Matches, AtLeast: timeout, TotalLines: src.Index().Lines(), Lines: []ResultLine{},
-		Size: src.Size(), budget: chars - len(q.Pattern) - noteReserve,
+		Size: src.Size(), budget: chars - len(q.Pattern),
 	}
 	showing := ctx
 	if timeout { // what was found is shown all the same
@@ -291,7 +290,7 @@ func (r *Result) context(ctx context.Context, src Source, from, to int64) error 
 			return err
 		}
 		start, end, err := lineBytes(src, n)
-		if err != nil {
+		if err != nil || start == src.Size() { // behind the newline that ends the text
 			return err
 		}
 		line := ResultLine{Line: n}

@@ -189,8 +189,11 @@ func TestShow(t *testing.T) {
 // naiveCount counts the matches of each line that are not empty, or one.
 func naiveCount(re *regexp.Regexp, text string) (matches int64, lines []Line) {
 	start := int64(0)
-	for i, line := range strings.Split(text, "\n") {
-		found := Line{Number: int64(i + 1), Start: start, End: start + int64(len(line))}
+	number := int64(0)
+	for whole := range strings.Lines(text) {
+		number++
+		line := strings.TrimSuffix(whole, "\n")
+		found := Line{Number: number, Start: start, End: start + int64(len(line))}
 		for _, m := range re.FindAllStringIndex(line, -1) {
 			if m[0] < m[1] {
 				found.Hits++
@@ -205,7 +208,7 @@ func naiveCount(re *regexp.Regexp, text string) (matches int64, lines []Line) {
 			found.At = found.At[:min(len(found.At), maxHits)]
 			lines = append(lines, found)
 		}
-		start += int64(len(line)) + 1
+		start += int64(len(whole))
 	}
 	return matches, lines
 }
@@ -257,7 +260,7 @@ func TestSearchContinuesAtNext(t *testing.T) {
 		pattern string
 		show    int // lines before the search only counts
 		want    int64
-	}{{"c{2}", 1 << 20, 6_000}, {"c{2}", 1, 6_000}, {"x?", 1 << 20, 3_001}, {"x?", 1, 3_001}, {"b|(c.)", 1, 3_000 * 42}} {
+	}{{"c{2}", 1 << 20, 6_000}, {"c{2}", 1, 6_000}, {"x?", 1 << 20, 3_000}, {"x?", 1, 3_000}, {"b|(c.)", 1, 3_000 * 42}} {
 		p, err := Compile(row.pattern, false)
 		if err != nil {
 			t.Fatal(err)

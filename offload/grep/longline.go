@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
 )
 
 // maxMatch bounds the length of a match in a line that does not fit into memory,
@@ -33,8 +35,8 @@ func (p *Pattern) InLine(ctx context.Context, src io.ReaderAt, pos, size int64, 
 		}
 		from := max(pos-utf8.UTFMax, 0)
 		buf = buf[:min(size, pos+window)-from]
-		if n, err := src.ReadAt(buf, from); n < len(buf) {
-			return shortRead(err)
+		if err := textscan.ReadFull(src, buf, from); err != nil {
+			return err
 		}
 		end := from + int64(len(buf))
 		limit := end - overlap // matches that begin later are searched in the next window
@@ -133,8 +135,8 @@ func (p *Pattern) firstInStream(ctx context.Context, src io.ReaderAt, pos, size 
 	if p.asserts && pos > 0 {
 		var before [utf8.UTFMax]byte
 		n := min(pos, utf8.UTFMax)
-		if m, err := src.ReadAt(before[:n], pos-n); int64(m) < n {
-			return -1, -1, shortRead(err)
+		if err := textscan.ReadFull(src, before[:n], pos-n); err != nil {
+			return -1, -1, err
 		}
 		_, width := utf8.DecodeLastRune(before[:n])
 		from -= int64(width)
@@ -174,13 +176,6 @@ func (c *checkedReader) Read(p []byte) (int, error) {
 		c.err = err
 	}
 	return n, err
-}
-
-func shortRead(err error) error {
-	if err == nil || err == io.EOF {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // literalFilter finds out in one pass whether a long line can match.

@@ -20,6 +20,7 @@ var loosenings = []struct {
 	what  string
 	plain func(string) string
 }{
+	{"a byte order mark", func(s string) string { return strings.TrimPrefix(s, "\ufeff") }},
 	{"control sequences of a terminal", func(s string) string { return terminal.ReplaceAllString(s, "") }},
 	{`escapes of JSON, such as \u00e9 and \/`, func(s string) string { return escape.ReplaceAllStringFunc(s, unescape) }},
 	{"entities such as &amp;", html.UnescapeString},

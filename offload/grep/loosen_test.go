@@ -17,6 +17,7 @@ func TestLooksLike(t *testing.T) {
 		{"cafe\u0301\n", "café", "accents"},
 		{"café\n", "cafe\u0301", "other characters than the pattern"},
 		{"foo\u2011bar it\u2019s\n", "foo-bar it's", "dashes"},
+		{"\ufeffname,city\n", "^name", "a byte order mark"},
 		{"one\rtwo\rthree\n", "^two$", `line 1 looks like a match ("two"), but has a CR between lines`},
 		{"one\r\ntwo\r\n", "^six$", ""},
 		{`{"id":1,"status":"failed"}`, `"status": "failed"`, "other spaces beside"},

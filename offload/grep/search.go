@@ -119,8 +119,10 @@ func (s *Search) Run(ctx context.Context, parts iter.Seq2[[]byte, error]) error 
 		return nil
 	case long != nil:
 		return s.longLine(ctx, long, size)
+	case len(carry) == 0: // a newline ends the text, as it ends each line
+		return nil
 	}
-	return s.lines(ctx, carry) // the last line has no newline, and may be empty
+	return s.lines(ctx, carry)
 }
 
 func (s *Search) done() bool { return s.full && s.StopWhenFull }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -20,10 +21,7 @@ func Show(src io.ReaderAt, start, end, at int64) (string, bool, error) {
 		from = max(start, at-leadRunes*utf8.UTFMax)
 	}
 	data := make([]byte, to-from)
-	if n, err := src.ReadAt(data, from); n < len(data) {
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
+	if err := textscan.ReadFull(src, data, from); err != nil {
 		return "", false, err
 	}
 	// The window is large enough that a rune cut at its ends is not shown.
@@ -78,8 +76,8 @@ func ShowAll(src io.ReaderAt, line Line, limit int) (text string, cut bool, show
 // each rune belongs to the range that contains its first byte.
 func runesBetween(src io.ReaderAt, from, to int64, line Line) (string, error) {
 	data := make([]byte, min(to+utf8.UTFMax, line.End)-from)
-	if n, err := src.ReadAt(data, from); n < len(data) {
-		return "", shortRead(err)
+	if err := textscan.ReadFull(src, data, from); err != nil {
+		return "", err
 	}
 	start := 0
 	for from > line.Start && start < utf8.UTFMax-1 && start < len(data) && !utf8.RuneStart(data[start]) {

@@ -85,7 +85,7 @@ func (o *keyOrder) known(sum uint64, names []string) []string {
 
 // decode decodes one value; numbers keep their text.
 func (o *keyOrder) decode(data []byte) (any, error) {
-	dec := jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	dec := jsontext.NewDecoder(bytes.NewBuffer(data), jsonread.Lenient...)
 	v, err := o.value(dec)
 	if err == nil {
 		if _, err = dec.ReadToken(); err == io.EOF {

@@ -19,6 +19,8 @@ import (
 type rowSource interface {
 	// next returns a row, or io.EOF at the end. The bytes are valid until the next call.
 	next() ([]byte, error)
+	// notes say what a reader may not expect of the rows that were read.
+	notes() []string
 }
 
 // jsonRows are the values of a text with several JSON values.
@@ -30,6 +32,8 @@ func newJSONRows(src io.Reader, _ bool) rowSource {
 
 func (r jsonRows) next() ([]byte, error) { return r.Value() }
 
+func (r jsonRows) notes() []string { return nil }
+
 // logRows are the values in a log. A value begins with a line, or is an object behind other text.
 // It ends with that line or a later one.
 type logRows struct {
@@ -39,7 +43,8 @@ type logRows struct {
 	open int
 	// failed is the size of what began like a value and was none.
 	failed int
-	others int // lines without a value
+	others int  // lines without a value
+	all    bool // lines were read
 }
 
 const (
@@ -64,6 +69,7 @@ func (r *logRows) next() ([]byte, error) {
 	if r.values.Scan() {
 		return r.values.Bytes(), nil
 	}
+	r.all = true
 	return nil, cmp.Or(r.values.Err(), io.EOF)
 }
 
@@ -87,7 +93,7 @@ func (r *logRows) value(data []byte, atEOF bool) (value []byte, used int) {
 			if oneLine {
 				rest = rest[:min(len(line)-start+1, len(rest))]
 			}
-			dec := jsontext.NewDecoder(bytes.NewBuffer(rest), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+			dec := jsontext.NewDecoder(bytes.NewBuffer(rest), jsonread.Lenient...)
 			err := dec.SkipValue()
 			size := int(dec.InputOffset())
 			switch {
@@ -129,9 +135,11 @@ func NewLogValues(src io.Reader) *LogValues { return &LogValues{rows: newLogRows
 // Note says what the values leave out, when they were read.
 func (v *LogValues) Note() string { return v.rows.note() }
 
+func (r *logRows) notes() []string { return []string{r.note()} }
+
 func (r *logRows) note() string {
 	note := "the text is not JSON as a whole: this is the JSON in its lines"
-	if r.others > 0 {
+	if r.others > 0 && r.all {
 		note += fmt.Sprintf(", without the %d lines that have none", r.others)
 	}
 	return note
@@ -152,8 +160,8 @@ func (v *LogValues) Read(p []byte) (int, error) {
 
 // isLog reports whether a text that begins with head is not JSON, but has values in its lines.
 func isLog(head []byte, cut bool) bool {
-	head = bytes.TrimPrefix(head, []byte("\uFEFF"))
-	dec := jsontext.NewDecoder(bytes.NewReader(head), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	head = jsonread.WithoutBOM(head)
+	dec := jsontext.NewDecoder(bytes.NewReader(head), jsonread.Lenient...)
 	err := dec.SkipValue()
 	for err == nil {
 		err = dec.SkipValue()
@@ -179,14 +187,21 @@ func InLines(head []byte, cut bool) bool {
 	return size*4 >= len(head) || cut && rows.open > 0
 }
 
-// tableRows are the rows of a table as objects. Cells without a column have their number
-// as the key.
+// tableRows are the rows of a table as objects.
 type tableRows struct {
 	form    describe.Form
 	src     io.Reader
-	rows    *describe.Rows
-	columns [][]byte // as JSON
+	rows    *describe.Rows // nil before the first one
+	names   describe.Names
+	columns [][]byte // the names as JSON
 	row     []byte
+}
+
+func (r *tableRows) notes() []string {
+	if r.rows == nil {
+		return nil
+	}
+	return append(r.names.Renamed, r.rows.Notes()...)
 }
 
 func (r *tableRows) next() ([]byte, error) {
@@ -197,7 +212,7 @@ func (r *tableRows) next() ([]byte, error) {
 		}
 		r.rows = rows
 		for i, name := range rows.Columns() {
-			r.columns = append(r.columns, appendJSON(nil, cmp.Or(name, fmt.Sprintf("c%d", i+1))))
+			r.columns = append(r.columns, appendJSON(nil, r.names.Add(i, name)))
 		}
 	}
 	cells, err := r.rows.Next()
@@ -209,12 +224,10 @@ func (r *tableRows) next() ([]byte, error) {
 		if i > 0 {
 			r.row = append(r.row, ',')
 		}
-		if i < len(r.columns) {
-			r.row = append(r.row, r.columns[i]...)
-		} else {
-			r.row = fmt.Appendf(r.row, `"%d"`, i+1)
+		if i == len(r.columns) {
+			r.columns = append(r.columns, appendJSON(nil, r.names.Add(i, "")))
 		}
-		r.row = appendJSON(append(r.row, ':'), cell)
+		r.row = appendJSON(append(append(r.row, r.columns[i]...), ':'), cell)
 	}
 	r.row = append(r.row, '}')
 	return r.row, nil

@@ -115,13 +115,7 @@ func (r *runner) run(src io.Reader) error {
 		r.res.Notes = append(r.res.Notes, r.Form.Assumed...)
 		return r.eachRow(func(src io.Reader, _ bool) rowSource { return &tableRows{form: *r.Form, src: src} }, in, head)
 	case isLog(head, int64(len(head)) < r.Size):
-		var all *logRows
-		err := r.eachRow(func(src io.Reader, cut bool) rowSource { all = newLogRows(src, cut); return all }, in, head)
-		if r.res.Limited {
-			all.others = 0 // there may be more
-		}
-		r.res.Notes = append(r.res.Notes, all.note())
-		return err
+		return r.eachRow(func(src io.Reader, cut bool) rowSource { return newLogRows(src, cut) }, in, head)
 	}
 	return r.notJSON(r.eachRow(newJSONRows, in, head)) // a document is one row
 }
@@ -137,21 +131,22 @@ func (r *runner) eachRow(rows func(src io.Reader, cut bool) rowSource, in io.Rea
 		}
 		sample = append(sample, v)
 	}
-	table := r.Form != nil
+	all, table := rows(in, false), r.Form != nil
+	defer func() { r.res.Notes = append(r.res.Notes, all.notes()...) }()
 	if summary := strings.TrimSpace(r.Query); table || len(sample) > 1 {
 		switch {
 		case summary == "length":
 			r.res.Notes = append(r.res.Notes, "the number of rows")
-			return r.array(rows(in, false))
+			return r.array(all)
 		case summary == "keys" && len(sample) > 0:
 			r.res.Notes = append(r.res.Notes, "the keys of the first row")
 			return r.apply(sample[0])
 		}
 	}
 	if table && r.fits(sample) && r.Query != "." || !table && len(sample) > 1 && !r.fits(sample[0]) && r.fits(sample) {
-		return r.array(rows(in, false))
+		return r.array(all)
 	}
-	return r.each(rows(in, false))
+	return r.each(all)
 }
 
 // each applies the query to each row.

@@ -1,10 +1,10 @@
 package tables
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
+	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -122,33 +122,13 @@ func (c *columns) see(row []cell) {
 	}
 }
 
-// maxRenamed is how many renamed columns an answer names.
-const maxRenamed = 3
-
 // typed returns the columns with types and unique names, and behind them one with the texts of each
-// column of numbers that has others. SQLite's names ignore the case of ASCII.
+// column of numbers that has others.
 func (c *columns) typed() []Column {
-	used := map[string]bool{}
-	unique := func(name string) string {
-		free := name
-		for n := 2; used[strings.ToLower(free)]; n++ {
-			free = fmt.Sprintf("%s_%d", name, n)
-		}
-		used[strings.ToLower(free)] = true
-		return free
-	}
+	names := describe.Names{}
 	all := make([]Column, len(c.names))
 	for i, name := range c.names {
-		name = strings.ToValidUTF8(strings.ReplaceAll(strings.TrimSpace(name), "\x00", ""), "\uFFFD")
-		if name == "" {
-			name = fmt.Sprintf("c%d", i+1)
-		}
-		name = tools.Excerpt(name, 100)
-		all[i] = Column{Name: unique(name), Type: "TEXT", source: i, reading: reading{typ: "TEXT"}}
-		if free := all[i].Name; free != name && len(c.renamed) < maxRenamed {
-			c.renamed = append(c.renamed, fmt.Sprintf("%s is called %s, because another column has this name; upper and lower case do not count",
-				columnName(name), columnName(free)))
-		}
+		all[i] = Column{Name: names.Add(i, name), Type: "TEXT", source: i, reading: reading{typ: "TEXT"}}
 		if i < len(c.seen) {
 			if c.seen[i].decide(&all[i]); c.semicolons && all[i].Type == "REAL" && !all[i].comma && all[i].Read == "" {
 				c.seen[i].points(&all[i])
@@ -157,9 +137,10 @@ func (c *columns) typed() []Column {
 	}
 	for i := range c.names {
 		if col := &all[i]; (col.Misfits > 0 || col.lossy) && col.Type != "TEXT" {
-			col.Texts = unique(col.Name + "_text")
+			col.Texts = names.Free(col.Name + "_text")
 			all = append(all, Column{Name: col.Texts, Type: "TEXT", source: i, texts: true, lossy: col.lossy, reading: col.reading})
 		}
 	}
+	c.renamed = names.Renamed
 	return all
 }

@@ -65,7 +65,7 @@ func (l *layout) follow(r *jsonread.Reader, steps []string, yield func([]cell) e
 	if k != '[' && k != '{' {
 		return r.Skip()
 	}
-	i := -1
+	i, found := -1, false
 	return r.Elements(func(name string) error {
 		if i++; len(steps) == 0 {
 			if k == '{' {
@@ -74,6 +74,10 @@ func (l *layout) follow(r *jsonread.Reader, steps []string, yield func([]cell) e
 			return l.element(r, name, yield)
 		}
 		if step := steps[0]; step == "[]" || k == '{' && step == "."+name || k == '[' && step == fmt.Sprintf("[%d]", i) {
+			if found && step != "[]" {
+				l.notes = append(l.notes, fmt.Sprintf("an object has the name %q again; the rows of both are here", tools.Excerpt(name, 40)))
+			}
+			found = true
 			return l.follow(r, steps[1:], yield)
 		}
 		return r.Skip()
@@ -179,7 +183,7 @@ func readCell(r *jsonread.Reader) (cell, error) {
 		return cell{number, string(value)}, nil
 	}
 	compact := slices.Clone(value)
-	if err := (*jsontext.Value)(&compact).Compact(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)); err != nil {
+	if err := (*jsontext.Value)(&compact).Compact(jsonread.Lenient...); err != nil {
 		return cell{}, err
 	}
 	return cell{nested, string(compact)}, nil

@@ -59,6 +59,7 @@ type Table struct {
 	Format string        `json:"format"`
 	Form   describe.Form `json:"form"`
 	Size   int64         `json:"size"`
+	Notes  []string      `json:"-"` // that each answer has
 	// File is the database, from Cache.Take. If Content is nil, it exists.
 	File    string      `json:"file"`
 	Content io.ReaderAt `json:"-"`

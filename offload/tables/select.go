@@ -45,16 +45,20 @@ func open(ctx context.Context, engine Engine, req request) (_ *database, err err
 	if req.Dir != "" {
 		setup = append(setup, "PRAGMA temp_store_directory = '"+strings.ReplaceAll(req.Dir, "'", "''")+"'")
 	}
-	used := map[string]bool{}
+	used := map[string]string{} // the artifacts by their names
 	for i, t := range req.Tables {
 		source := fmt.Sprintf("s%d", i+1)
 		setup = append(setup, fmt.Sprintf("ATTACH '%s?mode=ro&immutable=1' AS %s", strings.ReplaceAll(uri(t.File), "'", "''"), source),
 			fmt.Sprintf("PRAGMA %s.cache_size = -4000", source))
 		for _, name := range t.Names {
-			if !used[strings.ToLower(name)] {
+			switch other, taken := used[strings.ToLower(name)]; {
+			case !taken:
 				setup = append(setup, fmt.Sprintf("CREATE TEMP VIEW %s AS SELECT * FROM %s.data", quote(viewName(name)), source))
+			case other != t.ID:
+				return nil, tools.Errorf(tools.CodeInvalidArguments, "in SQL, which ignores the case of letters, %q is the name of both artifacts %s and %s; ask about one at a time",
+					name, other, t.ID)
 			}
-			used[strings.ToLower(name)] = true
+			used[strings.ToLower(name)] = t.ID
 		}
 	}
 	for _, statement := range setup {

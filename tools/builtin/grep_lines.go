@@ -40,33 +40,12 @@ type fileSearch struct {
 
 // search writes the lines of f that match.
 func (s *lineSearch) search(ctx context.Context, f io.ReaderAt, size int64, shown string) error {
-	if size == 0 {
-		return nil // it has no line
-	}
 	fs := &fileSearch{lineSearch: s, f: f, shown: shown}
 	search := &grep.Search{Pattern: s.pattern, Source: f, StopWhenFull: true, Found: fs.match}
-	if err := search.Run(ctx, fileParts(ctx, f, min(size, searchBuffer)+1)); err != nil {
+	if err := search.Run(ctx, grep.Parts(ctx, f, 0, int(min(size, searchBuffer))+1)); err != nil {
 		return err
 	}
 	return fs.contextAfter(1 << 62)
-}
-
-// fileParts yields a file without the empty line after its last newline. One more byte than the file has finds the end.
-func fileParts(ctx context.Context, f io.ReaderAt, size int64) func(yield func([]byte, error) bool) {
-	return func(yield func([]byte, error) bool) {
-		held := false // a newline that may be the last byte
-		for part, err := range grep.Parts(ctx, f, 0, int(size)) {
-			if held && !yield([]byte("\n"), nil) {
-				return
-			}
-			if held = bytes.HasSuffix(part, []byte("\n")); held {
-				part = part[:len(part)-1]
-			}
-			if !yield(part, err) {
-				return
-			}
-		}
-	}
 }
 
 // match writes a line that matches, and the lines around it.

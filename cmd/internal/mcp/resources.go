@@ -1,11 +1,9 @@
 package mcp
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -13,7 +11,6 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
-	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -42,15 +39,11 @@ func (c *client) read(ctx context.Context, r *mcp.ReadResourceRequest) (mcp.Resu
 	if err != nil {
 		return nil, resourceError(r.Params.URI, err)
 	}
-	page, err := ask(ctx, c, rpc.ReadArtifact, rpc.ReadRequest{ArtifactID: a.ID, Offset: a.Offset, Limit: cmp.Or(a.Limit, offload.PageChars)})
+	page, err := ask(ctx, c, rpc.GetArtifact, rpc.ReadRequest{ArtifactID: a.ID, Offset: a.Offset, Limit: a.Limit})
 	if err != nil {
 		return nil, resourceError(r.Params.URI, err)
 	}
-	contents := artifacts.Text(a, rec.Artifact, (*offload.Page)(page))
-	if page.Data != nil { // not text
-		contents[0].Text, contents[0].Blob = "", page.Data
-	}
-	return &mcp.ReadResourceResult{Cacheable: private, Contents: contents}, nil
+	return &mcp.ReadResourceResult{Cacheable: private, Contents: artifacts.Contents(a, rec.Artifact, page)}, nil
 }
 
 func invalid(err error) error {
@@ -73,9 +66,5 @@ func (c *client) list(ctx context.Context) (mcp.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &mcp.ListResourcesResult{Cacheable: private, Resources: []*mcp.Resource{}}
-	for _, a := range slices.Backward(listing.Artifacts) {
-		res.Resources = append(res.Resources, artifacts.ResourceOf(offload.Record{Artifact: a.Artifact, Session: c.session, Metadata: a.Metadata}))
-	}
-	return res, nil
+	return &mcp.ListResourcesResult{Cacheable: private, Resources: artifacts.Resources(listing)}, nil
 }

@@ -35,10 +35,10 @@ const maxTroubles = 1000
 func isTrouble(line string) bool {
 	lower := strings.ToLower(line)
 	return slices.ContainsFunc(hints, func(hint string) bool { return strings.Contains(lower, hint) }) &&
-		trouble.MatchString(line) && !none.MatchString(line)
+		trouble.MatchString(none.ReplaceAllString(line, ""))
 }
 
-// none matches lines of success that have a word of trouble.
+// none matches a success that has a word of trouble, also beside failures.
 var none = lazyregexp.New(`(?i)\b(0|no|without) (errors?|failed|failures?)\b`)
 
 // Summary is what a model sees of an output.

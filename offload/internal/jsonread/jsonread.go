@@ -3,6 +3,7 @@ package jsonread
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -23,18 +24,33 @@ var (
 // the text, and otherwise ErrNotJSON, ErrTooLong or an error of the source.
 type Reader struct{ dec *jsontext.Decoder }
 
+// Lenient accepts what jq accepts: repeated keys, halves of surrogate pairs, and bytes that are not UTF-8.
+var Lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+
 // bom is the byte order mark with which programs of Windows begin a text.
 const bom = "\ufeff"
+
+// WithoutBOM returns a text without its byte order mark.
+func WithoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte(bom)) }
+
+// SkipBOM skips a byte order mark, and reports whether there is one.
+func SkipBOM(in *bufio.Reader) bool {
+	start, _ := in.Peek(len(bom))
+	if string(start) != bom {
+		return false
+	}
+	_, err := in.Discard(len(bom))
+	return err == nil
+}
 
 // New returns a Reader that holds about limit bytes in memory.
 func New(src io.Reader, limit int64) *Reader {
 	buffered := bufio.NewReaderSize(src, int(min(limit, 256<<10)))
 	b := &bounded{src: buffered, limit: limit}
-	if start, _ := buffered.Peek(len(bom)); string(start) == bom { // spaces keep the offsets
-		_, _ = buffered.Discard(len(bom))
+	if SkipBOM(buffered) { // spaces keep the offsets
 		b.src = io.MultiReader(strings.NewReader("   "), buffered)
 	}
-	b.dec = jsontext.NewDecoder(b, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	b.dec = jsontext.NewDecoder(b, Lenient...)
 	return &Reader{b.dec}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
+	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -50,6 +51,7 @@ func Read(src io.Reader, format string) ([]byte, error) {
 // JSON returns the JSON of a text. If cut is true, the text is the start of one, without half a line.
 func JSON(text []byte, format string, cut bool) ([]byte, error) {
 	var out bytes.Buffer
+	text = jsonread.WithoutBOM(text)
 	w := &writer{out: jsontext.NewEncoder(&out), left: 4*len(text) + 1<<20}
 	var err error
 	if format == YAML {

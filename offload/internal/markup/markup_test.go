@@ -20,6 +20,7 @@ func TestJSON(t *testing.T) {
 		"x: &x {a: 1}\nw: &w {a: 2, c: 3}\ny: {<<: [*x, *w]}":               `{"x":{"a":1},"w":{"a":2,"c":3},"y":{"a":1,"c":3}}`,
 		"a: !Ref B\nc: !GetAtt [D, !Sub E]\n":                               `{"a":{"!Ref":"B"},"c":{"!GetAtt":["D",{"!Sub":"E"}]}}`,
 		"<a/>":                                                              `{"a":""}`,
+		"\ufeff<a>x</a>":                                                    `{"a":"x"}`,
 		"<a x='1'> y <!-- -->z</a>":                                         `{"a":{"@x":"1","#text":"y z"}}`,
 		"<?xml version='1.0'?><r><b>1</b><c/><b>2</b> and <n:b>3</n:b></r>": `{"r":{"b":["1","2"],"c":"","n:b":"3","#text":"and"}}`,
 		"<r><s><t>1</t></s><s><t>2</t><t>3</t></s><s/></r>":                 `{"r":{"s":[{"t":["1"]},{"t":["2","3"]},{}]}}`,
@@ -27,7 +28,7 @@ func TestJSON(t *testing.T) {
 		"<plist><dict><key>a</key><array><integer>1</integer><true/></array><key>b</key><dict/></dict></plist>": `{"a":[1,true],"b":{}}`,
 	} {
 		format := YAML
-		if strings.HasPrefix(text, "<") {
+		if strings.HasPrefix(strings.TrimPrefix(text, "\ufeff"), "<") {
 			format = XML
 		}
 		if got, err := JSON([]byte(text), format, false); err != nil || strings.TrimSpace(string(got)) != want {

@@ -5,6 +5,7 @@ package textscan
 import (
 	"bytes"
 	"encoding/binary"
+	"io"
 	"slices"
 	"unicode/utf8"
 
@@ -115,6 +116,18 @@ func RunesLen(data []byte, n int64) int {
 		end += size
 	}
 	return end
+}
+
+// ReadFull fills p with the bytes of a source from off on, which has them: it is an error if there are fewer.
+func ReadFull(src io.ReaderAt, p []byte, off int64) error {
+	n, err := src.ReadAt(p, off)
+	switch {
+	case n == len(p):
+		return nil
+	case err == nil, err == io.EOF:
+		return io.ErrUnexpectedEOF
+	}
+	return err
 }
 
 // NthNewline returns the position of the nth newline of data, from 1, or -1.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,8 +25,8 @@ const uriTemplate = scheme + "://{session}/artifacts/{artifact_id}{?offset,limit
 // Template explains the URIs to models.
 var Template = &mcp.ResourceTemplate{
 	URITemplate: uriTemplate, Name: "artifact",
-	Description: "An offloaded tool result, in pages: offset is the first character (of binary content, the first byte) and limit the " +
-		"length, at most 15,000. The last content of a page says which page is next.",
+	Description: "An offloaded tool result, in pages: offset is the first character and limit the length, at most 15,000; a byte that is " +
+		"not UTF-8 is a character of its own. The last content of a page says which page is next.",
 }
 
 // URI returns the URI of an artifact.
@@ -131,12 +132,16 @@ func LinkTo(session string, a tools.Artifact) *mcp.ResourceLink {
 	}
 }
 
-// ResourceOf returns an artifact as an entry of a list of resources.
-func ResourceOf(rec offload.Record) *mcp.Resource {
-	return &mcp.Resource{
-		URI: URI(rec.Session, rec.ID), Name: rec.ID, MIMEType: mediaType(rec.Artifact), Size: rec.Size,
-		Description: fmt.Sprintf("A result of %s: %s", tools.Excerpt(rec.Metadata["tool_name"], 64), size(rec.Artifact)),
+// Resources returns a list of artifacts for resources/list, the newest first.
+func Resources(l *offload.Listing) []*mcp.Resource {
+	all := []*mcp.Resource{}
+	for _, a := range slices.Backward(l.Artifacts) {
+		all = append(all, &mcp.Resource{
+			URI: URI(a.Session, a.ID), Name: a.ID, MIMEType: mediaType(a.Artifact), Size: a.Size,
+			Description: fmt.Sprintf("A result of %s: %s", tools.Excerpt(a.Metadata["tool_name"], 64), size(a.Artifact)),
+		})
 	}
+	return all
 }
 
 // size describes the size of an artifact.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -227,19 +226,12 @@ func (p *proxy) lacks(capability string) bool {
 	return p.capabilities != nil && !has
 }
 
-// maxListed is the most artifacts in a list.
-const maxListed = 1000
-
 func (p *proxy) listArtifacts(ctx context.Context, r *request) (fields, error) {
-	resources := []*mcp.Resource{}
-	for rec, err := range p.cfg.Store.List(ctx, p.cfg.session) {
-		if err != nil {
-			return nil, err
-		}
-		resources = append(resources, artifacts.ResourceOf(rec))
+	listing, err := p.hosted.Load().reader.Query(ctx, p.cfg.session, nil, 0, 0)
+	if err != nil {
+		return nil, err
 	}
-	slices.Reverse(resources) // the newest first
-	return r.result(fields{"resources": resources[:min(len(resources), maxListed)]}), nil
+	return r.result(fields{"resources": artifacts.Resources(listing)}), nil
 }
 
 // expired answers a request to which the server does not respond.

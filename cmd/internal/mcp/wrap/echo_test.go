@@ -2,16 +2,27 @@ package wrap
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/disk"
 )
 
 // A program stores results of its own tools: the same result has the same reference.
 func TestEcho(t *testing.T) {
 	t.Parallel()
+	dir := t.TempDir()
+	store, err := disk.Open(dir, offload.StoreConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := wrapServer(t, "", func(c *Config) {
+		c.Store = store
 		c.Server, c.ContentIDs = func(context.Context) (Link, error) { return NewEcho(), nil }, true
 		c.Session = "a name that is no token"
 	})
@@ -38,6 +49,12 @@ func TestEcho(t *testing.T) {
 	}
 	if list, err := s.ListResources(t.Context(), nil); err != nil || len(list.Resources) != 2 {
 		t.Errorf("resources %+v, %v", list, err)
+	}
+	if records, err := filepath.Glob(filepath.Join(dir, "*", ".*.artifact.json")); err != nil || len(records) != 2 || os.Truncate(records[0], 40) != nil {
+		t.Fatal(records, err)
+	}
+	if list, err := s.ListResources(t.Context(), nil); err != nil || len(list.Resources) != 1 {
+		t.Errorf("resources beside a damaged record %+v, %v", list, err)
 	}
 	for _, args := range []map[string]any{nil, {"text": "x"}, {"content": "x"}} {
 		if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "search", Arguments: args}); err == nil || !strings.Contains(err.Error(), "the arguments are to be the result") {
