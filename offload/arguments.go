@@ -153,7 +153,7 @@ func (e *expander) all(id string, encoded bool) (text string, err error) {
 		open = e.reader.withBytes
 	}
 	err = open(e.ctx, e.session, id, func(rec Record, c blockContent) error {
-		for _, lost := range rec.lost() {
+		for _, lost := range rec.Lost() {
 			return tools.Errorf(tools.CodeInvalidArguments, `the artifact %q is not complete: %s To pass on what there is, add "lines":"1-"`, rec.ID, lost)
 		}
 		size := c.Size()

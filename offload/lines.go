@@ -142,7 +142,7 @@ func readLines(ctx context.Context, rec Record, c blockContent, q LinesQuery, ma
 		lines.NextCursor = next.String()
 	}
 	if lines.NextCursor == "" && lines.EndLine >= rec.Lines {
-		lines.Notes = rec.lost()
+		lines.Notes = rec.Lost()
 	}
 	lines.Content, lines.Data = textAndData(data)
 	return lines, nil

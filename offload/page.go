@@ -127,7 +127,7 @@ func readPage(rec Record, c blockContent, offset, limit int64, forModel bool) (*
 	if offset+page.Chars < total {
 		page.NextOffset = offset + page.Chars
 	} else {
-		page.Notes = rec.lost()
+		page.Notes = rec.Lost()
 	}
 	page.Content, page.Data = textAndData(data)
 	return page, nil

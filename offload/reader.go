@@ -204,7 +204,7 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (res
 		if err != nil {
 			return err
 		}
-		res.Counted, res.Notes = rec.Lines, append(res.Notes, rec.lost()...)
+		res.Counted, res.Notes = rec.Lines, append(res.Notes, rec.Lost()...)
 		if res.MediaType = rec.binary(); res.MediaType != "" {
 			res.Instead = binaryNotice(rec.ID, res.MediaType, res.Size)
 		}
@@ -237,7 +237,7 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 		}
 		return r.turn(ctx, session, src.CPU, func(ctx context.Context) error {
 			if res, err = jq.Run(ctx, src, q); err == nil {
-				res.Notes = append(res.Notes, rec.lost()...)
+				res.Notes = append(res.Notes, rec.Lost()...)
 			}
 			return err
 		})

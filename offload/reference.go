@@ -122,7 +122,7 @@ func description(rec Record) string {
 	if charset := rec.charset(); charset != "" {
 		fmt.Fprintf(&b, "The bytes are %s; the tools above show them as UTF-8.\n", charset)
 	}
-	for _, lost := range rec.lost() {
+	for _, lost := range rec.Lost() {
 		b.WriteString(neutralise(lost) + "\n")
 	}
 	if rec.sameAs != "" {
@@ -136,8 +136,8 @@ func description(rec Record) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// lost says which part of a result an artifact lacks, in one note or none. Each answer about the end or all of it has the note.
-func (rec Record) lost() []string {
+// Lost says which part of a result an artifact lacks, in one note or none. Each answer about the end or all of it has the note.
+func (rec Record) Lost() []string {
 	switch stored := rec.Metadata[storedPart]; {
 	case stored != "":
 		return []string{"The artifact has only " + stored + "; the rest is lost."}

@@ -153,7 +153,7 @@ func (r *Reader) withTables(ctx context.Context, session string, refs []tableRef
 	if err != nil {
 		return err
 	}
-	t := tables.Table{Names: ref.names, ID: rec.ID, Path: ref.path, Size: rec.Size, Notes: rec.lost()}
+	t := tables.Table{Names: ref.names, ID: rec.ID, Path: ref.path, Size: rec.Size, Notes: rec.Lost()}
 	file, exists, done, err := r.cfg.SQLCache.Take(rec.Digest + " " + rec.MediaType + " " + ref.path + known.String())
 	if err != nil {
 		return err

@@ -147,7 +147,7 @@ func (sh *shell) run(ctx context.Context, call tools.Call, args shellArgs) *tool
 		res.Err = tools.Errorf(tools.CodeToolFailed, "the command exited with code %d", code)
 	}
 	res.IsError = res.Err != nil
-	return sh.report(res, out, code, end, call.Action == tools.ActionAgent)
+	return sh.report(res, out, files.lost, code, end, call.Action == tools.ActionAgent)
 }
 
 // reportRunning reports each second how long a command has run, until stop is called. Clients of
@@ -167,8 +167,8 @@ func reportRunning(ctx context.Context, out *tools.Output) (stop func()) {
 
 // report adds the end of the command to the output. The model receives all of it; the
 // user receives the output, without its middle part if it is long. The user of an agent
-// receives no message that says that there was no output.
-func (sh *shell) report(res *tools.Result, out *tools.Output, code int, end sandbox.Ended, byAgent bool) *tools.Result {
+// receives no message that says that there was no output. lost is what the artifacts of the command lack.
+func (sh *shell) report(res *tools.Result, out *tools.Output, lost []string, code int, end sandbox.Ended, byAgent bool) *tools.Result {
 	truncated, empty := out.Truncated(), out.Size() == 0
 	if empty {
 		out.Note("(no output)")
@@ -178,6 +178,9 @@ func (sh *shell) report(res *tools.Result, out *tools.Output, code int, end sand
 	}
 	if truncated {
 		out.Note(fmt.Sprintf("[Output truncated: the first %d bytes were kept%s]", out.Size(), sh.advice(OutputLimit)))
+	}
+	for _, note := range lost {
+		out.Note(note)
 	}
 	if end.Killed {
 		note := res.Err.Error()

@@ -22,8 +22,8 @@ const (
 // artifactsVariable is the variable of a command with the directory of its artifacts.
 const artifactsVariable = "ARTIFACTS"
 
-// OpenArtifact opens an artifact of a session. The caller closes it.
-type OpenArtifact func(ctx context.Context, session, id string) (io.ReadCloser, error)
+// OpenArtifact opens an artifact of a session. The caller closes it. lost says which part of the result it lacks.
+type OpenArtifact func(ctx context.Context, session, id string) (content io.ReadCloser, lost []string, err error)
 
 // staged are the artifacts of one command, as files that only it uses.
 type staged struct {
@@ -32,6 +32,7 @@ type staged struct {
 	visible string   // as the command sees it
 	left    int64    // bytes that may still be written
 	stdin   *os.File // nil means none
+	lost    []string // what the artifacts lack
 }
 
 // stdinArtifact returns the id of {"$artifact":"ID"} as the standard input, or the text.
@@ -89,7 +90,7 @@ func (sh *shell) stage(ctx context.Context, call tools.Call, ids []string, stdin
 
 // write writes one artifact to a file that nothing can write.
 func (sh *shell) write(ctx context.Context, call tools.Call, s *staged, id, name string) (err error) {
-	src, err := sh.cfg.Artifacts(ctx, call.SessionToken(), id)
+	src, lost, err := sh.cfg.Artifacts(ctx, call.SessionToken(), id)
 	if err != nil {
 		return err
 	}
@@ -107,6 +108,9 @@ func (sh *shell) write(ctx context.Context, call tools.Call, s *staged, id, name
 	}
 	if s.left -= n; s.left < 0 {
 		return tools.Errorf(tools.CodeInvalidArguments, "the artifacts of a command may have %d bytes together", int64(maxArtifactBytes))
+	}
+	for _, note := range lost {
+		s.lost = append(s.lost, fmt.Sprintf("[%s: %s]", tools.Excerpt(id, 100), note))
 	}
 	return nil
 }

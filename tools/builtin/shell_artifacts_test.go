@@ -17,12 +17,15 @@ import (
 
 // artifactsOf returns a function that opens artifacts of the default session.
 func artifactsOf(texts map[string]string) builtin.OpenArtifact {
-	return func(_ context.Context, session, id string) (io.ReadCloser, error) {
+	return func(_ context.Context, session, id string) (content io.ReadCloser, lost []string, err error) {
 		text, ok := texts[id]
 		if !ok || session != tools.DefaultSession {
-			return nil, tools.Errorf(tools.CodeNotFound, "there is no artifact %q", id)
+			return nil, nil, tools.Errorf(tools.CodeNotFound, "there is no artifact %q", id)
 		}
-		return io.NopCloser(strings.NewReader(text)), nil
+		if id == "cut" {
+			lost = []string{"the rest is lost"}
+		}
+		return io.NopCloser(strings.NewReader(text)), lost, nil
 	}
 }
 
@@ -39,7 +42,7 @@ func TestShellArtifacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = sb.Close() })
-	cfg.Shell = builtin.ShellConfig{Sandbox: sb, Artifacts: artifactsOf(map[string]string{"a": "b\na\n", "large": large, "../x": "odd\n"})}
+	cfg.Shell = builtin.ShellConfig{Sandbox: sb, Artifacts: artifactsOf(map[string]string{"a": "b\na\n", "large": large, "../x": "odd\n", "cut": "c\n"})}
 	b = newFixture(t, cfg)
 	for _, row := range []struct {
 		args args
@@ -49,6 +52,8 @@ func TestShellArtifacts(t *testing.T) {
 		{args{"command": "wc -l; ls -A $ARTIFACTS | wc -l", "stdin": args{"$artifact": "large"}, "artifacts": []string{"a", "a"}}, "600000\n2\n[Exit code: 0]"},
 		{args{"command": "true", "stdin": args{"$artifact": "large"}}, "(no output)\n[Exit code: 0]"},
 		{args{"command": "cat $ARTIFACTS/h_*", "artifacts": []string{"../x"}}, "odd\n[Exit code: 0]"},
+		{args{"command": "cat $ARTIFACTS/cut", "artifacts": []string{"cut"}}, "c\n[cut: the rest is lost]\n[Exit code: 0]"},
+		{args{"command": "cat", "stdin": args{"$artifact": "cut"}}, "c\n[cut: the rest is lost]\n[Exit code: 0]"},
 		{args{"command": "echo ${ARTIFACTS-none}"}, "none\n[Exit code: 0]"},
 		{args{"command": "ln -s " + outside + " $TMPDIR/artifacts; ln -s " + outside + " $TMPDIR/artifacts-x; echo ok"}, "ok\n[Exit code: 0]"},
 		{args{"command": "cat $ARTIFACTS/a", "artifacts": []string{"a"}}, "b\na\n[Exit code: 0]"},

@@ -239,15 +239,15 @@ func (p *process) openTools(
 }
 
 // open opens an artifact for a command of the session.
-func (a artifactStore) open(ctx context.Context, session, id string) (io.ReadCloser, error) {
-	_, content, err := a.reader.Open(ctx, session, id)
+func (a artifactStore) open(ctx context.Context, session, id string) (content io.ReadCloser, lost []string, err error) {
+	rec, stored, err := a.reader.Open(ctx, session, id)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	return struct {
 		io.Reader
 		io.Closer
-	}{io.NewSectionReader(content, 0, content.Size()), content}, nil
+	}{io.NewSectionReader(stored, 0, stored.Size()), stored}, rec.Lost(), nil
 }
 
 // checkToolNames refuses names of tools that no worker with these settings has: a misspelt
