@@ -71,6 +71,8 @@ type ResultEvent struct {
 type EventError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
+	// CallSequence is that of the call's message in its stream, if the worker gave up on it (CodeGivenUp).
+	CallSequence uint64 `json:"call_sequence,omitempty"`
 }
 
 // maxShownArgs is how much of a call's arguments its result keeps, in bytes.

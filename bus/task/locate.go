@@ -103,6 +103,10 @@ func (l *Locator) Locate(ctx context.Context, d *Delivered, contested bool) (p P
 // Stored returns the stored events of a call, and whether they include the final one.
 func (l *Locator) Stored(ctx context.Context, d *Delivered) (stored []StoredResult, ended bool, err error) {
 	stored, err = l.Results.Read(ctx, d.Key)
+	if n := len(stored); n > 0 && err == nil && d.Supersedes(stored[n-1]) {
+		err = l.Bus.Delete(ctx, bus.Results, stored[n-1].Sequence)
+		stored = stored[:n-1]
+	}
 	if len(stored) == 0 || err != nil {
 		return nil, false, err
 	}
@@ -147,10 +151,15 @@ func (l *Locator) onceStarted(ctx context.Context, d *Delivered, p *Place) (star
 	if !d.Once() {
 		return false, nil
 	}
-	if p.Claim, started, err = l.Results.readClaim(ctx, d.Key); err != nil {
+	var sequence uint64
+	if p.Claim, sequence, err = l.Results.readClaim(ctx, d.Key); err != nil {
 		return false, err
 	}
-	if started {
+	if d.supersedes(p.Claim.CallSequence) {
+		p.Claim = Claim{}
+		return false, l.Bus.Delete(ctx, bus.Results, sequence)
+	}
+	if sequence > 0 {
 		return true, d.Check(p.Claim.Digest)
 	}
 	var since time.Time

@@ -160,8 +160,10 @@ type Claim struct {
 	Nonce     string    `json:"nonce"` // identifies the claim
 	Digest    string    `json:"call_digest,omitempty"`
 	At        time.Time `json:"at"`
-	// GivenUp is set if the worker did not run the call but gave up on it.
-	GivenUp bool `json:"given_up,omitempty"`
+	// GivenUp is set if the worker did not run the call but gave up on it. CallSequence is then that of its message in
+	// the stream.
+	GivenUp      bool   `json:"given_up,omitempty"`
+	CallSequence uint64 `json:"call_sequence,omitempty"`
 }
 
 // ReadClaim returns the claim of a call and its sequence, which is 0 if there is none. For

@@ -74,13 +74,13 @@ func (r *Results) Claim(ctx context.Context, k tools.CallKey, claim Claim) (stor
 	return stored, won || err == nil && stored.Nonce == claim.Nonce, err
 }
 
-// readClaim reads the claim of a call.
-func (r *Results) readClaim(ctx context.Context, k tools.CallKey) (claim Claim, ok bool, err error) {
+// readClaim reads the claim of a call and its sequence, which is 0 if there is none.
+func (r *Results) readClaim(ctx context.Context, k tools.CallKey) (claim Claim, sequence uint64, err error) {
 	err = r.read(ctx, func() (err error) {
-		claim, _, err = ReadClaim(ctx, r.bus, k.Session, k.ID)
+		claim, sequence, err = ReadClaim(ctx, r.bus, k.Session, k.ID)
 		return err
 	})
-	return claim, claim.Nonce != "", err
+	return claim, sequence, err
 }
 
 // maxForged is how often a worker publishes the same event or report again after it removed a

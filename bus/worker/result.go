@@ -89,6 +89,9 @@ func (r *results) publish(ctx context.Context, a *attempt, res *tools.Result) er
 	took := time.Since(a.Started)
 	event.StartedAt = a.Resumed.Started // the waits of a run count for its user
 	event.DurationMS = time.Since(event.StartedAt).Milliseconds()
+	if event.Error != nil && event.Error.Code == tools.CodeGivenUp {
+		event.Error.CallSequence = a.Sequence
+	}
 	kind := task.ResultKind
 	if a.resultPublished {
 		kind = task.CompletionKind
@@ -118,6 +121,12 @@ func (r *results) publish(ctx context.Context, a *attempt, res *tools.Result) er
 // this one (its acknowledgement was lost), that of another delivery, or that of a
 // different call with the same id.
 func (r *results) resolveConflict(ctx context.Context, a *attempt, event tools.ResultEvent, res *tools.Result, first task.StoredResult) error {
+	if a.Supersedes(first) {
+		if err := r.locator.Bus.Delete(ctx, bus.Results, first.Sequence); err != nil {
+			return err
+		}
+		return r.publish(ctx, a, res)
+	}
 	if a.resultPublished {
 		return nil // the first completion is stored, and it wins
 	}

@@ -105,9 +105,11 @@ func (w *Worker) claim(ctx context.Context, a *attempt) (toolCtx context.Context
 // writeClaim stores the claim of a call that this worker starts, or gives up on. It returns the
 // stored one and whether it is this one: the first claim wins.
 func (w *Worker) writeClaim(ctx context.Context, a *attempt, giveUp bool) (stored task.Claim, won bool, err error) {
-	return w.locator.Results.Claim(ctx, a.Key, task.Claim{
-		Worker: w.cfg.Name, Process: w.locator.Process, OwnServer: w.locator.OwnServer, Digest: a.Digest, At: a.Started, GivenUp: giveUp,
-	})
+	claim := task.Claim{Worker: w.cfg.Name, Process: w.locator.Process, OwnServer: w.locator.OwnServer, Digest: a.Digest, At: a.Started}
+	if giveUp {
+		claim.GivenUp, claim.CallSequence = true, a.Sequence
+	}
+	return w.locator.Results.Claim(ctx, a.Key, claim)
 }
 
 // lostResult is the result of a once-only call that was claimed and that no worker runs.
