@@ -228,8 +228,9 @@ func TestAgentProtocol(t *testing.T) {
 	if again.until(""); again.code != "409" {
 		t.Errorf("two prompts with one reply subject: %+v", again)
 	}
-	var row []*stream // a client that does not wait for acknowledgements
-	for _, text := range []string{"1 delete it", "2 no, keep it", "3 thanks"} {
+	var row []*stream                                                 // a client that does not wait for acknowledgements
+	large := base64.StdEncoding.EncodeToString(make([]byte, 600_000)) // the first prompt takes the longest to store
+	for _, text := range []string{`{"prompt":"1 delete it","attachments":[{"filename":"x","content":"` + large + `"}]}`, "2 no, keep it", "3 thanks"} {
 		row = append(row, c.prompt(text))
 	}
 	for i, want := range []string{"One.", "Two.", "Three."} {

@@ -11,8 +11,9 @@
 //
 // AGENT_OWNER, and AGENT_NAME if it is not "stevedore". AGENT_NATS_URL and its like name the server of
 // the clients, and a login there, if it is not that of Stevedore. The rest as bridge.mjs says.
-import { headers, nuid } from "@nats-io/transport-node";
+import { headers } from "@nats-io/transport-node";
 import { connect, log, login, Permanent, stopped } from "./bridge.mjs";
+import { offer } from "./micro.mjs";
 
 const { AGENT_OWNER: owner, AGENT_NAME: agent = "stevedore", AGENT_NATS_URL: own, AGENT_INTERVAL_S: seconds = "20" } = process.env;
 const maxFiles = 20, maxError = 200;
@@ -125,8 +126,7 @@ function serve(session, position) {
     await nc.flush();
   }
 
-  const id = nuid.next();
-  const heartbeat = () => JSON.stringify({ agent, owner, session, instance_id: id, ts: new Date().toISOString(), interval_s: Number(seconds) });
+  const heartbeat = () => JSON.stringify({ agent, owner, session, instance_id: service.id, ts: new Date().toISOString(), interval_s: Number(seconds) });
 
   // beat sends a heartbeat, and keepalives: the protocol's clients give up a stream that is silent for 60 s.
   function beat() {
@@ -142,23 +142,17 @@ function serve(session, position) {
     }
   }
 
-  const subscriptions = [];
-  const listen = (to, queue, work) => subscriptions.push(
-    nc.subscribe(to, { queue, callback: (err, msg) => err ? tell(err) : Promise.resolve(work(msg)).catch(tell) }));
-
   const payload = Math.min(nc.info.max_payload, bridge.maxRequest()) - 4096 >> 10; // without what the bridge adds
-  const prompts = { name: "prompt", subject: subject("prompt"), metadata: { attachments_ok: "true", max_payload: `${payload}KB` } };
-  const endpoints = [prompts, { name: "status", subject: subject("status") }, { name: "answer", subject: `${subject("answer")}.*` }].map(
-    (endpoint) => ({ metadata: {}, ...endpoint, queue_group: "agents" }));
-  const service = { name: "agents", id, version: "0.3.0", metadata: { agent, owner, session, protocol_version: "0.3" } };
-  for (const [verb, more] of [["PING"], ["INFO", { description: "a durable agent of Stevedore", endpoints }], ["STATS", { endpoints }]]) {
-    const body = JSON.stringify({ type: `io.nats.micro.v1.${verb.toLowerCase()}_response`, ...service, ...more });
-    for (const end of ["", ".agents", `.agents.${id}`]) listen(`$SRV.${verb}${end}`, undefined, (msg) => { msg.respond(body); });
-  }
-
+  const metadata = { agent, owner, session, protocol_version: "0.3" };
   let last = Promise.resolve(); // prompts stay in their order
-  const work = [(msg) => last = last.then(() => prompt(msg)), (msg) => { msg.respond(heartbeat()); }, answer];
-  endpoints.forEach((endpoint, i) => listen(endpoint.subject, endpoint.queue_group, work[i]));
+  const service = offer(nc, { name: "agents", version: "0.3.0", description: "a durable agent of Stevedore", metadata, queue: "agents" }, [
+    {
+      name: "prompt", subject: subject("prompt"), metadata: { attachments_ok: "true", max_payload: `${payload}KB` },
+      work: (msg) => last = last.then(() => prompt(msg)),
+    },
+    { name: "status", subject: subject("status"), work: (msg) => { msg.respond(heartbeat()); } },
+    { name: "answer", subject: `${subject("answer")}.*`, work: answer },
+  ], tell);
 
   beat();
   let sweeping = sweep().catch(tell);
@@ -169,7 +163,7 @@ function serve(session, position) {
 
   async function end() {
     clearInterval(timer);
-    await Promise.all(subscriptions.map((subscription) => subscription.drain()));
+    await service.end();
     await last;
     await saved;
   }
