@@ -7,13 +7,35 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/integration/slow"
 )
+
+// startAgentBridge starts the bridge that makes the chats of the channel agents.
+func startAgentBridge(t *testing.T, u up, more ...string) (kill func()) {
+	t.Helper()
+	bridge, said := bridgeProgram(t, u.url, "nats-agent.mjs"), &lockedBuffer{}
+	bridge.Env, bridge.Stderr = append(bridge.Env, append(more, "AGENT_OWNER=anna", "AGENT_INTERVAL_S=1")...), said
+	if err := bridge.Start(); err != nil {
+		t.Fatal(err)
+	}
+	kill = sync.OnceFunc(func() {
+		_ = bridge.Process.Kill()
+		_ = bridge.Wait() // it was killed
+	})
+	t.Cleanup(func() {
+		if kill(); t.Failed() {
+			t.Logf("the bridge said:\n%s", said)
+		}
+	})
+	return kill
+}
 
 // chatter is a client of the Synadia Agent Protocol, with a plain NATS client: it finds the agent
 // as the service "agents", and reads the chunks of a prompt until the terminator. The forms are
@@ -23,22 +45,28 @@ type chatter struct {
 	prompts, status string // subjects
 }
 
-// serveAgent starts a worker whose agent is a script, and returns it with a client.
-func serveAgent(t *testing.T, u up, script string, more ...string) (*process, chatter) {
+// serveAgent starts a worker whose agent is a script.
+func serveAgent(t *testing.T, u up, script string) *process {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "script.jsonl")
 	if err := os.WriteFile(file, []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, err := launch(append([]string{"serve", "--server", u.url, "--name", "agent", "--workspace", u.workspace, "--model", "script:" + file, "--lease", "1s", "--max-attempts", "20",
-		"--tool-output", "none", "--shell-sandbox", "off", "--channel", "team=nats-agent:owner=anna,session=main;other", "--receive", "team"}, more...)...)
+	p, err := launch("serve", "--server", u.url, "--name", "agent", "--workspace", u.workspace, "--model", "script:"+file, "--lease", "1s", "--max-attempts", "20",
+		"--tool-output", "none", "--shell-sandbox", "off", "--channel", "team=bridge:chat=main,allow=other", "--receive", "team")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(p.kill)
-	c := chatter{plain: connect(t, u.url)}
+	return p
+}
+
+// findAgent returns a client that has found the agent.
+func findAgent(t *testing.T, url string) chatter {
+	t.Helper()
+	c := chatter{plain: connect(t, url)}
 	c.discover()
-	return p, c
+	return c
 }
 
 // discover asks all services for their information, as the protocol's clients do.
@@ -75,7 +103,7 @@ func (c *chatter) discover() {
 				switch e.Name {
 				case "prompt":
 					c.prompts = e.Subject
-					if e.QueueGroup != "agents" || e.Metadata["attachments_ok"] != "true" || e.Metadata["max_payload"] != "1024KB" {
+					if e.QueueGroup != "agents" || e.Metadata["attachments_ok"] != "true" || e.Metadata["max_payload"] != "1020KB" {
 						c.Errorf("the endpoint is %+v", e)
 					}
 				case "status":
@@ -116,7 +144,7 @@ func (c *chatter) prompt(body string) *stream {
 	return &stream{c: c, inbox: inbox}
 }
 
-// until reads chunks until one has a type, or until the terminator if that is "".
+// until reads chunks until one has a kind, or until the terminator if that is "".
 func (s *stream) until(kind string) *stream {
 	s.c.Helper()
 	for {
@@ -149,7 +177,7 @@ func (s *stream) until(kind string) *stream {
 			if err := json.Unmarshal(chunk.Data, &s.query); err != nil {
 				s.c.Fatal(err)
 			}
-		case text == "keepalive":
+		case text == "keepalive" && kind != "status keepalive":
 			continue
 		default:
 			name += " " + text
@@ -167,8 +195,10 @@ func TestAgentProtocol(t *testing.T) {
 	t.Parallel()
 	u := startUp(t)
 	long := strings.Repeat("ä long answer ", 8_000)
-	script := strings.Join([]string{`{"text":"Hello."}`, `{"text":"` + long + `"}`, `{"text":"A table."}`, `{"text":"A prompt."}`, `{"expect":["never"]}`, ""}, "\n")
-	_, c := serveAgent(t, u, script)
+	script := strings.Join([]string{`{"text":"Hello."}`, `{"text":"` + long + `"}`, `{"text":"A table."}`, `{"text":"A prompt."}`, `{"text":"One."}`, `{"text":"Two."}`, `{"text":"Three."}`, `{"expect":["never"]}`, ""}, "\n")
+	startAgentBridge(t, u)
+	serveAgent(t, u, script)
+	c := findAgent(t, u.url)
 	if s := c.prompt("hi").until(""); s.text != "Hello." || !slices.Equal(s.kinds, []string{"status ack", "response"}) || s.code != "" {
 		t.Errorf("%+v", s)
 	}
@@ -191,14 +221,22 @@ func TestAgentProtocol(t *testing.T) {
 			t.Errorf("%.80q: code %q, %v", hostile, s.code, s.kinds)
 		}
 	}
-	again := c.prompt("/help").until("")
-	for _, body := range []string{"a prompt", "another one for the same client"} {
-		if err := c.nc.PublishRequest(c.prompts, again.inbox.Subject, []byte(body)); err != nil {
-			t.Fatal(err)
-		}
+	again := c.prompt("a prompt").until("")
+	if err := c.nc.PublishRequest(c.prompts, again.inbox.Subject, []byte("another one for the same client")); err != nil {
+		t.Fatal(err)
 	}
-	if again.until("").until(""); again.code != "409" {
+	if again.until(""); again.code != "409" {
 		t.Errorf("two prompts with one reply subject: %+v", again)
+	}
+	var row []*stream                                                 // a client that does not wait for acknowledgements
+	large := base64.StdEncoding.EncodeToString(make([]byte, 600_000)) // the first prompt takes the longest to store
+	for _, text := range []string{`{"prompt":"1 delete it","attachments":[{"filename":"x","content":"` + large + `"}]}`, "2 no, keep it", "3 thanks"} {
+		row = append(row, c.prompt(text))
+	}
+	for i, want := range []string{"One.", "Two.", "Three."} {
+		if s := row[i].until(""); s.text != want {
+			t.Errorf("prompt %d: %+v", i+1, s)
+		}
 	}
 	if s := c.prompt("/nonsense").until(""); !strings.Contains(s.text, "There is no command /nonsense") {
 		t.Errorf("%+v", s)
@@ -206,6 +244,7 @@ func TestAgentProtocol(t *testing.T) {
 	if s := c.prompt("fail").until(""); s.code != "500" || !strings.Contains(s.text, "the script does not match") {
 		t.Errorf("%+v", s)
 	}
+	c.forge()
 	beats, err := c.nc.SubscribeSync("agents.hb.stevedore.anna.main")
 	if err != nil {
 		t.Fatal(err)
@@ -225,9 +264,34 @@ func TestAgentProtocol(t *testing.T) {
 			At             time.Time `json:"ts"`
 			Interval       int       `json:"interval_s"`
 		}
-		if err := json.Unmarshal(body, &got); err != nil || got.Session != "main" || got.InstanceID == "" || got.Interval != 20 || got.At.IsZero() {
+		if err := json.Unmarshal(body, &got); err != nil || got.Session != "main" || got.InstanceID == "" || got.Interval != 1 || got.At.IsZero() {
 			t.Errorf("heartbeat %s: %v", body, err)
 		}
+	}
+}
+
+// forge makes a reply subject and a notification name a subject that is no inbox. Nothing is published there, and the
+// notification becomes a dead letter, as one does for which no client waits.
+func (c chatter) forge() {
+	c.Helper()
+	const victim = "stevedore.call.default.shell.s.1"
+	calls, err := c.nc.SubscribeSync(victim)
+	if err != nil {
+		c.Fatal(err)
+	}
+	letters, err := c.nc.SubscribeSync("stevedore.dead.notification.team")
+	if err != nil {
+		c.Fatal(err)
+	}
+	if err := c.nc.PublishRequest(c.prompts, victim, []byte(`{}`)); err != nil {
+		c.Fatal(err)
+	}
+	c.publish("stevedore.notify.team.main", `{"text":"x","call":"message-`+victim+`"}`)
+	if m, err := letters.NextMsg(testTimeout); err != nil || !strings.Contains(string(m.Data), "no client waits") {
+		c.Errorf("dead letter %v, %v", m, err)
+	}
+	if n, _, err := calls.Pending(); n > 0 || err != nil {
+		c.Errorf("%d messages, %v", n, err)
 	}
 }
 
@@ -238,7 +302,11 @@ func TestAgentProtocolAsks(t *testing.T) {
 	t.Parallel()
 	u := startUp(t, "--ask", "shell", "--shell-sandbox", "off")
 	const ask = `{"tools":[{"name":"shell","input":{"command":"touch asked"}}]}` + "\n"
-	_, c := serveAgent(t, u, ask+`{"text":"Done."}`+"\n"+ask)
+	clients := bustest.Listen(t) // which have no login at the server of the worker
+	login := bridgeLogin(t, "AGENT_", clients.URL())
+	killBridge := startAgentBridge(t, u, login...)
+	serveAgent(t, u, ask+`{"text":"Done."}`+"\n"+ask)
+	c := findAgent(t, clients.URL())
 	s := c.prompt("do it").until("query")
 	asked := filepath.Join(u.workspace, "asked")
 	if _, err := os.Stat(asked); err == nil || !strings.Contains(s.query.Prompt, "touch asked") {
@@ -253,6 +321,9 @@ func TestAgentProtocolAsks(t *testing.T) {
 	if err := c.nc.Publish(strings.TrimSuffix(s.query.ReplySubject, s.query.ID)+"FORGED", []byte("yes")); err != nil {
 		t.Fatal(err)
 	}
+	killBridge() // the next one knows which prompt is open
+	startAgentBridge(t, u, login...)
+	s.until("status keepalive")
 	answer("perhaps")
 	s.until("query")
 	if _, err := os.Stat(asked); err == nil {
@@ -294,16 +365,20 @@ func openCalls(t *testing.T, u up, session string) (ids []string) {
 	return ids
 }
 
-// The agent is killed in the middle of an answer: the clients get the answers of the next worker.
+// The worker and the bridge are killed in the middle of an answer: the clients get the answers of the next ones.
 func TestAgentProtocolKilled(t *testing.T) {
 	slow.Test(t)
 	t.Parallel()
 	u := startUp(t)
 	script := `{"tools":[{"name":"shell","input":{"command":"until [ -e go ]; do sleep 0.02; done"}}]}` + "\n" + `{"text":"After the kill."}` + "\n"
-	p, c := serveAgent(t, u, script)
+	killBridge := startAgentBridge(t, u)
+	p := serveAgent(t, u, script)
+	c := findAgent(t, u.url)
 	s := c.prompt("work").until("status ack")
 	second := c.prompt("next").until("status ack")
 	p.kill()
+	killBridge()
+	startAgentBridge(t, u)
 	if err := os.WriteFile(filepath.Join(u.workspace, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}

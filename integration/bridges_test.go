@@ -17,10 +17,9 @@ import (
 	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
-// A bridge hands in a message whose files together are larger than the server takes: without the
-// largest ones, and with a word about them.
-func TestFilesOfABridgeFit(t *testing.T) {
-	t.Parallel()
+// bridgeProgram returns a program in integration/node/bridges for the channel team, which has not started.
+func bridgeProgram(t *testing.T, at string, args ...string) *exec.Cmd {
+	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Skip("node is not installed")
@@ -28,19 +27,33 @@ func TestFilesOfABridgeFit(t *testing.T) {
 	if _, err := os.Stat(filepath.Join("node", "bridges", "node_modules", "@nats-io")); err != nil {
 		t.Skip("the packages of the bridges are not installed: run npm ci in integration/node/bridges")
 	}
+	bridge := exec.CommandContext(t.Context(), node, args...)
+	bridge.Dir = filepath.Join("node", "bridges")
+	bridge.Env = append(append(cleanEnvironment(), "STEVEDORE_CHANNEL=team"), bridgeLogin(t, "", at)...)
+	return bridge
+}
+
+// bridgeLogin returns the variables with which a bridge connects to a server.
+func bridgeLogin(t *testing.T, prefix, at string) []string {
+	t.Helper()
+	server, err := url.Parse(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := server.User.Password()
+	return []string{prefix + "NATS_URL=" + server.Host, prefix + "NATS_USER=" + server.User.Username(), prefix + "NATS_PASSWORD=" + password}
+}
+
+// A bridge hands in a message whose files together are larger than the server takes: without the
+// largest ones, and with a word about them.
+func TestFilesOfABridgeFit(t *testing.T) {
+	t.Parallel()
 	script := filepath.Join(t.TempDir(), "script.jsonl")
 	if err := os.WriteFile(script, []byte(`{"text":"Seen."}`+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	u := startUp(t, "--model", "script:"+script, "--console", "off", "--receive", "team", "--channel", "team=bridge:chat=C1")
-	server, err := url.Parse(u.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	password, _ := server.User.Password()
-	bridge := exec.CommandContext(t.Context(), node, "--input-type=module")
-	bridge.Dir = filepath.Join("node", "bridges")
-	bridge.Env = append(cleanEnvironment(), "NATS_URL="+server.Host, "NATS_USER="+server.User.Username(), "NATS_PASSWORD="+password, "STEVEDORE_CHANNEL=team")
+	bridge := bridgeProgram(t, u.url, "--input-type=module")
 	bridge.Stdin = strings.NewReader(`
 import { connect } from "./bridge.mjs";
 const bridge = await connect();

@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -81,6 +82,11 @@ func (s *bridgeService) handle(ctx context.Context, r channel.BridgeRequest) (an
 		if err != nil {
 			return answer, err
 		}
+	case r.Unanswered != "":
+		answer.Outcome, err = s.in.unanswered(ctx, r.ChatID, r.Unanswered)
+		if err != nil {
+			return answer, err
+		}
 	case r.ID != "":
 		m := channel.Incoming{ID: r.ID, ChatID: r.ChatID, Text: strings.TrimSpace(r.Text), From: r.From, Context: r.Context}
 		for _, f := range r.Files {
@@ -107,6 +113,15 @@ func (s *bridgeService) handle(ctx context.Context, r channel.BridgeRequest) (an
 		chat = bridge.Room(chat)
 	}
 	return answer, s.in.setPosition(ctx, chat, r.Position)
+}
+
+// unanswered returns the outcome of the run of a message that ended without a text for the user.
+func (in *Inbox) unanswered(ctx context.Context, chat, id string) (tools.Outcome, error) {
+	result, _, err := task.ReadResult(ctx, in.bus, in.bus.Result(tools.TokenOf(in.channel+"-"+chat), tools.TokenOf(MessageID(id))))
+	if !result.Silent && strings.TrimSpace(result.ForUser) != "" {
+		return "", err
+	}
+	return result.Outcome, err
 }
 
 func attachment(f channel.BridgeFile) channel.Attachment {

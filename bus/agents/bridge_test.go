@@ -111,6 +111,29 @@ func TestBridgeHandsInMessages(t *testing.T) {
 	}
 }
 
+// A bridge learns that the run of a message has ended if no answer follows.
+func TestBridgeLearnsOfEnds(t *testing.T) {
+	t.Parallel()
+	s := newBridgeStage(t, newBridge(t, "C1", "", ""), nil)
+	for i, result := range []*tools.Result{nil, {UserContent: tools.UserContent{ForUser: "An answer."}}, {ForLLM: "It has said all."}, tools.Failure(tools.Errorf(tools.CodeCancelled, "cancelled"))} {
+		call := tools.Call{ID: MessageID(fmt.Sprint("m", i)), Session: "team-C1", Tool: "agent"}
+		if result == nil {
+			continue // it runs
+		}
+		m, err := task.EventMessage(s.bus, task.ResultKind, tools.CallKey{Session: call.Session, ID: call.ID}, tools.NewResultEvent(call, result), []string{"test"})
+		if err == nil {
+			_, err = s.bus.Publish(t.Context(), m)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []string{`{}`, `{}`, `{"outcome":"completed"}`, `{"outcome":"cancelled"}`} {
+		s.want(fmt.Sprintf(`{"chat_id":"C1","unanswered":"m%d"}`, i), want)
+	}
+	s.want(`{"chat_id":"C3","unanswered":"m2"}`, codeNotAllowed)
+}
+
 // The notifications of a bridged channel wait for the bridge, which gets their texts in the markup
 // of its network, without what could reach others, and their files in pieces.
 func TestBridgeDelivers(t *testing.T) {
@@ -257,9 +280,9 @@ func TestBridgeDrafts(t *testing.T) {
 		if draft.Session != call.Session || draft.Call != call.ID || draft.ChatID != "C1" {
 			t.Errorf("draft %+v", draft)
 		}
-		got = append(got, fmt.Sprint(draft.Text, " ", draft.Markup, " ", draft.Done))
+		got = append(got, fmt.Sprint(draft.Text, " ", draft.Markup, " ", draft.Status, " ", draft.Done))
 	}
-	if want := []string{" false false", "⏳ shell false false", "*so* far\n(⏳ shell) true false", " false true"}; !slices.Equal(got, want) {
+	if want := []string{" false  false", "⏳ shell false ⏳ shell false", "*so* far\n(⏳ shell) true ⏳ shell false", " false  true"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -124,13 +124,8 @@ func enqueue(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (fr
 // temporary hides a code that the receiver would take for a final rejection.
 func temporary(err error) error { return errors.New(err.Error()) }
 
-const messagePrefix = "message-"
-
 // MessageID returns the ID of the call that a message with an ID becomes.
-func MessageID(id string) string { return messagePrefix + id }
-
-// MessageOf returns the ID of the message that became a call.
-func MessageOf(call string) (id string, ok bool) { return strings.CutPrefix(call, messagePrefix) }
+func MessageID(id string) string { return "message-" + id }
 
 // reply sends a message of the worker to the chat.
 func (in *Inbox) reply(ctx context.Context, session string, m channel.Incoming, text string) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/markup"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Bridge is a channel whose other end is a program in any language. The program consumes the
@@ -114,12 +115,14 @@ type BridgeDraft struct {
 	ChatID  string `json:"chat_id"`
 	Text    string `json:"text,omitempty"` // in the markup of the network
 	Markup  bool   `json:"markup,omitempty"`
-	Done    bool   `json:"done,omitempty"`
+	// Status is the tool that runs. The Text ends with it.
+	Status string `json:"status,omitempty"`
+	Done   bool   `json:"done,omitempty"`
 }
 
 // Draft returns the draft of a call as the bridge shows it.
 func (b *Bridge) Draft(session, call, chat string, draft Draft) BridgeDraft {
-	shown := BridgeDraft{Session: session, Call: call, ChatID: chat}
+	shown := BridgeDraft{Session: session, Call: call, ChatID: chat, Status: draft.Status}
 	if draft == (Draft{}) {
 		return shown
 	}
@@ -150,6 +153,8 @@ type BridgeRequest struct {
 	// message, or alone.
 	Position string `json:"position,omitempty"`
 
+	// Unanswered is the ID of a message: has its run ended without a text for the user?
+	Unanswered string `json:"unanswered,omitempty"`
 	// Decide answers an approval.
 	Decide *BridgeDecision `json:"decide,omitempty"`
 	// Prepare is a notification of the outbox; the answer is a Prepared. File asks for a piece of
@@ -171,7 +176,8 @@ type BridgeAnswer struct {
 	// Chats are those whose users may write, with how far each was read.
 	Chats map[string]string `json:"chats,omitempty"`
 	*Prepared
-	Data []byte `json:"data,omitempty"` // a piece of a file, in base64
+	Data    []byte        `json:"data,omitempty"`    // a piece of a file, in base64
+	Outcome tools.Outcome `json:"outcome,omitempty"` // of an Unanswered message, if it has ended
 }
 
 // BridgeFile is a file of a user.

@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -19,8 +18,6 @@ type Env struct {
 	// LookupEnv and ReadFile return the secrets that specs name.
 	LookupEnv func(name string) (string, bool)
 	ReadFile  func(name string) ([]byte, error)
-	// OpenAgents opens a channel of the kind nats-agent, which needs the bus.
-	OpenAgents func(agent, owner string, sessions []string) (Channel, error)
 }
 
 // Open returns the channel that a spec describes: one of kinds, and its settings, as in
@@ -92,13 +89,6 @@ var kinds = []kind{
 		}},
 	{"bridge", "[chat], [allow (CHAT;CHAT)], [style (slack|discord|mattermost)]", "a program at the other end", func(v map[string]string, _ Env) (Channel, error) {
 		return NewBridge(v["chat"], v["allow"], v["style"])
-	}},
-	{"nats-agent", "owner, [session (NAME;NAME)], [agent]", "the Synadia Agent Protocol", func(v map[string]string, env Env) (Channel, error) {
-		if env.OpenAgents == nil {
-			return nil, errors.New("only a worker can serve agents")
-		}
-		sessions := strings.FieldsFunc(cmp.Or(v["session"], "default"), func(r rune) bool { return r == ';' })
-		return env.OpenAgents(cmp.Or(v["agent"], "stevedore"), v["owner"], sessions)
 	}},
 }
 

@@ -9,11 +9,9 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
-	"github.com/stevedore-bus/stevedore/cmd/internal/agentprotocol"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -66,7 +64,7 @@ type unread struct{ channel.Receiving }
 
 // checkChannels returns an error if a channel cannot be opened, or cannot receive what it should.
 func (o *Options) checkChannels() error {
-	channels, err := o.openChannels(nil, io.Discard, func(spec string) bool { return strings.Contains(spec, "=env:") || strings.Contains(spec, "=file:") })
+	channels, err := o.openChannels(io.Discard, func(spec string) bool { return strings.Contains(spec, "=env:") || strings.Contains(spec, "=file:") })
 	if err != nil {
 		return err
 	}
@@ -76,8 +74,8 @@ func (o *Options) checkChannels() error {
 	return errors.Join(o.Receive.check(channels), errorOf(o.Receive.transcriber(keepSecret)))
 }
 
-// openChannels opens the channels, which use b and stdout later, except those that are left out.
-func (o *Options) openChannels(b *bus.Bus, stdout io.Writer, leaveOut func(spec string) bool) (map[string]channel.Channel, error) {
+// openChannels opens the channels, which use stdout later, except those that are left out.
+func (o *Options) openChannels(stdout io.Writer, leaveOut func(spec string) bool) (map[string]channel.Channel, error) {
 	specs, err := o.Channels.Specs()
 	if err != nil {
 		return nil, err
@@ -88,9 +86,6 @@ func (o *Options) openChannels(b *bus.Bus, stdout io.Writer, leaveOut func(spec 
 		if leaveOut(spec) {
 			channels[name] = unread{}
 			continue
-		}
-		env.OpenAgents = func(agent, owner string, sessions []string) (channel.Channel, error) {
-			return agentprotocol.New(b, agentprotocol.Config{Name: name, Agent: agent, Owner: owner, Sessions: sessions, Version: cli.ReadVersion().Version})
 		}
 		if channels[name], err = OpenChannel(name, spec, env); err != nil {
 			return nil, err

@@ -79,7 +79,7 @@ func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdou
 	if err != nil {
 		return err
 	}
-	channels, err := p.openChannels(b, stdout, func(string) bool { return false })
+	channels, err := p.openChannels(stdout, func(string) bool { return false })
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@ import (
 
 // receiveOptions say which channels take messages of users.
 type receiveOptions struct {
-	Channels []string `flag:"receive" split:"," unit:"NAME" help:"NAMEs of channels (telegram, bridge, email, webhook, nats-agent) that take messages for the agent"`
+	Channels []string `flag:"receive" split:"," unit:"NAME" help:"NAMEs of channels (telegram, bridge, email, webhook) that take messages for the agent"`
 	Listen   string   `flag:"receive-listen" default:"127.0.0.1:8788" unit:"HOST:PORT" help:"HOST:PORT of the endpoint /messages/NAME for webhook channels"`
 	URL      string   `flag:"transcribe" unit:"URL[,model=NAME]" help:"of a server of OpenAI's audio/transcriptions, for voice messages"`
 	Key      string   `flag:"transcribe-key" unit:"KEY" help:"KEY for --transcribe, as env:VARIABLE or file:PATH"`
@@ -69,7 +69,7 @@ func (o *receiveOptions) check(channels map[string]channel.Channel) (err error) 
 			_, err = to.Receiver(nil, zerolog.Nop())
 		case channel.Receiving:
 		default:
-			err = errors.New("only channels of the kinds telegram, bridge, email, webhook and nats-agent receive messages")
+			err = errors.New("only channels of the kinds telegram, bridge, email and webhook receive messages")
 		}
 		if err != nil {
 			return cli.Exit(cli.ExitUsage, "--receive %s: %w", name, err)

@@ -192,7 +192,7 @@ func (c Config) worker(tenant string) User {
 	s := c.Subjects
 	u := User{Name: tenant + "-worker", Inbox: "_INBOX_worker"}
 	u.publish = append([]string{s.Prefix() + ".>", "_INBOX.>", "_INBOX_worker.>", "_INBOX_console.>", "_R_.>", "$JS.ACK.>",
-		"$JS.FC.>", "$JS._TC.>", "$SRV.>", "agents.hb.>"}, readAPI...)
+		"$JS.FC.>", "$JS._TC.>", "$SRV.>"}, readAPI...)
 	u.publish = append(u.publish, "$JS.API.CONSUMER.CREATE.>", "$JS.API.CONSUMER.DURABLE.CREATE.>", "$JS.API.CONSUMER.DELETE.*.*", "$JS.API.CONSUMER.MSG.NEXT.*.*")
 	for _, name := range s.OnDemand() {
 		u.publish = append(u.publish, "$JS.API.STREAM.CREATE."+name)
@@ -206,7 +206,7 @@ func (c Config) worker(tenant string) User {
 	}
 	blobs := s.BucketName(bus.BlobsBucket)
 	u.publish = append(u.publish, "$O."+blobs+".>", "$JS.API.STREAM.PURGE.OBJ_"+blobs, "$JS.API.STREAM.MSG.DELETE.OBJ_"+blobs)
-	u.subscribe = []string{u.Inbox + ".>", s.Prefix() + ".>", "$SRV.>", "agents.prompt.>", "agents.status.>", "agents.answer.>"} // see package agentprotocol
+	u.subscribe = []string{u.Inbox + ".>", s.Prefix() + ".>", "$SRV.>"}
 	return u
 }
 

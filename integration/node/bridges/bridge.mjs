@@ -40,27 +40,34 @@ export async function retry(name, work) {
   }
 }
 
+// login connects to the server that NATS_URL and its like name, each behind the prefix.
+export function login(prefix = "") {
+  const [servers, user, password, nkey] = ["URL", "USER", "PASSWORD", "NKEY"].map((name) => env[`${prefix}NATS_${name}`]);
+  const authenticator = nkey ? nkeyAuthenticator(readFileSync(nkey).slice(0, 58)) : user ? usernamePasswordAuthenticator(user, password) : undefined;
+  return dial({ servers, authenticator, maxReconnectAttempts: -1, waitOnFirstConnect: true });
+}
+
 export async function connect() {
   const channel = env.STEVEDORE_CHANNEL;
   const prefix = env.STEVEDORE_PREFIX ?? "stevedore";
   if (!channel) throw new Error("STEVEDORE_CHANNEL names no channel");
-  const authenticator = env.NATS_NKEY ? nkeyAuthenticator(readFileSync(env.NATS_NKEY).slice(0, 58))
-    : env.NATS_USER ? usernamePasswordAuthenticator(env.NATS_USER, env.NATS_PASSWORD) : undefined;
-  const nc = await dial({ servers: env.NATS_URL, authenticator, maxReconnectAttempts: -1, waitOnFirstConnect: true });
+  const nc = await login();
 
-  // ask sends a request until it has a final answer.
-  async function ask(request) {
+  // ask sends a request until it has a final answer, at most some times.
+  async function ask(request, tries = Infinity) {
+    const body = JSON.stringify(request);
+    if (Buffer.byteLength(body) > nc.info.max_payload) throw new Permanent("too_large", "the message is larger than the server takes");
     for (let pause = 200; ; pause = Math.min(pause * 2, 10_000)) {
       let failure;
       try {
-        const answer = (await nc.request(`${prefix}.rpc.message.${channel}`, JSON.stringify(request), { timeout: 40_000 })).json();
+        const answer = (await nc.request(`${prefix}.rpc.message.${channel}`, body, { timeout: 40_000 })).json();
         if (!answer.error) return answer;
         failure = answer.error;
       } catch (err) {
         failure = err; // for example, no worker is there
       }
       if (!(failure instanceof Error) && !["failed", "stopping"].includes(failure.code)) throw new Permanent(failure.code, failure.message);
-      if (stopped.aborted) throw new Error(failure.message);
+      if (stopped.aborted || --tries < 1) throw new Error(failure.message);
       log("a request is repeated", { error: String(failure.message) });
       await sleep(pause);
     }
@@ -70,7 +77,7 @@ export async function connect() {
   function fit(message) {
     while (Buffer.byteLength(JSON.stringify(message)) > nc.info.max_payload - 1024) {
       const [largest] = [...(message.files ?? []), message.voice].filter((f) => f?.data).sort((a, b) => b.data.length - a.data.length);
-      if (!largest) throw new Permanent("too_large", "the message is larger than the server takes");
+      if (!largest) return;
       delete largest.data;
       largest.problem = "there is no room for it beside the other files; send it alone";
     }
@@ -126,6 +133,7 @@ export async function connect() {
   //   send(chat, text, {id, markup, key, approval}) sends a message and returns its id; with id, it
   //     edits that message. key is the same for each attempt, approval asks for buttons.
   //   remove(chat, id), sendFile(chat, name, bytes, key), typing(chat)
+  // or, if it shows no messages: show(notification, prepared), draft(draft)
   async function deliver(network) {
     const chains = new Map(); // by chat: what is sent one after the other
     const drafts = new Map(); // by chat: {call, id} of the message that grows
@@ -139,6 +147,7 @@ export async function connect() {
     const done = []; // the calls that were answered last: a draft may come later
 
     async function showDraft(draft) {
+      if (network.draft) return network.draft(draft);
       const open = drafts.get(draft.chat_id);
       if (draft.done) {
         if (open?.call === callOf(draft)) await drop(draft.chat_id);
@@ -161,6 +170,7 @@ export async function connect() {
     // once sends the rest of a notification. state says what the network has of it.
     async function once(msg, notification, state) {
       state.shown ??= await ask({ prepare: notification, subject: msg.subject });
+      if (network.show) return network.show(notification, state.shown);
       const { chat_id: chat, parts = [], markup, approval, file } = state.shown;
       if (!state.began) {
         const isAnswer = notification.kind === "result" && notification.call;
@@ -238,5 +248,5 @@ export async function connect() {
     sub.unsubscribe();
   }
 
-  return { accept, decide, attach, deliver, chats: () => ask({}), close: () => nc.drain() };
+  return { ask, accept, decide, attach, deliver, chats: () => ask({}), maxRequest: () => nc.info.max_payload, close: () => nc.drain() };
 }
