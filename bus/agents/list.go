@@ -136,7 +136,14 @@ func find(session string, body []byte, text string) (match string, ok bool) {
 
 // describe returns the line of a session and the sequence of its last entry.
 func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool, depth int) (line Conversation, last uint64, err error) {
-	line = Conversation{Session: session}
+	first, err := firstMessage(ctx, b, session)
+	if err != nil {
+		return line, last, err
+	}
+	line = Conversation{Session: session, Title: titleOf(first), Name: nameOf(first, session)}
+	if first.Call != nil {
+		line.Parent, _ = agent.ParentSession(first.Call.Session)
+	}
 	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session), Limit: maxStateEntries, Back: true}) {
 		if err != nil {
 			return line, last, err
@@ -152,7 +159,11 @@ func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool, 
 		case e.Kind == agent.KindEnd && e.End != nil:
 			line.State = tools.Excerpt(string(e.End.Reason), 80)
 		default: // its call may have ended without it, for example in a dead letter
-			ended, err := (busCaller{b}).endOf(ctx, session, e.Run)
+			call := tools.CallKey{Session: session, ID: e.Run}
+			if first.Call != nil && e.Run == first.Run {
+				call = agent.RunKey(*first.Call)
+			}
+			ended, err := (busCaller{b}).endOf(ctx, call)
 			if err != nil {
 				return line, last, err
 			}
@@ -171,14 +182,6 @@ func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool, 
 		line.Add(e.Usage)
 	}
 	line.State = cmp.Or(line.State, "none")
-	first, err := firstMessage(ctx, b, session)
-	if err != nil {
-		return line, last, err
-	}
-	line.Title, line.Name = titleOf(first), nameOf(first, session)
-	if first.Call != nil {
-		line.Parent, _ = agent.ParentSession(first.Call.Session)
-	}
 	if line.Subagents > 0 && depth < maxNesting {
 		err = line.addSubagents(ctx, b, openTotals, depth)
 	}

@@ -75,6 +75,16 @@ func ParentSession(session string) (token string, ok bool) {
 	return path[1], true
 }
 
+// RunKey returns the key of the call that started a run, as the log has it: with the session of the
+// conversation. The call of a sub-agent is in the session of the agent that made it.
+func RunKey(call tools.Call) tools.CallKey {
+	session := call.SessionToken()
+	if parent, ok := ParentSession(call.Session); ok && call.Tool == SubagentTool {
+		session = parent
+	}
+	return tools.CallKey{Session: session, ID: call.IDToken()}
+}
+
 // DepthOf returns the depth at which a subagent call runs.
 func DepthOf(call tools.Call) int {
 	var in struct {
