@@ -31,8 +31,8 @@ func (r *run) loop(ctx context.Context) (Outcome, error) {
 			return r.interrupted(ctx)
 		case isStopping(ctx):
 			return Outcome{}, handedBack()
-		case len(pending) > 0 && s.stop == StopMaxTokens:
-			err = r.rejectCalls(ctx, pending, "the turn was cut off at its maximum length, so the call may be incomplete; repeat it in a shorter turn")
+		case len(pending) > 0 && reasonOf(s.stop) != Done:
+			err = r.rejectCalls(ctx, pending, fmt.Sprintf("the turn was cut off (%s), so the call may be incomplete; repeat it in a shorter turn", s.stop))
 		case len(pending) > 0 && limit != "":
 			err = r.rejectCalls(ctx, pending, "the agent reached its limit")
 		case len(pending) > 0:
