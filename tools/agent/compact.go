@@ -218,7 +218,7 @@ const summaryPrompt = `You shorten a conversation between a user and an assistan
 
 // summarize returns a summary of the entries before the cut, of at most room
 // tokens. If the model writes none, it is an extract. An error means that the
-// process stops.
+// process stops, or that the provider fails temporarily.
 func (r *run) summarize(ctx context.Context, cut int, room, budget int64) (string, *Usage, error) {
 	c, previous := r.conv, ""
 	if c.compaction != nil {
@@ -239,6 +239,9 @@ func (r *run) summarize(ctx context.Context, cut int, room, budget int64) (strin
 	})
 	if ctx.Err() != nil {
 		return "", nil, context.Cause(ctx)
+	}
+	if failure, ok := errors.AsType[*ProviderError](err); ok && failure.Retryable {
+		return "", nil, err
 	}
 	if summary := strings.TrimSpace(TextOf(res.Content)); err == nil && summary != "" && res.StopReason != StopRefusal {
 		return shortenTo(summary, room), &res.Usage, nil
