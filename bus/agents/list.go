@@ -170,28 +170,19 @@ func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool, 
 			line.State = cmp.Or(string(ended), "open")
 		}
 		if e.Kind == agent.KindEnd && e.Total != nil {
-			line.add(*e.Total)
+			line.Include(*e.Total)
 			break
 		}
 		if line.State != "" && !openTotals {
 			break
 		}
-		if e.Kind == agent.KindAssistant {
-			line.Turns++
-		}
-		line.Add(e.Usage)
+		line.Count(e)
 	}
 	line.State = cmp.Or(line.State, "none")
 	if line.Subagents > 0 && depth < maxNesting {
 		err = line.addSubagents(ctx, b, openTotals, depth)
 	}
 	return line, last, err
-}
-
-func (c *Conversation) add(t agent.Total) {
-	c.Turns += t.Turns
-	c.Subagents += t.Subagents
-	c.Add(&t.Usage)
 }
 
 // addSubagents adds what the sub-agents of a conversation used.
@@ -202,7 +193,7 @@ func (c *Conversation) addSubagents(ctx context.Context, b *bus.Bus, openTotals 
 		if err != nil {
 			return err
 		}
-		c.add(line.Total)
+		c.Include(line.Total)
 	}
 	return err
 }

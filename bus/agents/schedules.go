@@ -83,10 +83,7 @@ func addRun(ctx context.Context, b *bus.Bus, session, run string, depth int, tot
 	}
 	slices.Reverse(entries)
 	for _, e := range entries {
-		if e.Kind == agent.KindAssistant {
-			total.Turns++
-		}
-		total.Add(e.Usage)
+		total.Count(e)
 	}
 	for _, child := range agent.SubagentSessions(entries) {
 		if depth < maxNesting {

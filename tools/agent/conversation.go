@@ -58,12 +58,9 @@ func newConversation() *conversation {
 func (c *conversation) add(position uint64, e Entry) {
 	c.last = position
 	c.entries = append(c.entries, e)
-	c.total.Add(e.Usage)
+	c.total.Count(e)
 	if e.Setup != nil {
 		c.setup = e.Setup
-	}
-	if e.Kind == KindAssistant {
-		c.total.Turns++
 	}
 	switch s := c.open; {
 	case e.Kind == KindUser:
