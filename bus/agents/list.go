@@ -61,7 +61,7 @@ const (
 	maxListEntries = 4000
 	maxListBytes   = 32 << 20
 	// maxStateEntries limits how far List looks back for the end of the last run, and
-	// maxTitleEntries how far it looks for the first message.
+	// maxTitleEntries how far it looks for the first message. Notices do not count: there may be many.
 	maxStateEntries = 200
 	maxTitleEntries = 5
 	maxTitle        = 100 // bytes
@@ -144,7 +144,8 @@ func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool, 
 	if first.Call != nil {
 		line.Parent, _ = agent.ParentSession(first.Call.Session)
 	}
-	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session), Limit: maxStateEntries, Back: true}) {
+	left := maxStateEntries
+	for m, err := range b.Read(ctx, bus.Sessions, bus.Back(b.Session(session), 0)) {
 		if err != nil {
 			return line, last, err
 		}
@@ -152,8 +153,14 @@ func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool, 
 			line.At, last = m.At, m.Sequence
 		}
 		e, err := agent.DecodeEntry(m.Body)
+		if e.Kind == agent.KindNotice { // it changes no run
+			continue
+		}
+		if left--; left < 0 {
+			break
+		}
 		switch {
-		case line.State != "" || e.Kind == agent.KindNotice: // a notice changes no run
+		case line.State != "":
 		case err != nil:
 			line.State = "unreadable"
 		case e.Kind == agent.KindEnd && e.End != nil:
@@ -254,12 +261,20 @@ func Title(ctx context.Context, b *bus.Bus, session string) (title, name string,
 // firstMessage returns the entry of the first message of the user, if one of the first entries that
 // are stored of a session has one.
 func firstMessage(ctx context.Context, b *bus.Bus, session string) (agent.Entry, error) {
-	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session), Limit: maxTitleEntries}) {
+	left := maxTitleEntries
+	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session)}) {
 		if err != nil {
 			return agent.Entry{}, err
 		}
-		if e, err := agent.DecodeEntry(m.Body); err == nil && e.Kind == agent.KindUser && e.Message != nil {
+		e, err := agent.DecodeEntry(m.Body)
+		if err == nil && e.Kind == agent.KindUser && e.Message != nil {
 			return e, nil
+		}
+		if e.Kind != agent.KindNotice {
+			left--
+		}
+		if left == 0 {
+			break
 		}
 	}
 	return agent.Entry{}, nil

@@ -88,6 +88,14 @@ func TestListConversations(t *testing.T) {
 	if list, _, err := conversations(t, b, agents.ListQuery{Text: "TOLD", Limit: 1}); err != nil || len(list) != 1 || list[0].State != "none" || list[0].Title != "" {
 		t.Errorf("a log without a run: %+v, %v", list, err)
 	}
+	// Notices before the first message and after the last run hide neither.
+	notices := slices.Repeat([]string{`{"kind":"notice","notice":{"id":"n"}}`}, 210)
+	appendEntries(t, b, "told", notices[:10]...)
+	appendEntries(t, b, "told", userEntry("r", "told asks"), `{"kind":"end","run":"r","end":{"reason":"done"},"total":{"turns":4}}`)
+	appendEntries(t, b, "told", notices...)
+	if list, _, err := conversations(t, b, agents.ListQuery{Text: "TOLD", Limit: 1}); err != nil || len(list) != 1 || list[0].State != "done" || list[0].Turns != 4 || list[0].Title != "told asks" {
+		t.Errorf("a log with many notices: %+v, %v", list, err)
+	}
 	list, _, err := conversations(t, b, agents.ListQuery{Text: "answer TO r2", Limit: 10})
 	if err != nil || len(list) != 1 || list[0].Session != "s3" || list[0].Match != "Answer to r2" {
 		t.Errorf("search: %+v, %v", list, err)
