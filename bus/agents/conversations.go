@@ -161,7 +161,7 @@ func (c Conversations) add(ctx context.Context, n channel.Notification, session 
 	job, scheduled := cron.ParseCallID(n.Call)
 	switch {
 	case own && scheduled:
-		from = " from the job " + cron.NameIn(session, job)
+		from = " from the job " + job
 	case own || n.Session == "":
 		from = ""
 	}
