@@ -278,12 +278,8 @@ func SubagentSessions(entries []Entry) []string {
 			continue
 		}
 		for i, use := range s.calls {
-			call := tools.Call{ID: s.callID(i), Session: s.call.Session}
-			switch use.Name {
-			case SubagentTool:
-				sessions = append(sessions, SubagentSession(call))
-			case SpawnTool:
-				sessions = append(sessions, SubagentSession(subagentCall(call)))
+			if child, ok := ChildCall(tools.Call{ID: s.callID(i), Session: s.call.Session, Tool: use.Name}); ok {
+				sessions = append(sessions, SubagentSession(child))
 			}
 		}
 	}

@@ -48,6 +48,16 @@ func SubagentSession(call tools.Call) string {
 	return fmt.Sprintf("sub/%s/%s", call.SessionToken(), call.IDToken())
 }
 
+// ChildCall returns the subagent call that a call of an agent becomes. ok is false if it starts no sub-agent.
+func ChildCall(call tools.Call) (child tools.Call, ok bool) {
+	if call.Tool != SpawnTool {
+		return call, call.Tool == SubagentTool
+	}
+	call.ID, call.Tool, call.Action = tools.Token(call.ID+"/"+SubagentTool), SubagentTool, tools.ActionAgent
+	call.Args, call.Delivery = changeArgs(call.Args, func(fields map[string]json.RawMessage) { delete(fields, "delivery") }), "" // subagent has none
+	return call, true
+}
+
 // IsSubagentSession reports whether a session is that of a SubagentSession.
 func IsSubagentSession(session string) bool { return strings.HasPrefix(session, "sub/") }
 
