@@ -55,7 +55,6 @@ func readUsage(ctx context.Context, b *bus.Bus, in UsageRequest) (list UsageList
 		return list, err
 	}
 	groups, lengths := map[string]*Used{}, map[string]map[string]int64{} // of the last results of a session, by tool
-	parents := parents{}
 	add := func(of string, used agent.Total) {
 		if groups[of] == nil {
 			groups[of] = &Used{Of: of}
@@ -68,7 +67,6 @@ func readUsage(ctx context.Context, b *bus.Bus, in UsageRequest) (list UsageList
 		}
 		e, err := agent.DecodeEntry(m.Body)
 		session := b.Split(m.Subject)[1]
-		parents.note(session, e)
 		var used agent.Total
 		used.Count(e)
 		switch {
@@ -89,8 +87,16 @@ func readUsage(ctx context.Context, b *bus.Bus, in UsageRequest) (list UsageList
 		}
 	}
 	list.Used = []Used{}
+	parents := parents{}
 	for _, of := range slices.Sorted(maps.Keys(groups)) {
-		if root := parents.rootOf(of); in.By == BySession && root != of {
+		if in.By != BySession {
+			break
+		}
+		root, err := parents.rootOf(ctx, b, of)
+		if err != nil {
+			return list, err
+		}
+		if root != of {
 			add(root, groups[of].Total)
 			delete(groups, of)
 		}
