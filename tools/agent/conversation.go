@@ -102,7 +102,7 @@ func (s *runState) addTurn(e Entry) {
 	if text := TextOf(e.Message.Content); strings.TrimSpace(text) != "" {
 		s.text = text
 	}
-	s.children += s.newChildren
+	s.children = s.toolCounts[SubagentTool] + s.toolCounts[SpawnTool]
 	s.newChildren = 0
 	for _, call := range s.calls {
 		if startsSubagent(call.Name) {
