@@ -166,11 +166,11 @@ func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool, 
 		case e.Kind == agent.KindEnd && e.End != nil:
 			line.State = tools.Excerpt(string(e.End.Reason), 80)
 		default: // its call may have ended without it, for example in a dead letter
-			call := tools.CallKey{Session: session, ID: e.Run}
-			if first.Call != nil && e.Run == first.Run {
-				call = agent.RunKey(*first.Call)
+			var call *tools.Call // of a sub-agent, it is the first one
+			if e.Run == first.Run {
+				call = first.Call
 			}
-			ended, err := (busCaller{b}).endOf(ctx, call)
+			ended, err := (busCaller{b}).endOf(ctx, agent.RunKey(session, e.Run, call))
 			if err != nil {
 				return line, last, err
 			}

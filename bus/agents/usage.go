@@ -89,12 +89,11 @@ func readUsage(ctx context.Context, b *bus.Bus, in UsageRequest) (list UsageList
 	list.Used = []Used{}
 	parents := parents{}
 	for _, of := range slices.Sorted(maps.Keys(groups)) {
-		if in.By != BySession {
-			break
-		}
-		root, err := parents.rootOf(ctx, b, of)
-		if err != nil {
-			return list, err
+		root := of
+		if in.By == BySession {
+			if root, err = parents.rootOf(ctx, b, of); err != nil {
+				return list, err
+			}
 		}
 		if root != of {
 			add(root, groups[of].Total)

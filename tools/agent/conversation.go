@@ -150,14 +150,6 @@ func (s *runState) pending() []int {
 	return indexes
 }
 
-// key returns the key of the call that started the run in a session (a token).
-func (s *runState) key(session string) tools.CallKey {
-	if s.call == nil {
-		return tools.CallKey{Session: session, ID: s.id}
-	}
-	return RunKey(*s.call)
-}
-
 func (s *runState) callID(index int) string { return callID(s.id, s.turns, index) }
 
 // callID returns the id of a call of a run. Turns count from 1, calls from 0. The id is

@@ -194,5 +194,5 @@ func OpenRun(session string, entries []Entry) (call tools.CallKey, ok bool) {
 	if open == nil {
 		return tools.CallKey{}, false
 	}
-	return open.key(session), true
+	return RunKey(session, open.id, open.call), true
 }

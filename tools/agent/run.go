@@ -210,7 +210,7 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 func (r *run) abandon(ctx context.Context, open *runState, stale bool) error {
 	var reason Reason
 	var err error
-	call := open.key(r.session)
+	call := RunKey(r.session, open.id, open.call)
 	if r.cfg.EndOf != nil {
 		reason, err = r.cfg.EndOf(ctx, call)
 	}

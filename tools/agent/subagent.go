@@ -58,9 +58,6 @@ func ChildCall(call tools.Call) (child tools.Call, ok bool) {
 	return call, true
 }
 
-// IsSubagentSession reports whether a session is that of a SubagentSession.
-func IsSubagentSession(session string) bool { return strings.HasPrefix(session, "sub/") }
-
 // subagentName returns the name of the sub-agent with a number, from 1, of the SubagentSessions of
 // an agent with a name.
 func subagentName(parent string, number int) string { return fmt.Sprintf("%s/%d", parent, number) }
@@ -85,14 +82,13 @@ func ParentSession(session string) (token string, ok bool) {
 	return path[1], true
 }
 
-// RunKey returns the key of the call that started a run, as the log has it: with the session of the
-// conversation. The call of a sub-agent is in the session of the agent that made it.
-func RunKey(call tools.Call) tools.CallKey {
-	session := call.SessionToken()
-	if parent, ok := ParentSession(call.Session); ok && call.Tool == SubagentTool {
-		session = parent
+// RunKey returns the key of the call that started a run of a conversation (a token). The call of a
+// sub-agent, as the log has it, is in the session of the agent that made it.
+func RunKey(session, run string, call *tools.Call) tools.CallKey {
+	if call != nil && call.Tool == SubagentTool {
+		session, _ = ParentSession(call.Session)
 	}
-	return tools.CallKey{Session: session, ID: call.IDToken()}
+	return tools.CallKey{Session: session, ID: run}
 }
 
 // DepthOf returns the depth at which a subagent call runs.
