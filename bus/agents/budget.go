@@ -51,6 +51,9 @@ func (u *Budget) Check(ctx context.Context, session string) error {
 	if err := u.count(ctx); err != nil {
 		return fmt.Errorf("read what the agents cost: %w", err)
 	}
+	if err := u.check("", "of all sessions", u.total, u.all); err != nil || u.perSession <= 0 {
+		return err
+	}
 	root, err := u.parent.rootOf(ctx, u.bus, session)
 	spent := 0.0
 	for s, cost := range u.costs {
@@ -64,9 +67,6 @@ func (u *Budget) Check(ctx context.Context, session string) error {
 	}
 	if err != nil {
 		return fmt.Errorf("read what the agents cost: %w", err)
-	}
-	if err := u.check("", "of all sessions", u.total, u.all); err != nil {
-		return err
 	}
 	return u.check(root, "of the session "+root, spent, u.perSession)
 }
