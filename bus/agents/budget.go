@@ -51,15 +51,22 @@ func (u *Budget) Check(ctx context.Context, session string) error {
 	if err := u.count(ctx); err != nil {
 		return fmt.Errorf("read what the agents cost: %w", err)
 	}
-	root := u.parent.rootOf(session)
+	if err := u.check("", "of all sessions", u.total, u.all); err != nil || u.perSession <= 0 {
+		return err
+	}
+	root, err := u.parent.rootOf(ctx, u.bus, session)
 	spent := 0.0
 	for s, cost := range u.costs {
-		if u.parent.rootOf(s) == root {
+		var of string
+		if err == nil {
+			of, err = u.parent.rootOf(ctx, u.bus, s)
+		}
+		if of == root {
 			spent += cost
 		}
 	}
-	if err := u.check("", "of all sessions", u.total, u.all); err != nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("read what the agents cost: %w", err)
 	}
 	return u.check(root, "of the session "+root, spent, u.perSession)
 }
@@ -99,7 +106,6 @@ func (u *Budget) count(ctx context.Context) error {
 			continue
 		}
 		token := u.bus.Split(m.Subject)[1]
-		u.parent.note(token, e)
 		if e.Usage != nil {
 			u.total += e.Usage.Cost
 			u.costs[token] += e.Usage.Cost
@@ -108,28 +114,29 @@ func (u *Budget) count(ctx context.Context) error {
 	return nil
 }
 
-// parents are the sessions that started the sub-agents with a session, both as tokens.
+// parents are the sessions that started the sub-agents with a session, both as tokens; "" for that of a user.
 type parents map[string]string
 
-// note keeps the parent of a session that an entry of its log names.
-func (p parents) note(session string, e agent.Entry) {
-	if e.Call != nil && e.Call.SessionToken() == session {
-		if parent, ok := agent.ParentSession(e.Call.Session); ok {
-			p[session] = parent
-		}
-	}
-}
-
-// rootOf returns the session that started a sub-agent, or the session itself.
-func (p parents) rootOf(session string) string {
+// rootOf returns the session that started a sub-agent, or the session itself. The entry that names it may
+// be older than what the caller reads.
+func (p parents) rootOf(ctx context.Context, b *bus.Bus, session string) (string, error) {
 	for range maxNesting {
-		parent, ok := p[session]
-		if !ok {
+		if _, known := p[session]; !known {
+			first, err := firstMessage(ctx, b, session)
+			if err != nil {
+				return "", err
+			}
+			if first.Call == nil || first.Call.SessionToken() != session {
+				break
+			}
+			p[session], _ = agent.ParentSession(first.Call.Session)
+		}
+		if p[session] == "" {
 			break
 		}
-		session = parent
+		session = p[session]
 	}
-	return session
+	return session, nil
 }
 
 // maxNesting bounds the search for the session of a sub-agent: sessions may have been named

@@ -50,7 +50,7 @@ func TestBudget(t *testing.T) {
 		child := agent.SubagentSession(tools.Call{ID: "c", Session: "a"})
 		turn("a", 3)
 		check(budget, "a", "")
-		add(child, agent.Entry{Kind: agent.KindUser, Call: &tools.Call{ID: "c", Session: child, Tool: agent.SubagentTool}})
+		add(child, agent.Entry{Kind: agent.KindUser, Message: &agent.Message{}, Call: &tools.Call{ID: "c", Session: child, Tool: agent.SubagentTool}})
 		turn(child, 1.5)
 		for _, u := range []*Budget{budget, NewBudget(b, 10, 4, zerolog.Nop())} { // a worker that starts now knows the same
 			check(u, "a", "of the session a, 4.00 a day, is spent: 4.50")
@@ -58,7 +58,7 @@ func TestBudget(t *testing.T) {
 			check(u, "b", "")
 		}
 		// A session that names itself as a sub-agent forms a circle.
-		add("circle", agent.Entry{Kind: agent.KindUser, Call: &tools.Call{ID: "x", Session: "circle"}})
+		add("circle", agent.Entry{Kind: agent.KindUser, Message: &agent.Message{}, Call: &tools.Call{ID: "x", Session: "circle"}})
 		turn("b", 3.9)
 		check(budget, "b", "")
 		check(budget, "b", "")
@@ -73,8 +73,18 @@ func TestBudget(t *testing.T) {
 		if budget.next != 0 {
 			t.Errorf("on a day without entries, the budget read those of the days before, up to %d", budget.next-1)
 		}
-		turn("a", 4)
-		check(budget, "a", "of the session a")
+		turn("a", 2.5)
+		turn(child, 1.5) // which began the day before
+		for _, u := range []*Budget{budget, NewBudget(b, 10, 4, zerolog.Nop())} {
+			check(u, "a", "of the session a")
+			check(u, child, "of the session a")
+		}
+		for _, last := range []float64{3600, 7 * 24 * 3600} {
+			usage, err := readUsage(t.Context(), b, UsageRequest{By: BySession, Last: last})
+			if err != nil || usage.Used[0].Of != "a" || usage.Used[len(usage.Used)-1].Of == tools.TokenOf(child) {
+				t.Errorf("the last %v s: %+v, %v", last, usage, err)
+			}
+		}
 
 		// A caller whose time ends does not wait for another that reads.
 		budget.turn <- struct{}{}

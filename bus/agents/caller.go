@@ -180,9 +180,9 @@ func detailOf(p task.Parked) error {
 	return errors.New(p.Detail)
 }
 
-// parked returns until when a run is parked.
-func (c busCaller) parked(ctx context.Context, session, run string) (time.Time, bool, error) {
-	p, ok, err := task.ReadParked(ctx, c.bus, tools.CallKey{Session: session, ID: run})
+// parked returns until when the run of a call is parked.
+func (c busCaller) parked(ctx context.Context, call tools.CallKey) (time.Time, bool, error) {
+	p, ok, err := task.ReadParked(ctx, c.bus, call)
 	return p.Until, ok, err
 }
 
@@ -196,8 +196,8 @@ func (c busCaller) call(ctx context.Context, call tools.Call) (tools.ResultEvent
 
 // endOf returns why a run ended that has its result although its conversation has no end
 // entry. A cancelled run may be about to write that entry.
-func (c busCaller) endOf(ctx context.Context, session, run string) (agent.Reason, error) {
-	stored, err := task.ReadResults(ctx, c.bus, session, run)
+func (c busCaller) endOf(ctx context.Context, call tools.CallKey) (agent.Reason, error) {
+	stored, err := task.ReadResults(ctx, c.bus, call.Session, call.ID)
 	switch {
 	case err != nil || len(stored) == 0:
 		return "", err
@@ -234,7 +234,7 @@ func (c busCaller) earlier(ctx context.Context, session, run string) ([]string, 
 		if order >= orders[run] {
 			continue
 		}
-		if reason, err := c.endOf(ctx, session, id); err != nil {
+		if reason, err := c.endOf(ctx, tools.CallKey{Session: session, ID: id}); err != nil {
 			return nil, err
 		} else if reason == "" {
 			earlier = append(earlier, id)
@@ -246,8 +246,8 @@ func (c busCaller) earlier(ctx context.Context, session, run string) ([]string, 
 
 // alive reports whether a worker executes a run, or will: its call may be parked, or wait in
 // a queue because all slots are taken or because the lease of a dead worker has not ended.
-func (c busCaller) alive(ctx context.Context, session, run string) (bool, error) {
-	t, err := task.Get(ctx, c.bus, session, run)
+func (c busCaller) alive(ctx context.Context, call tools.CallKey) (bool, error) {
+	t, err := task.Get(ctx, c.bus, call.Session, call.ID)
 	switch {
 	case tools.CodeOf(err) == tools.CodeNotFound:
 		return false, nil

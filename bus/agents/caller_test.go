@@ -258,7 +258,7 @@ func TestWaitingMessagesHoldNoSlot(t *testing.T) {
 	for _, id := range []string{"r2", "r3"} {
 		say("s", id, "and?")
 		for alive := false; !alive; {
-			if alive, err = (busCaller{bus: b}).alive(t.Context(), "s", id); err != nil {
+			if alive, err = (busCaller{bus: b}).alive(t.Context(), tools.CallKey{Session: "s", ID: id}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -159,7 +159,7 @@ func TestQueuedRunIsAlive(t *testing.T) {
 	c := busCaller{b}
 	check := func(id string, want bool) {
 		t.Helper()
-		if alive, err := c.alive(t.Context(), "s", id); alive != want || err != nil {
+		if alive, err := c.alive(t.Context(), tools.CallKey{Session: "s", ID: id}); alive != want || err != nil {
 			t.Errorf("run %s is alive: %v, %v; want %v", id, alive, err, want)
 		}
 	}

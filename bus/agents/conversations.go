@@ -106,7 +106,8 @@ func (c Conversations) lastSession(ctx context.Context, at state.Channel) (sessi
 
 // isOfUser reports whether users write in a session: it is not that of a sub-agent or of a heartbeat.
 func isOfUser(session string) bool {
-	return session != "" && !agent.IsSubagentSession(session) && !strings.HasPrefix(session, bus.Heartbeat+"-")
+	_, isSubagent := agent.ParentSession(session)
+	return session != "" && !isSubagent && !strings.HasPrefix(session, bus.Heartbeat+"-")
 }
 
 // Completed adds the completion of a background task to the conversation that started it.
@@ -161,7 +162,7 @@ func (c Conversations) add(ctx context.Context, n channel.Notification, session 
 	job, scheduled := cron.ParseCallID(n.Call)
 	switch {
 	case own && scheduled:
-		from = " from the job " + cron.NameIn(session, job)
+		from = " from the job " + job
 	case own || n.Session == "":
 		from = ""
 	}

@@ -249,13 +249,14 @@ func TestTextsOfChannelsWithoutAChat(t *testing.T) {
 		{Channel: "hook", Session: "nobody"}, // the chat r1 does not get it
 		{Channel: "app", Session: "nobody"},
 		{Channel: "app", Session: "nobody", ChatID: "new"},
+		{Channel: "file", Session: "mine", Call: "cron-mine--tea-20260102T150405Z"},
 	} {
 		n.ID, n.Text = fmt.Sprint(i), "Buy bread."
 		if err := c.Received(t.Context(), n, n.ChatID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for id, want := range map[string]string{"mine": "0 3", "reader": "1 2", "console": "3", "r1": "", "app-new": "6", "heartbeat-main": "", "app": ""} {
+	for id, want := range map[string]string{"mine": "0 3 7", "reader": "1 2", "console": "3", "r1": "", "app-new": "6", "heartbeat-main": "", "app": ""} {
 		var got []string
 		for _, n := range notices(t, b, id) {
 			got = append(got, strings.Split(n.ID, ".")[1])
@@ -263,5 +264,8 @@ func TestTextsOfChannelsWithoutAChat(t *testing.T) {
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s has %q, want %q", id, got, want)
 		}
+	}
+	if last := notices(t, b, "mine")[2]; !strings.HasSuffix(last.Title, " from the job mine--tea:") {
+		t.Errorf("the title of the last one is %q", last.Title)
 	}
 }

@@ -61,7 +61,7 @@ const (
 	maxListEntries = 4000
 	maxListBytes   = 32 << 20
 	// maxStateEntries limits how far List looks back for the end of the last run, and
-	// maxTitleEntries how far it looks for the first message.
+	// maxTitleEntries how far it looks for the first message. Notices do not count: there may be many.
 	maxStateEntries = 200
 	maxTitleEntries = 5
 	maxTitle        = 100 // bytes
@@ -136,8 +136,16 @@ func find(session string, body []byte, text string) (match string, ok bool) {
 
 // describe returns the line of a session and the sequence of its last entry.
 func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool, depth int) (line Conversation, last uint64, err error) {
-	line = Conversation{Session: session}
-	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session), Limit: maxStateEntries, Back: true}) {
+	first, err := firstMessage(ctx, b, session)
+	if err != nil {
+		return line, last, err
+	}
+	line = Conversation{Session: session, Title: titleOf(first), Name: nameOf(first, session)}
+	if first.Call != nil {
+		line.Parent, _ = agent.ParentSession(first.Call.Session)
+	}
+	left := maxStateEntries
+	for m, err := range b.Read(ctx, bus.Sessions, bus.Back(b.Session(session), 0)) {
 		if err != nil {
 			return line, last, err
 		}
@@ -145,50 +153,43 @@ func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool, 
 			line.At, last = m.At, m.Sequence
 		}
 		e, err := agent.DecodeEntry(m.Body)
+		if e.Kind == agent.KindNotice { // it changes no run
+			continue
+		}
+		if left--; left < 0 {
+			break
+		}
 		switch {
-		case line.State != "" || e.Kind == agent.KindNotice: // a notice changes no run
+		case line.State != "":
 		case err != nil:
 			line.State = "unreadable"
 		case e.Kind == agent.KindEnd && e.End != nil:
 			line.State = tools.Excerpt(string(e.End.Reason), 80)
 		default: // its call may have ended without it, for example in a dead letter
-			ended, err := (busCaller{b}).endOf(ctx, session, e.Run)
+			var call *tools.Call // of a sub-agent, it is the first one
+			if e.Run == first.Run {
+				call = first.Call
+			}
+			ended, err := (busCaller{b}).endOf(ctx, agent.RunKey(session, e.Run, call))
 			if err != nil {
 				return line, last, err
 			}
 			line.State = cmp.Or(string(ended), "open")
 		}
 		if e.Kind == agent.KindEnd && e.Total != nil {
-			line.add(*e.Total)
+			line.Include(*e.Total)
 			break
 		}
 		if line.State != "" && !openTotals {
 			break
 		}
-		if e.Kind == agent.KindAssistant {
-			line.Turns++
-		}
-		line.Add(e.Usage)
+		line.Count(e)
 	}
 	line.State = cmp.Or(line.State, "none")
-	first, err := firstMessage(ctx, b, session)
-	if err != nil {
-		return line, last, err
-	}
-	line.Title, line.Name = titleOf(first), nameOf(first, session)
-	if first.Call != nil {
-		line.Parent, _ = agent.ParentSession(first.Call.Session)
-	}
 	if line.Subagents > 0 && depth < maxNesting {
 		err = line.addSubagents(ctx, b, openTotals, depth)
 	}
 	return line, last, err
-}
-
-func (c *Conversation) add(t agent.Total) {
-	c.Turns += t.Turns
-	c.Subagents += t.Subagents
-	c.Add(&t.Usage)
 }
 
 // addSubagents adds what the sub-agents of a conversation used.
@@ -199,7 +200,7 @@ func (c *Conversation) addSubagents(ctx context.Context, b *bus.Bus, openTotals 
 		if err != nil {
 			return err
 		}
-		c.add(line.Total)
+		c.Include(line.Total)
 	}
 	return err
 }
@@ -260,12 +261,20 @@ func Title(ctx context.Context, b *bus.Bus, session string) (title, name string,
 // firstMessage returns the entry of the first message of the user, if one of the first entries that
 // are stored of a session has one.
 func firstMessage(ctx context.Context, b *bus.Bus, session string) (agent.Entry, error) {
-	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session), Limit: maxTitleEntries}) {
+	left := maxTitleEntries
+	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session)}) {
 		if err != nil {
 			return agent.Entry{}, err
 		}
-		if e, err := agent.DecodeEntry(m.Body); err == nil && e.Kind == agent.KindUser && e.Message != nil {
+		e, err := agent.DecodeEntry(m.Body)
+		if err == nil && e.Kind == agent.KindUser && e.Message != nil {
 			return e, nil
+		}
+		if e.Kind != agent.KindNotice {
+			left--
+		}
+		if left == 0 {
+			break
 		}
 	}
 	return agent.Entry{}, nil

@@ -88,6 +88,14 @@ func TestListConversations(t *testing.T) {
 	if list, _, err := conversations(t, b, agents.ListQuery{Text: "TOLD", Limit: 1}); err != nil || len(list) != 1 || list[0].State != "none" || list[0].Title != "" {
 		t.Errorf("a log without a run: %+v, %v", list, err)
 	}
+	// Notices before the first message and after the last run hide neither.
+	notices := slices.Repeat([]string{`{"kind":"notice","notice":{"id":"n"}}`}, 210)
+	appendEntries(t, b, "told", notices[:10]...)
+	appendEntries(t, b, "told", userEntry("r", "told asks"), `{"kind":"end","run":"r","end":{"reason":"done"},"total":{"turns":4}}`)
+	appendEntries(t, b, "told", notices...)
+	if list, _, err := conversations(t, b, agents.ListQuery{Text: "TOLD", Limit: 1}); err != nil || len(list) != 1 || list[0].State != "done" || list[0].Turns != 4 || list[0].Title != "told asks" {
+		t.Errorf("a log with many notices: %+v, %v", list, err)
+	}
 	list, _, err := conversations(t, b, agents.ListQuery{Text: "answer TO r2", Limit: 10})
 	if err != nil || len(list) != 1 || list[0].Session != "s3" || list[0].Match != "Answer to r2" {
 		t.Errorf("search: %+v, %v", list, err)
@@ -114,12 +122,15 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
-// What a turn used is shared among the tools whose results it read; nothing is lost.
+// What a turn used is shared among the tools whose results it read; nothing is lost. The log may have the results
+// in several entries, and a summary that the model wrote before the turn.
 func TestUsageByTool(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	appendEntries(t, b, "s", userEntry("r", "go"), turnEntry("r", 7),
-		`{"kind":"results","run":"r","answers":[{"call":"a","tool":"grep","outcome":"completed","for_llm":"123456789"},{"call":"b","tool":"shell","outcome":"completed","for_llm":"12345678901234"},{"call":"c","tool":"shell","outcome":"completed","for_llm":"1234"}]}`,
+		`{"kind":"results","run":"r","answers":[{"call":"a","tool":"grep","outcome":"completed","for_llm":"123456789"},{"call":"b","tool":"shell","outcome":"completed","for_llm":"12345678901234"}]}`,
+		`{"kind":"results","run":"r","answers":[{"call":"c","tool":"shell","outcome":"completed","for_llm":"1234"}]}`,
+		`{"kind":"compacted","run":"r","model":"m","usage":{"input_tokens":1000,"output_tokens":10},"compaction":{"cut":1}}`,
 		turnEntry("r", 101), userEntry("r2", "more"), turnEntry("r2", 3))
 	usage, err := agents.GetUsage.Here(t.Context(), b, "", agents.UsageRequest{By: agents.ByTool})
 	if err != nil {
@@ -129,8 +140,13 @@ func TestUsageByTool(t *testing.T) {
 	for _, u := range usage.Used {
 		got = append(got, fmt.Sprintf("%s %d %d %d %.3f", u.Of, u.Turns, u.Input, u.Output, u.Cost))
 	}
-	if want := []string{"(prompt) 2 10 2 1.000", "grep 1 33 0 0.167", "shell 1 68 1 0.333"}; !slices.Equal(got, want) {
+	if want := []string{"(prompt) 2 1010 12 1.000", "grep 1 33 0 0.167", "shell 1 68 1 0.333"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+	usage, err = agents.GetUsage.Here(t.Context(), b, "", agents.UsageRequest{By: agents.BySession})
+	all, _, listErr := conversations(t, b, agents.ListQuery{OpenTotals: true})
+	if err != nil || listErr != nil || len(usage.Used) != 1 || len(all) != 1 || usage.Used[0].Turns != 3 || all[0].Turns != 3 || usage.Used[0].Input != all[0].Input {
+		t.Errorf("the session used %+v, and by its line %+v; %v, %v", usage.Used, all, err, listErr)
 	}
 }
 

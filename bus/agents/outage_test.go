@@ -230,6 +230,19 @@ func TestEndOfParkedRuns(t *testing.T) {
 		if _, err := task.Cancel(t.Context(), b, "c", "cancel", "a test"); err == nil || errors.Is(err, context.Canceled) {
 			t.Errorf("cancelled twice: %v", err)
 		}
+		// The conversations of both have no end, and their calls have a result.
+		all, err := listAll(t.Context(), b, false)
+		if err != nil || len(all) != 3 {
+			t.Fatal(all, err)
+		}
+		for _, c := range all {
+			if c.Session != "s" && c.State != string(agent.Cancelled) {
+				t.Errorf("after the cancellation, %s is %s", c.Name, c.State)
+			}
+		}
+		if _, err := remove(t.Context(), b, SessionRequest{Session: agent.SubagentSession(tools.Call{Session: "c", ID: "cancel-t1-0"})}); err != nil {
+			t.Error(err)
+		}
 		// The session is free for the next prompt.
 		event, err = rpc.Submit(t.Context(), b, bus.AgentQueue, prompt("c", "next", "d"))
 		if err == nil && event.Outcome == "" {

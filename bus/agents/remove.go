@@ -37,8 +37,8 @@ func remove(ctx context.Context, b *bus.Bus, in SessionRequest) (none any, err e
 	if err != nil && !in.Force {
 		return nil, fmt.Errorf("%w; force removes the conversation anyway", err)
 	}
-	if run := agent.OpenRun(entries); run != "" && !in.Force {
-		if ended, err := (busCaller{b}).endOf(ctx, token, run); err != nil {
+	if call, open := agent.OpenRun(token, entries); open && !in.Force {
+		if ended, err := (busCaller{b}).endOf(ctx, call); err != nil {
 			return nil, err
 		} else if ended == "" {
 			return nil, ErrRunning

@@ -52,10 +52,9 @@ func Schedules(ctx context.Context, b *bus.Bus, kind string) iter.Seq2[Schedule,
 // of subagent or spawn has a session of its own.
 func runTotal(ctx context.Context, b *bus.Bus, call tools.Call) (total agent.Total, err error) {
 	err = addRun(ctx, b, call.SessionToken(), call.ID, 0, &total)
-	for _, id := range []string{call.ID, tools.Token(call.ID + "/" + agent.SubagentTool)} {
-		if err == nil {
-			own := agent.SubagentSession(tools.Call{ID: id, Session: call.Session})
-			err = addRun(ctx, b, tools.TokenOf(own), "", 0, &total)
+	for _, call.Tool = range []string{agent.SubagentTool, agent.SpawnTool} {
+		if child, _ := agent.ChildCall(call); err == nil {
+			err = addRun(ctx, b, tools.TokenOf(agent.SubagentSession(child)), "", 0, &total)
 		}
 	}
 	return total, err
@@ -83,10 +82,7 @@ func addRun(ctx context.Context, b *bus.Bus, session, run string, depth int, tot
 	}
 	slices.Reverse(entries)
 	for _, e := range entries {
-		if e.Kind == agent.KindAssistant {
-			total.Turns++
-		}
-		total.Add(e.Usage)
+		total.Count(e)
 	}
 	for _, child := range agent.SubagentSessions(entries) {
 		if depth < maxNesting {

@@ -18,9 +18,8 @@ import (
 // Used is what the turns of models used: on a day, of a model, in a session, or for a tool.
 type Used struct {
 	// Of is the day (UTC, as 2006-01-02), the model, the token of the session, or the tool.
-	Of    string `json:"of"`
-	Turns int    `json:"turns"`
-	agent.Usage
+	Of string `json:"of"`
+	agent.Total
 }
 
 // UsageRequest selects what was used.
@@ -56,13 +55,11 @@ func readUsage(ctx context.Context, b *bus.Bus, in UsageRequest) (list UsageList
 		return list, err
 	}
 	groups, lengths := map[string]*Used{}, map[string]map[string]int64{} // of the last results of a session, by tool
-	parents := parents{}
-	add := func(of string, u agent.Usage) {
+	add := func(of string, used agent.Total) {
 		if groups[of] == nil {
 			groups[of] = &Used{Of: of}
 		}
-		groups[of].Turns++
-		groups[of].Add(&u)
+		groups[of].Include(used)
 	}
 	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session("*"), Since: since}) {
 		if err != nil {
@@ -70,27 +67,36 @@ func readUsage(ctx context.Context, b *bus.Bus, in UsageRequest) (list UsageList
 		}
 		e, err := agent.DecodeEntry(m.Body)
 		session := b.Split(m.Subject)[1]
-		parents.note(session, e)
+		var used agent.Total
+		used.Count(e)
 		switch {
 		case err != nil:
 		case e.Kind == agent.KindResults:
-			lengths[session] = lengthsOf(e.Results)
+			if lengths[session] == nil {
+				lengths[session] = map[string]int64{}
+			}
+			for _, r := range e.Results {
+				lengths[session][r.Tool] += int64(len(r.ForLLM)) + 1
+			}
 		case e.Usage == nil:
-		case in.By == ByTool:
-			share(lengths[session], *e.Usage, add)
+		case in.By == ByTool && e.Kind == agent.KindAssistant:
+			share(lengths[session], used, add)
 			delete(lengths, session)
 		default:
-			add(map[string]string{ByDay: m.At.UTC().Format(time.DateOnly), ByModel: e.Model, BySession: session}[in.By], *e.Usage)
+			add(map[string]string{ByDay: m.At.UTC().Format(time.DateOnly), ByModel: e.Model, BySession: session, ByTool: noTool}[in.By], used)
 		}
 	}
 	list.Used = []Used{}
+	parents := parents{}
 	for _, of := range slices.Sorted(maps.Keys(groups)) {
-		if root := parents.rootOf(of); in.By == BySession && root != of {
-			if groups[root] == nil {
-				groups[root] = &Used{Of: root}
+		root := of
+		if in.By == BySession {
+			if root, err = parents.rootOf(ctx, b, of); err != nil {
+				return list, err
 			}
-			groups[root].Turns += groups[of].Turns
-			groups[root].Add(&groups[of].Usage)
+		}
+		if root != of {
+			add(root, groups[of].Total)
 			delete(groups, of)
 		}
 	}
@@ -100,16 +106,8 @@ func readUsage(ctx context.Context, b *bus.Bus, in UsageRequest) (list UsageList
 	return list, nil
 }
 
-func lengthsOf(results []agent.CallResult) map[string]int64 {
-	lengths := map[string]int64{}
-	for _, r := range results {
-		lengths[r.Tool] += int64(len(r.ForLLM)) + 1
-	}
-	return lengths
-}
-
-// share adds the parts of a turn's usage that belong to the results that it read, by their lengths.
-func share(lengths map[string]int64, u agent.Usage, add func(tool string, u agent.Usage)) {
+// share adds the parts of what a turn used that belong to the results that it read, by their lengths.
+func share(lengths map[string]int64, u agent.Total, add func(tool string, u agent.Total)) {
 	if len(lengths) == 0 {
 		lengths = map[string]int64{noTool: 1}
 	}
@@ -121,7 +119,9 @@ func share(lengths map[string]int64, u agent.Usage, add func(tool string, u agen
 	for _, tool := range slices.Sorted(maps.Keys(lengths)) {
 		to := from + lengths[tool]
 		part := func(n int64) int64 { return n*to/all - n*from/all } // the parts add up to n
-		add(tool, agent.Usage{Input: part(u.Input), Output: part(u.Output), CachedInput: part(u.CachedInput), Cost: u.Cost * float64(lengths[tool]) / float64(all)})
+		add(tool, agent.Total{Turns: u.Turns, Usage: agent.Usage{
+			Input: part(u.Input), Output: part(u.Output), CachedInput: part(u.CachedInput), Cost: u.Cost * float64(lengths[tool]) / float64(all),
+		}})
 		from = to
 	}
 }

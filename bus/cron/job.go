@@ -84,11 +84,6 @@ func storedName(session, name string) string {
 	return tools.Token(session + sessionMark + name)
 }
 
-// NameIn returns the name that a session has for a schedule.
-func NameIn(session, schedule string) string {
-	return strings.TrimPrefix(schedule, session+sessionMark)
-}
-
 // maxArgs bounds the arguments, in bytes, so that lists of jobs stay small.
 const maxArgs = 256 << 10
 

@@ -51,7 +51,7 @@ func (js *Jobs) lastRun(ctx context.Context, e Entry) (*Run, error) {
 		return nil, err
 	}
 	run, err := readRun(ctx, b, record)
-	if err != nil || run.Outcome != "" || run.Message != "" {
+	if err != nil || run.Outcome != "" {
 		return run, err
 	}
 	var drops retention.Drops
@@ -59,15 +59,15 @@ func (js *Jobs) lastRun(ctx context.Context, e Entry) (*Run, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case lost:
+	case lost && !record.Restarted && !e.Next.IsZero() && e.Next.Before(record.Deadline):
 		run.Message = "no stream has its call; the next tick starts it"
+	case lost:
+		run.Message = "no stream has its call"
 	case ended:
-		run.Message = noResult
+		run.Message = "the result is no longer stored"
 	}
 	return run, nil
 }
-
-const noResult = "the result is no longer stored"
 
 // readRun reads how a run went, from its results.
 func readRun(ctx context.Context, b *bus.Bus, record RunRecord) (*Run, error) {
@@ -79,9 +79,6 @@ func readRun(ctx context.Context, b *bus.Bus, record RunRecord) (*Run, error) {
 	}
 	for _, event := range stored {
 		run.apply(event.ResultEvent)
-	}
-	if len(stored) == 0 && time.Now().After(record.Deadline) {
-		run.Message = noResult
 	}
 	return run, nil
 }

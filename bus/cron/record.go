@@ -61,8 +61,8 @@ func CallID(d *consume.Delivery, kind, name string) (id string, due time.Time) {
 
 var callID = lazyregexp.New(`^(?:heartbeat|cron)-([A-Za-z0-9_-]{1,64})-\d{8}T\d+Z(?:-\d+)?(?:-t\d+-\d+)*$`)
 
-// ParseCallID returns the name of the schedule whose tick became the call, or the run of an
-// agent that made the call. ok is false if the id is not from CallID.
+// ParseCallID returns the name of the job or heartbeat whose tick became the call, or the run of
+// an agent that made the call. ok is false if the id is not from CallID.
 func ParseCallID(id string) (name string, ok bool) {
 	match := callID.FindStringSubmatch(id)
 	if match == nil {

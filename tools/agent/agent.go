@@ -49,13 +49,13 @@ type Config struct {
 	// EndOf returns why a run ended whose call has a result although its log has no end:
 	// Cancelled if a client cancelled the call, and otherwise Abandoned. The loop then ends
 	// that run. It is empty if the call has no result. Nil means that no call has one.
-	EndOf func(ctx context.Context, session, run string) (Reason, error)
-	// IsRunning reports whether a process executes a run. If it is nil, the loop
+	EndOf func(ctx context.Context, call tools.CallKey) (Reason, error)
+	// IsRunning reports whether a process executes the run of a call. If it is nil, the loop
 	// uses only StaleAfter.
-	IsRunning func(ctx context.Context, session, run string) (bool, error)
-	// Parked, if not nil, returns until when a run is parked: no process executes it, but
-	// one will continue it.
-	Parked func(ctx context.Context, session, run string) (until time.Time, ok bool, err error)
+	IsRunning func(ctx context.Context, call tools.CallKey) (bool, error)
+	// Parked, if not nil, returns until when the run of a call is parked: no process executes
+	// it, but one will continue it.
+	Parked func(ctx context.Context, call tools.CallKey) (until time.Time, ok bool, err error)
 	// Earlier, if not nil, returns the runs of a session that have no result and whose calls
 	// were accepted before that of a run. The run starts after they have ended.
 	Earlier func(ctx context.Context, session, run string) ([]string, error)

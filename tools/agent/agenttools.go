@@ -54,12 +54,15 @@ func Tools(c ToolsConfig) ([]tools.Tool, error) {
 		})
 	// Runs continue from their logs, so the calls may be repeated.
 	ownSession := func(call tools.Call) tools.Call { return call }
-	subagentSession := func(call tools.Call) tools.Call { call.Session = SubagentSession(call); return call }
-	spawnedSession := func(call tools.Call) tools.Call { return subagentSession(subagentCall(call)) }
+	childSession := func(call tools.Call) tools.Call {
+		child, _ := ChildCall(call)
+		child.Session = SubagentSession(child)
+		return child
+	}
 	return []tools.Tool{
 		resumableTool{agent.WithEffect(tools.Idempotent), c.Conversations, ownSession},
-		resumableTool{subagent.WithEffect(tools.Idempotent), c.Conversations, subagentSession},
-		&spawnTool{resumableTool{spawn.WithEffect(tools.Keyed), c.Conversations, spawnedSession}, c},
+		resumableTool{subagent.WithEffect(tools.Idempotent), c.Conversations, childSession},
+		&spawnTool{resumableTool{spawn.WithEffect(tools.Keyed), c.Conversations, childSession}, c},
 	}, nil
 }
 

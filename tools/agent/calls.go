@@ -93,12 +93,11 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 	}
 	res = &CallResult{Call: call.ID, Tool: call.Tool, Outcome: event.Outcome, Result: event.Result}
 	switch {
-	case use.Name == SubagentTool:
-		res.SubagentTokens, err = r.tokensOf(ctx, call)
 	case use.Name == SpawnTool && event.Outcome == tools.Async:
 		res.SubagentTokens = r.childBudget()
-	case use.Name == SpawnTool: // the runner waited for the sub-agent
-		res.SubagentTokens, err = r.tokensOf(ctx, subagentCall(call))
+	case startsSubagent(use.Name): // the runner waited for the sub-agent
+		child, _ := ChildCall(call)
+		res.SubagentTokens, err = r.tokensOf(ctx, child)
 	}
 	if err == nil && s.toolOutput == OutputAll { // before the result is in the log: a resumed run sends it again
 		err = r.sendOutput(ctx, *res)
@@ -204,10 +203,7 @@ func (s *runState) childrenBefore(index int) int {
 // instead of those that the model wrote there.
 func (r *run) withChildLimits(call tools.Call) json.RawMessage {
 	limits := r.limits
-	child := call
-	if call.Tool == SpawnTool {
-		child = subagentCall(call)
-	}
+	child, _ := ChildCall(call)
 	limits.Name = subagentName(cmp.Or(r.limits.Name, r.call.Session), 1+slices.Index(SubagentSessions(r.conv.entries), SubagentSession(child)))
 	limits.Depth++
 	limits.TokenBudget = r.childBudget()

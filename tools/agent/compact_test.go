@@ -280,18 +280,25 @@ func TestCompactionWithoutStore(t *testing.T) {
 	}
 }
 
-// A turn that the provider paused is not cut in two.
+// A turn that the provider paused is not cut in two. While the provider is down, the run waits for
+// a summary.
 func TestCompactionKeepsPausedTurns(t *testing.T) {
 	s := newStage(t)
-	model := &pausing{}
+	model := &pausing{down: true}
 	a := s.agent(model, agent.Config{ContextTokens: 9_000})
 	for i := range 40 {
-		if o := run(t, a, "s", fmt.Sprint("r", i), "go"); o.Reason != agent.Done {
-			t.Fatalf("run %d: %+v: %v", i, o, o.Err())
+		call := tools.Call{ID: fmt.Sprint("r", i), Session: "s"}
+		o, err := a.Run(t.Context(), call, agent.Text("go"))
+		if _, waits := tools.PauseOf(err); waits && model.down {
+			model.down = false
+			o, err = a.Run(t.Context(), call, agent.Text("go"))
+		}
+		if err != nil || o.Reason != agent.Done {
+			t.Fatalf("run %d: %+v: %v, %v", i, o, o.Err(), err)
 		}
 	}
-	if len(s.compactions(t, "s")) == 0 {
-		t.Error("no compaction")
+	if all := s.compactions(t, "s"); model.down || len(all) == 0 || all[0].Summary != "summary" {
+		t.Errorf("compactions %+v; the model is down: %v", all, model.down)
 	}
 	if model.split > 0 {
 		t.Errorf("%d requests have half of a turn", model.split)
@@ -299,9 +306,15 @@ func TestCompactionKeepsPausedTurns(t *testing.T) {
 }
 
 // pausing pauses each turn once.
-type pausing struct{ split int }
+type pausing struct {
+	split int
+	down  bool // requests for a summary fail
+}
 
 func (p *pausing) Complete(_ context.Context, req agent.Request) (agent.Response, error) {
+	if req.Summary && p.down {
+		return agent.Response{}, &agent.ProviderError{Code: agent.CodeOverloaded, Retryable: true}
+	}
 	if req.Summary {
 		return agent.Response{Content: []agent.Block{agent.Text("summary")}, StopReason: agent.StopEndTurn}, nil
 	}

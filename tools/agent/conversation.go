@@ -58,12 +58,9 @@ func newConversation() *conversation {
 func (c *conversation) add(position uint64, e Entry) {
 	c.last = position
 	c.entries = append(c.entries, e)
-	c.total.Add(e.Usage)
+	c.total.Count(e)
 	if e.Setup != nil {
 		c.setup = e.Setup
-	}
-	if e.Kind == KindAssistant {
-		c.total.Turns++
 	}
 	switch s := c.open; {
 	case e.Kind == KindUser:
@@ -105,7 +102,7 @@ func (s *runState) addTurn(e Entry) {
 	if text := TextOf(e.Message.Content); strings.TrimSpace(text) != "" {
 		s.text = text
 	}
-	s.children += s.newChildren
+	s.children = s.toolCounts[SubagentTool] + s.toolCounts[SpawnTool]
 	s.newChildren = 0
 	for _, call := range s.calls {
 		if startsSubagent(call.Name) {
@@ -273,12 +270,8 @@ func SubagentSessions(entries []Entry) []string {
 			continue
 		}
 		for i, use := range s.calls {
-			call := tools.Call{ID: s.callID(i), Session: s.call.Session}
-			switch use.Name {
-			case SubagentTool:
-				sessions = append(sessions, SubagentSession(call))
-			case SpawnTool:
-				sessions = append(sessions, SubagentSession(subagentCall(call)))
+			if child, ok := ChildCall(tools.Call{ID: s.callID(i), Session: s.call.Session, Tool: use.Name}); ok {
+				sessions = append(sessions, SubagentSession(child))
 			}
 		}
 	}

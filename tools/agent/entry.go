@@ -55,8 +55,8 @@ type Entry struct {
 	// Setup, in a user or resumed entry, is a packed Setup: that of the run from now on, if it is not
 	// the one before.
 	Setup []byte `json:"setup,omitempty"`
-	// StopReason, Usage and Model of an assistant entry; Usage also of a compacted
-	// entry, if the model wrote the summary.
+	// StopReason, Usage and Model of an assistant entry; Usage and Model also of a
+	// compacted entry, if the model was asked for the summary.
 	StopReason StopReason `json:"stop_reason,omitempty"`
 	Usage      *Usage     `json:"usage,omitempty"`
 	Model      string     `json:"model,omitempty"`
@@ -83,6 +83,20 @@ type Total struct {
 	// Subagents is how many sub-agents the turns called for.
 	Subagents int `json:"subagents,omitempty"`
 	Usage
+}
+
+// Count adds what an entry says. The summary of old turns is not a turn.
+func (t *Total) Count(e Entry) {
+	t.Add(e.Usage)
+	if e.Kind == KindAssistant {
+		t.Turns++
+	}
+}
+
+// Include adds another total.
+func (t *Total) Include(u Total) {
+	t.Turns, t.Subagents = t.Turns+u.Turns, t.Subagents+u.Subagents
+	t.Add(&u.Usage)
 }
 
 // CallResult is the result of a tool call, after offloading.

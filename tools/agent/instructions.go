@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"go.yaml.in/yaml/v3"
 
@@ -151,12 +152,15 @@ func (in *Instructions) Read() (InstructionText, error) {
 
 // readStart returns the first bytes of a file, and its size.
 func readStart(root *os.Root, file string, limit int64) (data []byte, size int64, err error) {
-	f, err := root.Open(file)
+	f, err := root.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a tool may have put a pipe there
 	if err != nil {
 		return nil, 0, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fs.ErrInvalid
+	}
 	if err != nil {
 		return nil, 0, err
 	}

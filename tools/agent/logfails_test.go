@@ -56,7 +56,7 @@ func TestLogFailsLateInARun(t *testing.T) {
 				log := &failingLog{&s.log, start.Add(3*time.Hour - time.Minute), start.Add(3*time.Hour + tt.away)}
 				newAgent := func(cfg agent.Config) *agent.Agent {
 					cfg.Tools = s.registry.Definitions()
-					cfg.IsRunning = func(context.Context, string, string) (bool, error) { return true, nil }
+					cfg.IsRunning = func(context.Context, tools.CallKey) (bool, error) { return true, nil }
 					return agent.New(parseScript(t, asks("slow", `{}`), `{"text":"answer"}`, `{"text":"answer"}`), s.runner, log, cfg)
 				}
 				errs := make(chan error, 2)

@@ -31,8 +31,8 @@ func (r *run) loop(ctx context.Context) (Outcome, error) {
 			return r.interrupted(ctx)
 		case isStopping(ctx):
 			return Outcome{}, handedBack()
-		case len(pending) > 0 && s.stop == StopMaxTokens:
-			err = r.rejectCalls(ctx, pending, "the turn was cut off at its maximum length, so the call may be incomplete; repeat it in a shorter turn")
+		case len(pending) > 0 && reasonOf(s.stop) != Done:
+			err = r.rejectCalls(ctx, pending, fmt.Sprintf("the turn was cut off (%s), so the call may be incomplete; repeat it in a shorter turn", s.stop))
 		case len(pending) > 0 && limit != "":
 			err = r.rejectCalls(ctx, pending, "the agent reached its limit")
 		case len(pending) > 0:
@@ -121,10 +121,12 @@ func (r *run) askModel(ctx context.Context) error {
 		StopReason: res.StopReason, Usage: &res.Usage, Model: res.Model,
 	})
 	if errors.Is(err, ErrTooLarge) {
-		return &ProviderError{Code: CodeBadAnswer, Message: "the turn is too large for the log of the conversation; lower the maximum tokens of a turn"}
+		return errTurnTooLarge
 	}
 	return err
 }
+
+var errTurnTooLarge = &ProviderError{Code: CodeBadAnswer, Message: "the turn is too large for the log of the conversation; lower the maximum tokens of a turn"}
 
 func isOverflow(err error) bool {
 	failure, ok := errors.AsType[*ProviderError](err)
@@ -153,7 +155,11 @@ func (r *run) finish(ctx context.Context, reason Reason, cause error) (Outcome, 
 			return Outcome{}, errors.Join(err, cause)
 		}
 	}
-	if err := r.append(ctx, Entry{Kind: KindEnd, End: &end}); err != nil {
+	err := r.append(ctx, Entry{Kind: KindEnd, End: &end})
+	if errors.Is(err, ErrTooLarge) && cause == nil { // the entry has the reply twice; the turn has it once
+		return r.finish(ctx, Failed, errTurnTooLarge)
+	}
+	if err != nil {
 		return Outcome{}, errors.Join(err, cause)
 	}
 	r.step("ended")

@@ -78,6 +78,8 @@ func TestLoopLimits(t *testing.T) {
 		"budget":    {limits: agent.Limits{TokenBudget: 150}, lines: []string{`{"usage":{"input_tokens":100,"output_tokens":50},"tools":[{"name":"say"}]}`}, want: agent.TokenBudget, turns: 1, code: "token_budget"},
 		"truncated": {lines: []string{`{"text":"and th","stop":"max_tokens"}`}, want: agent.Truncated, turns: 1, code: "truncated"},
 		"refused":   {lines: []string{`{"text":"no, never","stop":"refusal"}`}, want: agent.Refused, turns: 1, code: "refused", forUser: "no, never"},
+		"cut call":  {lines: []string{`{"tools":[{"name":"say"}],"stop":"model_context_window_exceeded"}`, `{"text":"sorry"}`}, want: agent.Done, turns: 2, code: tools.CodeToolFailed},
+		"filtered":  {lines: []string{`{"tools":[{"name":"say"}],"stop":"refusal"}`, `{"text":"sorry"}`}, want: agent.Done, turns: 2, code: tools.CodeToolFailed},
 		"failed":    {lines: []string{`{"expect":["missing text"]}`}, want: agent.Failed, code: agent.CodeScript},
 		"deadline": {stop: func(ctx context.Context) context.Context {
 			ctx, cancel := context.WithDeadline(ctx, time.Now().Add(-time.Second))

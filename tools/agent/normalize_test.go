@@ -88,15 +88,18 @@ func (l *smallLog) Append(ctx context.Context, session string, after uint64, ent
 	return l.memConversations.Append(ctx, session, after, entry)
 }
 
-// A turn that is too large for the log ends the run, and the session stays usable.
+// A turn that is too large for the log ends the run, also if only the end of the run, which has
+// the reply twice, is. The session stays usable.
 func TestTurnTooLargeForTheLog(t *testing.T) {
 	log := &smallLog{}
+	const tooLarge = "the agent failed: the provider's answer cannot be decoded: the turn is too large for the log of the conversation; lower the maximum tokens of a turn"
 	for id, c := range map[string]struct {
 		text   string
 		reason agent.Reason
 		want   string
 	}{
-		"large": {strings.Repeat("x", 1000), agent.Failed, "the agent failed: the provider's answer cannot be decoded: the turn is too large for the log of the conversation; lower the maximum tokens of a turn"},
+		"large": {strings.Repeat("x", 1000), agent.Failed, tooLarge},
+		"twice": {strings.Repeat("x", 400), agent.Failed, tooLarge},
 		"small": {"hi", agent.Done, "hi"},
 	} {
 		o := run(t, agent.New(turns{{agent.Text(c.text)}}, nil, log, agent.Config{}), id, "r", "go")

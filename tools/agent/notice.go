@@ -188,10 +188,11 @@ func (r *run) addNotices(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// OpenRun returns the run of a log without an end, or nothing.
-func OpenRun(entries []Entry) string {
-	if open := replay(entries).open; open != nil {
-		return open.id
+// OpenRun returns the call of the run without an end in the log of a session (a token).
+func OpenRun(session string, entries []Entry) (call tools.CallKey, ok bool) {
+	open := replay(entries).open
+	if open == nil {
+		return tools.CallKey{}, false
 	}
-	return ""
+	return RunKey(session, open.id, open.call), true
 }

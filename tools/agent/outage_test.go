@@ -35,7 +35,7 @@ func TestResumedRunSendsProbes(t *testing.T) {
 	for _, attempt := range []struct {
 		context int64
 		want    string // of the requests: is it for a summary, and a probe?
-	}{{100_000, "[false false]"}, {2_000, "[true true][false true]"}} {
+	}{{100_000, "[false false]"}, {2_000, "[true true]"}} {
 		model := &recorder{Provider: down{}}
 		_, err := agent.New(model, nil, &s.log, agent.Config{ContextTokens: attempt.context}).Run(t.Context(), tools.Call{ID: "waits", Session: "s"}, agent.Text("go"))
 		var got strings.Builder

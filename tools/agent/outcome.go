@@ -125,7 +125,8 @@ func errorCode(err error) string {
 	return tools.CodeOf(err)
 }
 
-// reasonOf returns why a run ends whose last turn calls no tools.
+// reasonOf returns why a run ends whose last turn calls no tools. If it is not Done, the turn is not
+// complete: what a call of it has as its arguments may be a part of them, or nothing.
 func reasonOf(stop StopReason) Reason {
 	switch stop {
 	case StopMaxTokens, "model_context_window_exceeded":

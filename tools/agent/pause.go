@@ -116,27 +116,27 @@ func (r *run) waitForEarlier(ctx context.Context, stale bool) error {
 		if r.conv.ended[id] != nil {
 			continue
 		}
-		return cmp.Or(r.waitForParked(ctx, id), errSessionBusy)
+		return cmp.Or(r.waitForParked(ctx, tools.CallKey{Session: r.session, ID: id}), errSessionBusy)
 	}
 	return nil
 }
 
 // waitForParked returns a pause if another run of the session is parked: this run waits
 // without a worker too.
-func (r *run) waitForParked(ctx context.Context, id string) error {
+func (r *run) waitForParked(ctx context.Context, call tools.CallKey) error {
 	if r.cfg.Parked == nil {
 		return nil
 	}
-	until, ok, err := r.cfg.Parked(ctx, r.session, id)
+	until, ok, err := r.cfg.Parked(ctx, call)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: check run %s: %w", errLog, id, err)
+		return fmt.Errorf("%w: check run %s: %w", errLog, call.ID, err)
 	case !ok:
 		return nil
 	}
 	return &tools.Pause{
-		Until: until.Add(busyWait), WaitsFor: []tools.CallKey{{Session: r.session, ID: id}},
-		Reason: fmt.Sprintf("waiting for the run %s of this session", id),
+		Until: until.Add(busyWait), WaitsFor: []tools.CallKey{call},
+		Reason: fmt.Sprintf("waiting for the run %s of this session", call.ID),
 	}
 }
 

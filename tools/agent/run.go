@@ -210,18 +210,19 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 func (r *run) abandon(ctx context.Context, open *runState, stale bool) error {
 	var reason Reason
 	var err error
+	call := RunKey(r.session, open.id, open.call)
 	if r.cfg.EndOf != nil {
-		reason, err = r.cfg.EndOf(ctx, r.session, open.id)
+		reason, err = r.cfg.EndOf(ctx, call)
 	}
 	if reason == "" && err == nil {
-		if err := r.waitForParked(ctx, open.id); err != nil {
+		if err := r.waitForParked(ctx, call); err != nil {
 			return err
 		}
 	}
 	if reason == "" && stale && err == nil {
 		running := false
 		if r.cfg.IsRunning != nil {
-			running, err = r.cfg.IsRunning(ctx, r.session, open.id)
+			running, err = r.cfg.IsRunning(ctx, call)
 		}
 		if !running {
 			reason = Abandoned

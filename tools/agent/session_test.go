@@ -139,10 +139,10 @@ func TestOneSessionManyMessages(t *testing.T) {
 // A run that no process continues does not block its session. The next run ends it
 // immediately if its call has a result, and otherwise after StaleAfter.
 func TestAbandonedRun(t *testing.T) {
-	yes := func(context.Context, string, string) (bool, error) { return true, nil }
-	no := func(context.Context, string, string) (bool, error) { return false, nil }
-	ended := func(reason agent.Reason) func(context.Context, string, string) (agent.Reason, error) {
-		return func(context.Context, string, string) (agent.Reason, error) { return reason, nil }
+	yes := func(context.Context, tools.CallKey) (bool, error) { return true, nil }
+	no := func(context.Context, tools.CallKey) (bool, error) { return false, nil }
+	ended := func(reason agent.Reason) func(context.Context, tools.CallKey) (agent.Reason, error) {
+		return func(context.Context, tools.CallKey) (agent.Reason, error) { return reason, nil }
 	}
 	for name, test := range map[string]struct {
 		cfg    agent.Config
@@ -196,7 +196,7 @@ func TestWaitForRunningRun(t *testing.T) {
 	<-started
 	second := make(chan agent.Outcome, 1)
 	go func() {
-		o, err := s.agent(script, agent.Config{PollInterval: time.Millisecond, StaleAfter: time.Nanosecond, IsRunning: func(context.Context, string, string) (bool, error) {
+		o, err := s.agent(script, agent.Config{PollInterval: time.Millisecond, StaleAfter: time.Nanosecond, IsRunning: func(context.Context, tools.CallKey) (bool, error) {
 			select {
 			case asked <- struct{}{}:
 			default:
@@ -255,7 +255,7 @@ func TestWaitReadsNewEntries(t *testing.T) {
 			model.Provider = parseScript(t, `{"text":"b"}`)
 		}
 		go func() {
-			o, err := s.agent(model, agent.Config{PollInterval: time.Millisecond, EndOf: func(context.Context, string, string) (agent.Reason, error) {
+			o, err := s.agent(model, agent.Config{PollInterval: time.Millisecond, EndOf: func(context.Context, tools.CallKey) (agent.Reason, error) {
 				select {
 				case asked <- struct{}{}:
 				case <-hold:

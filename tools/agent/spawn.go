@@ -44,16 +44,10 @@ func (t *spawnTool) ExecuteAsync(ctx context.Context, call tools.Call, callback 
 	return tools.AsyncResult("Subagent spawned, will report back")
 }
 
-// subagentCall returns the subagent call of a spawn call.
-func subagentCall(call tools.Call) tools.Call {
-	call.ID, call.Tool, call.Action = tools.Token(call.ID+"/"+SubagentTool), SubagentTool, tools.ActionAgent
-	call.Args, call.Delivery = changeArgs(call.Args, func(fields map[string]json.RawMessage) { delete(fields, "delivery") }), "" // subagent has none
-	return call
-}
-
 // callSubagent makes the subagent call of a spawn call and waits for its result.
 func (c ToolsConfig) callSubagent(ctx context.Context, call tools.Call) *tools.Result {
-	event, err := c.Runner.Call(ctx, subagentCall(call))
+	child, _ := ChildCall(call)
+	event, err := c.Runner.Call(ctx, child)
 	if err != nil {
 		return tools.Failure(cmp.Or(context.Cause(ctx), err)) // the cause says more
 	}
@@ -61,7 +55,6 @@ func (c ToolsConfig) callSubagent(ctx context.Context, call tools.Call) *tools.R
 	if res.IsError && event.Error != nil {
 		res.Err = &tools.Error{Code: event.Error.Code, Message: event.Error.Message}
 	}
-	child := subagentCall(call)
 	if end, err := endOf(ctx, c.Conversations, SubagentSession(child), child.IDToken()); !res.IsError && err == nil && end.Reply != "" {
 		res.ForUser, res.Markdown = end.Reply, true // only this result contains the whole reply
 	}

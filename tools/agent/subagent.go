@@ -48,8 +48,15 @@ func SubagentSession(call tools.Call) string {
 	return fmt.Sprintf("sub/%s/%s", call.SessionToken(), call.IDToken())
 }
 
-// IsSubagentSession reports whether a session is that of a SubagentSession.
-func IsSubagentSession(session string) bool { return strings.HasPrefix(session, "sub/") }
+// ChildCall returns the subagent call that a call of an agent becomes. ok is false if it starts no sub-agent.
+func ChildCall(call tools.Call) (child tools.Call, ok bool) {
+	if call.Tool != SpawnTool {
+		return call, call.Tool == SubagentTool
+	}
+	call.ID, call.Tool, call.Action = tools.Token(call.ID+"/"+SubagentTool), SubagentTool, tools.ActionAgent
+	call.Args, call.Delivery = changeArgs(call.Args, func(fields map[string]json.RawMessage) { delete(fields, "delivery") }), "" // subagent has none
+	return call, true
+}
 
 // subagentName returns the name of the sub-agent with a number, from 1, of the SubagentSessions of
 // an agent with a name.
@@ -73,6 +80,15 @@ func ParentSession(session string) (token string, ok bool) {
 		return "", false
 	}
 	return path[1], true
+}
+
+// RunKey returns the key of the call that started a run of a conversation (a token). The call of a
+// sub-agent, as the log has it, is in the session of the agent that made it.
+func RunKey(session, run string, call *tools.Call) tools.CallKey {
+	if call != nil && call.Tool == SubagentTool {
+		session, _ = ParentSession(call.Session)
+	}
+	return tools.CallKey{Session: session, ID: run}
 }
 
 // DepthOf returns the depth at which a subagent call runs.

@@ -142,11 +142,8 @@ func (t *tracer) addCalls(at time.Time) {
 		call := tools.Call{ID: s.callID(i), Session: s.call.Session, Tool: use.Name, Args: use.Input}
 		step := t.append(TraceStep{Kind: TraceCall, Name: tools.Excerpt(use.Name, 80), Session: call.SessionToken(), ID: call.IDToken(),
 			At: at, Args: tools.ShownArgs(call)})
-		switch use.Name {
-		case SubagentTool:
-			step.Conversation = tools.TokenOf(SubagentSession(call))
-		case SpawnTool:
-			step.Conversation = tools.TokenOf(SubagentSession(subagentCall(call)))
+		if child, ok := ChildCall(call); ok {
+			step.Conversation = tools.TokenOf(SubagentSession(child))
 		}
 		t.calls[call.ID] = step
 	}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/charset"
 )
 
 type appendFileArgs struct {
@@ -29,21 +31,21 @@ func (ws *workspace) appendFile(ctx context.Context, _ tools.Call, args appendFi
 		case old == nil:
 			err = ws.replace(ctx, rel, []byte(args.Content), nil)
 		default:
-			err = ws.appendTo(ctx, rel, []byte(args.Content), old)
+			err = ws.appendTo(ctx, rel, args.Content, old)
 		}
 		return "Text added to: " + showName(args.Path), err
 	})
 }
 
-// appendTo appends to the file old. The text is durable when it returns. If only a part
+// appendTo appends to the file old, in its encoding. The text is durable when it returns. If only a part
 // can be written, for example on a full disk, it removes that part.
-func (ws *workspace) appendTo(ctx context.Context, rel string, text []byte, old fs.FileInfo) (err error) {
+func (ws *workspace) appendTo(ctx context.Context, rel string, text string, old fs.FileInfo) (err error) {
 	parent, name, err := ws.openParent(ctx, rel)
 	if err != nil {
 		return err
 	}
 	defer parent.Close()
-	file, err := parent.OpenFile(name, os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0)
+	file, err := parent.OpenFile(name, os.O_RDWR|os.O_APPEND|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
@@ -55,10 +57,20 @@ func (ws *workspace) appendTo(ctx context.Context, rel string, text []byte, old 
 	if err == nil && !os.SameFile(info, old) {
 		err = errChanged
 	}
+	encoding := ""
+	if err == nil {
+		encoding, err = charset.Of(file, info.Size(), true)
+	}
+	if err == nil {
+		text, err = charset.Encode(text, encoding)
+	}
 	if err != nil {
 		return err
 	}
-	if _, err := file.Write(text); err != nil {
+	if strings.HasPrefix(encoding, "utf-16") {
+		text = text[min(len(text), 2):] // the file has its mark
+	}
+	if _, err := file.WriteString(text); err != nil {
 		return errors.Join(err, file.Truncate(info.Size()))
 	}
 	return file.Sync()

@@ -53,10 +53,10 @@ func (ws *workspace) readFile(ctx context.Context, _ tools.Call, args readFileAr
 	switch {
 	case info.Size() == 0 && out.Size() == 0:
 		out.Note("(the file is empty)")
+	case out.Truncated():
+		out.Note(fmt.Sprintf("[truncated: only the first %d bytes of these lines were kept; use offset and limit]", out.Size()))
 	case lines.more:
 		out.Note(fmt.Sprintf("[more lines follow; continue with offset %d]", lines.first+lines.limit))
-	case out.Truncated():
-		out.Note(fmt.Sprintf("[truncated: the first %d bytes of the file were kept; use offset and limit]", out.Size()))
 	}
 	if encoding != "" {
 		out.Note(fmt.Sprintf("[the file is %s, which edit_file keeps; write_file writes UTF-8]", encoding))

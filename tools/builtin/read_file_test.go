@@ -75,8 +75,11 @@ func TestReadFileStreams(t *testing.T) {
 func TestReadFileTruncatesHonestly(t *testing.T) {
 	b := newFixture(t, builtin.Config{Output: tools.OutputLimits{Total: 10}})
 	b.file("big", strings.Repeat("0123456789", 10))
-	if got, want := b.ok("read_file", args{"path": "big"}), "0123456789\n[truncated: the first 10 bytes of the file were kept; use offset and limit]"; got != want {
-		t.Errorf("got %q, want %q", got, want)
+	b.file("lines", strings.Repeat("0123456789\n", 10))
+	for _, a := range []args{{"path": "big"}, {"path": "lines", "limit": 3}} {
+		if got, want := b.ok("read_file", a), "0123456789\n[truncated: only the first 10 bytes of these lines were kept; use offset and limit]"; got != want {
+			t.Errorf("%v: got %q, want %q", a, got, want)
+		}
 	}
 }
 

@@ -272,6 +272,17 @@ func TestAppendFile(t *testing.T) {
 	if got := b.content("dir/log.txt"); got != "one\ntwo, too\n" {
 		t.Errorf("the file holds %q", got)
 	}
+	for before, want := range map[string]string{
+		"\xff\xfea\x00\n\x00": "\xff\xfea\x00\n\x00\xf6\x00\n\x00", "Gr\xf6\xdfe 7\nna\xefve\n": "Gr\xf6\xdfe 7\nna\xefve\n\xf6\n", "Größe\n": "Größe\nö\n", "a\x00\xff": "a\x00\xffö\n",
+	} {
+		b.file("encoded", before)
+		b.ok("append_file", args{"path": "encoded", "content": ""})
+		if b.ok("append_file", args{"path": "encoded", "content": "ö\n"}); b.content("encoded") != want {
+			t.Errorf("the file holds %q, want %q", b.content("encoded"), want)
+		}
+	}
+	b.file("encoded", "Gr\xf6\xdfe 7\nna\xefve\n")
+	b.fails("append_file", args{"path": "encoded", "content": "→"}, "windows-1252 lacks a character")
 	b.fails("append_file", args{"path": "dir", "content": "x"}, "directory")
 	for _, path := range hostile(t, b) {
 		b.fails("append_file", args{"path": path, "content": "overwritten"})

@@ -146,8 +146,7 @@ func listSessions(out io.Writer, query agents.ListQuery, list agents.SessionList
 	for _, l := range list.Sessions {
 		t.Row(l.Name, tools.Excerpt(cmp.Or(l.Match, l.Title), 60), l.Turns, l.Input, l.Output, costText(l.Usage), l.At, l.State)
 		if !listed[l.Parent] { // otherwise, the line of the parent has it
-			total.Turns += l.Turns
-			total.Add(&l.Usage)
+			total.Include(l.Total)
 		}
 	}
 	if len(list.Sessions) > 1 {

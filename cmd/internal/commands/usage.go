@@ -15,7 +15,7 @@ import (
 
 const usageHelp = `Show how many tokens the agents used and what they cost, by day (UTC), model, session or
 tool. What a turn used belongs to the tools whose results it read, in proportion to the
-length of the results; "(prompt)" is what the other turns used. Costs need --price of the
+length of the results; "(prompt)" is what other turns and summaries used. Costs need --price of the
 process that runs the agents. Conversations that were deleted do not count.
 
   stevedore usage
@@ -66,19 +66,17 @@ func newUsageCommand() *cobra.Command {
 
 func printUsage(out io.Writer, by string, used []agents.Used) error {
 	table := cli.NewTable(by, "turns", "tokens in", "cached", "tokens out", "cost")
-	var turns int
-	var total agent.Usage
+	var total agent.Total
 	for _, u := range used {
 		table.Row(u.Of, u.Turns, u.Input, u.CachedInput, u.Output, costText(u.Usage))
-		turns += u.Turns
-		total.Add(&u.Usage)
+		total.Include(u.Total)
 	}
 	if len(used) > 1 {
-		var all any = turns
+		var all any = total.Turns
 		if by == agents.ByTool {
 			all = "" // several tools may share a turn
 		}
-		table.Row("total", all, total.Input, total.CachedInput, total.Output, costText(total))
+		table.Row("total", all, total.Input, total.CachedInput, total.Output, costText(total.Usage))
 	}
 	return table.Print(out, "No agent used a model in this time.")
 }

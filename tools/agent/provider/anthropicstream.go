@@ -81,6 +81,9 @@ func (t *anthropicTurn) add(event sseEvent, header http.Header) (counts bool, er
 	if err != nil {
 		return false, malformed(event, err)
 	}
+	if len(t.blocks) > maxBlocks {
+		return false, badAnswer("it has more than %d blocks", maxBlocks)
+	}
 	t.started = true
 	return true, nil
 }
@@ -92,9 +95,6 @@ func (t *anthropicTurn) startBlock(index int, raw json.RawMessage) error {
 	b := &streamedBlock{raw: raw, fields: map[string]json.RawMessage{}, pieces: map[string]*bytes.Buffer{}}
 	if err := json.Unmarshal(raw, &b.fields); err != nil {
 		return err
-	}
-	if len(t.blocks) >= maxBlocks {
-		return badAnswer("it has more than %d blocks", maxBlocks)
 	}
 	t.blocks, t.byIndex[index] = append(t.blocks, b), b
 	t.reportText(b, b.string("text"))

@@ -9,6 +9,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/metrics"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
@@ -34,6 +35,9 @@ func (m measured) Complete(ctx context.Context, req agent.Request) (agent.Respon
 	ctx, span := tracing.Start(ctx, tracing.Chat+" "+m.model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		tracing.Operation.String(tracing.Chat), tracing.Provider.String(m.kind), tracing.RequestModel.String(m.model)))
 	res, err := m.Provider.Complete(ctx, req)
+	if err == nil {
+		count(&res, req)
+	}
 	res.Usage.Cost = cmp.Or(res.Usage.Cost, m.price.Cost(res.Usage)) // a script may have set it
 	outcome := "completed"
 	failure, ok := errors.AsType[*agent.ProviderError](err)
@@ -72,6 +76,21 @@ func (m measured) Complete(ctx context.Context, req agent.Request) (agent.Respon
 	modelTokens.Add(float64(res.Usage.CachedInput), m.kind, "cached_input")
 	modelTokens.Add(float64(res.Usage.Output), m.kind, "output")
 	return res, err
+}
+
+// count estimates what the usage of a response does not say: budgets must count each turn.
+func count(res *agent.Response, req agent.Request) {
+	u := &res.Usage
+	if u.Input <= 0 {
+		u.Input = req.EstimateTokens()
+	}
+	if u.Output <= 0 {
+		u.Output = 0
+		for _, b := range res.Content {
+			u.Output += offload.EstimateTokens(b.Text) + offload.EstimateTokens(string(b.Input))
+		}
+	}
+	u.CachedInput = min(max(u.CachedInput, 0), u.Input)
 }
 
 // isOutage reports whether the same request can succeed later.

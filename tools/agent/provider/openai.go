@@ -73,6 +73,9 @@ func (o *OpenAI) decode(data []byte, header http.Header) (agent.Response, error)
 	case len(wire.Choices) == 0:
 		return agent.Response{}, badAnswer("it has no choices; is this the address of a chat completions API?")
 	}
+	if err := finishError(wire.Choices[0].FinishReason, header, o.client.key); err != nil {
+		return agent.Response{}, err
+	}
 	return openAIResponseOf(wire.Model, wire.Choices[0].FinishReason, wire.Choices[0].Message, wire.Usage.value), nil
 }
 
@@ -116,6 +119,14 @@ func toolInput(text string) json.RawMessage {
 		return json.RawMessage(`""`) // impossible: every string can be encoded
 	}
 	return encoded
+}
+
+// finishError returns the error of a turn that ended because the provider failed, as OpenRouter and DeepSeek say it.
+func finishError(reason string, header http.Header, key string) error {
+	if reason != "error" && reason != "insufficient_system_resource" {
+		return nil
+	}
+	return streamError(json.RawMessage(`"the provider behind the server failed"`), header, key, true)
 }
 
 func openAIStop(reason string) agent.StopReason {

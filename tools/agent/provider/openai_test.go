@@ -135,6 +135,7 @@ func TestOpenAIUserText(t *testing.T) {
 	}
 }
 
+// A turn that ends because the provider failed is not an answer, whether it is streamed or not.
 func TestOpenAIStops(t *testing.T) {
 	for finish, want := range map[string]agent.StopReason{"stop": agent.StopEndTurn, "length": agent.StopMaxTokens, "content_filter": agent.StopRefusal} {
 		p := serve(t, "/chat/completions", reply{200, nil, `{"choices":[{"finish_reason":"` + finish + `","message":{"content":"hi"}}]}`})
@@ -145,6 +146,22 @@ func TestOpenAIStops(t *testing.T) {
 		res, err := model.Complete(t.Context(), lookAround)
 		if err != nil || res.StopReason != want || res.Content[0].Text != "hi" {
 			t.Errorf("finish reason %q: %+v, %v; want %q", finish, res, err, want)
+		}
+	}
+	probe := lookAround
+	probe.Probe = true // which is not repeated
+	for _, finish := range []string{"error", "insufficient_system_resource"} {
+		choice := `{"choices":[{"finish_reason":"` + finish + `","PART":{"content":"hi"}}]}`
+		for part, form := range map[string]func(...string) string{"message": func(body ...string) string { return body[0] }, "delta": openAIEvents} {
+			p := serve(t, "/chat/completions", reply{200, nil, form(strings.Replace(choice, "PART", part, 1))})
+			model, err := provider.NewOpenAI("m", provider.Config{BaseURL: p.URL})
+			if err != nil {
+				t.Fatal(err)
+			}
+			res, err := model.Complete(t.Context(), probe)
+			if failure, ok := errors.AsType[*agent.ProviderError](err); !ok || failure.Code != agent.CodeOverloaded || !failure.Retryable {
+				t.Errorf("finish reason %q in a %s: %+v, %v", finish, part, res, err)
+			}
 		}
 	}
 }

@@ -102,12 +102,10 @@ func (t *openAIStream) add(event sseEvent, header http.Header) (counts bool, err
 			}
 			call.arguments.WriteString(delta.Function.Arguments)
 		}
-		if choice.FinishReason != "" {
-			t.finish = choice.FinishReason
+		if err := finishError(choice.FinishReason, header, t.key); err != nil {
+			return true, err
 		}
-	}
-	if t.finish == "error" { // of OpenRouter
-		return true, streamError(json.RawMessage(`"the provider behind the server failed"`), header, t.key, true)
+		t.finish = cmp.Or(choice.FinishReason, t.finish)
 	}
 	return true, nil
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
@@ -62,9 +61,7 @@ func (t scriptTurn) response(vars map[string]string, done int, req agent.Request
 	if t.stop != "" {
 		res.StopReason = t.stop
 	}
-	if res.Usage == (agent.Usage{}) {
-		res.Usage = agent.Usage{Input: req.EstimateTokens(), Output: offload.EstimateTokens(text)}
-	}
+	count(&res, req)
 	return res, nil
 }
 

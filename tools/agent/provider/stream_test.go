@@ -53,6 +53,7 @@ func serveStreams(t *testing.T, answers ...func(r *http.Request, write func(stri
 // wire is one format of streams, with the same turn: a text and a tool call.
 type wire struct {
 	kind, start, text, call, stop, end string
+	empty                              string // a part of the turn that says nothing
 	failure                            func(kind string) string
 }
 
@@ -90,6 +91,8 @@ var wires = []wire{{
 		`{"type":"content_block_stop","index":1}`),
 	stop: anthropicEvents(`{"type":"message_delta","delta":{"stop_reason":"tool_use","stop_sequence":null},"usage":{"output_tokens":5}}`),
 	end:  anthropicEvents(`{"type":"message_stop"}`),
+
+	empty: anthropicEvents(`{"type":"content_block_start","index":9,"content_block":{"type":"text","text":""}}`),
 	failure: func(kind string) string {
 		return anthropicEvents(fmt.Sprintf(`{"type":"error","error":{"type":%q,"message":"it failed"}}`, kind))
 	},
@@ -103,6 +106,8 @@ var wires = []wire{{
 		`{"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"th\":\".\"}"}}]},"finish_reason":null}]}`),
 	stop: openAIEvents(`{"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}`),
 	end:  openAIEvents(`{"choices":[],"usage":{"prompt_tokens":117,"completion_tokens":5,"prompt_tokens_details":{"cached_tokens":100}}}`, `[DONE]`),
+
+	empty: openAIEvents(`{"choices":[{"index":0,"delta":{"tool_calls":[{"function":{"name":"x"}}]}}]}`),
 	failure: func(kind string) string {
 		return openAIEvents(fmt.Sprintf(`{"error":{"type":%q,"message":"it failed"}}`, kind))
 	},
@@ -294,6 +299,7 @@ func TestStreamErrors(t *testing.T) {
 			"not this API":   {"event: hello\ndata: {\"x\":1}\n\n", agent.CodeBadAnswer, 1, 1},
 			"no event":       {": nothing\n\n", agent.CodeBadAnswer, 1, 1},
 			"too large":      {w.start + "data: " + strings.Repeat(" ", 64<<20), agent.CodeBadAnswer, 1, 1},
+			"many parts":     {w.start + strings.Repeat(w.empty, 10_001), agent.CodeBadAnswer, 1, 1},
 			"always cut off": {w.start + w.text, agent.CodeUnreachable, 2, 12},
 		} {
 			t.Run(w.kind+"/"+name, func(t *testing.T) {

@@ -1,0 +1,49 @@
+package cron_test
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/cron"
+)
+
+// The call of a run waits for a worker, also after its deadline. If somebody removed it, the next
+// tick of the job starts it, and nothing the call of a job that runs once.
+func TestRunWithoutAWorker(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		runSay(t, b)
+		jobs, alice := cron.New(b), cron.Caller{Session: "alice"}
+		say := cron.Job{Tool: "say", Args: json.RawMessage(`{"text":"hi"}`), Queue: "nobody", Timeout: time.Hour}
+		once, often := say, say
+		once.Name, once.At = "once", time.Now().Add(time.Minute)
+		often.Name, often.Every, often.Timeout = "often", time.Hour, 4*time.Hour
+		for _, job := range []cron.Job{once, often} {
+			if _, err := jobs.Add(t.Context(), alice, job); err != nil {
+				t.Fatal(err)
+			}
+		}
+		check := func(name, want string) {
+			t.Helper()
+			if e, err := jobs.Get(t.Context(), alice, name); err != nil || e.LastRun == nil || e.LastRun.Text() != want {
+				t.Errorf("%s: %+v, %v; want %q", name, e.LastRun, err, want)
+			}
+		}
+		time.Sleep(time.Hour + time.Minute)
+		check("often", "not ended yet")
+		time.Sleep(90 * time.Minute)
+		check("once", "not ended yet")
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("alice", "later"), Body: []byte("{}")}); err != nil {
+			t.Fatal(err)
+		}
+		calls, err := b.Stream(t.Context(), bus.Calls)
+		if err != nil || calls.Purge(t.Context()) != nil {
+			t.Fatal(err)
+		}
+		check("often", "no stream has its call; the next tick starts it")
+		check("once", "no stream has its call")
+	})
+}
