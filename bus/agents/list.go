@@ -145,7 +145,7 @@ func describe(ctx context.Context, b *bus.Bus, session string, openTotals bool, 
 		line.Parent, _ = agent.ParentSession(first.Call.Session)
 	}
 	left := maxStateEntries
-	for m, err := range b.Read(ctx, bus.Sessions, bus.Back(b.Session(session), 0)) {
+	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session), Limit: maxListEntries, Back: true}) {
 		if err != nil {
 			return line, last, err
 		}
