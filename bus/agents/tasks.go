@@ -13,18 +13,17 @@ import (
 // that wait for an approval.
 type Tasks struct{ Bus *bus.Bus }
 
-func (b Tasks) List(ctx context.Context, session string) ([]builtin.Task, error) {
+func (b Tasks) List(ctx context.Context, session string) (tasks []builtin.Task, more bool, err error) {
 	listing, err := task.List(ctx, b.Bus, session)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var tasks []builtin.Task
 	for _, t := range listing.Tasks {
 		if isBackground(t) {
 			tasks = append(tasks, builtin.Task{ID: t.ID, Summary: t.Text(), Ended: !t.EndedAt.IsZero()})
 		}
 	}
-	return tasks, nil
+	return tasks, listing.Omitted > 0 || listing.Incomplete, nil
 }
 
 func isBackground(t task.Task) bool { return t.Async || t.State == task.InputRequired }

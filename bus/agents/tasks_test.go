@@ -82,6 +82,15 @@ func TestTasksTool(t *testing.T) {
 	if text := do("s", `{"action":"get","id":"j2"}`).ForLLM; !strings.Contains(text, "completed") || !strings.HasSuffix(text, "Result:\nthe job's result") {
 		t.Errorf("got: %s", text)
 	}
+	for i := range 501 { // one more than a list has
+		id := fmt.Sprint("old", i)
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("long", id), Body: fmt.Appendf(nil, `{"id":%q,"session":"long","tool":"job","outcome":"async"}`, id)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if text := do("long", `{"action":"list"}`).ForLLM; !strings.Contains(text, "other tasks may be missing") {
+		t.Errorf("the list does not say that it is incomplete: %.200s", text)
+	}
 	for args, code := range map[string]string{
 		`{"action":"get","id":"j3"}`:           tools.CodeNotFound, // of another session
 		`{"action":"cancel","id":"j2"}`:        tools.CodeInvalidArguments,

@@ -10,8 +10,8 @@ import (
 
 // Tasks shows and cancels the background work of sessions.
 type Tasks interface {
-	// List returns the background tasks of a session, oldest first.
-	List(ctx context.Context, session string) ([]Task, error)
+	// List returns the background tasks of a session, oldest first. more is true if there may be others.
+	List(ctx context.Context, session string) (all []Task, more bool, err error)
 	// Get returns a task with its result, if it has one. A *tools.Error with CodeNotFound
 	// means that the session has no such task.
 	Get(ctx context.Context, session, id string) (Task, error)
@@ -71,15 +71,15 @@ func manageTasks(ctx context.Context, tasks Tasks, session string, args tasksArg
 		t, err := tasks.Cancel(ctx, session, id)
 		return t.Summary, err
 	}
-	all, err := tasks.List(ctx, session)
+	all, more, err := tasks.List(ctx, session)
 	if err != nil {
 		return "", err
 	}
-	return listTasks(all), nil
+	return listTasks(all, more), nil
 }
 
-func listTasks(all []Task) string {
-	if len(all) == 0 {
+func listTasks(all []Task, more bool) string {
+	if len(all) == 0 && !more {
 		return "This conversation has no background tasks."
 	}
 	omit := max(len(all)-maxTasks, 0)
@@ -94,6 +94,9 @@ func listTasks(all []Task) string {
 	}
 	if omitted > 0 {
 		lines = append(lines, fmt.Sprintf("(and %d more)", omitted))
+	}
+	if more {
+		lines = append(lines, "(This conversation has too many calls to list them all: other tasks may be missing. get finds each by its id.)")
 	}
 	return strings.Join(lines, "\n")
 }
