@@ -305,6 +305,10 @@ func (s *simulation) judgeCalm(ctx context.Context, results records, c calm, fai
 			soon += floodTime
 		}
 		end := p.at.Add(work + soon)
+		punctual := p.deadline.IsZero() || p.deadline.After(end) && !p.isIgnored()
+		if !punctual {
+			end = slices.MaxFunc([]time.Time{p.at, p.deadline}, time.Time.Compare).Add(soon)
+		}
 		if p.reply != "" || p.flood || p.at.Before(c.from) || end.After(c.to) {
 			continue
 		}
@@ -312,10 +316,6 @@ func (s *simulation) judgeCalm(ctx context.Context, results records, c calm, fai
 		kind := "result"
 		if p.tool == "async" && !p.raw {
 			kind = "completion"
-		}
-		punctual := p.deadline.IsZero() || p.deadline.After(end) && !p.isIgnored()
-		if !punctual {
-			end = slices.MaxFunc([]time.Time{p.at, p.deadline}, time.Time.Compare).Add(soon)
 		}
 		e, _ := read(ctx, results, kind, p)
 		if punctual && e.isLate() {
