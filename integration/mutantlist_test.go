@@ -93,7 +93,7 @@ var mutants = []mutant{
 	{"a client stays on an isolated server", "bus/failover.go", "		if err := b.nc.ForceReconnect(); err != nil {", "		if b.nc.IsClosed() {", "integration", "TestClientLeavesIsolatedServer"},
 	{"a call that was cancelled starts", "bus/worker/execution.go", "	if _, ok := e.cancelled[a.Key]; ok {", "	if _, ok := e.cancelled[a.Key]; ok && e == nil {",
 		"bus/task", "TestCancelWhileQueued"},
-	{"a late give-up ends a retried call", "bus/task/delivered.go", "	return d.Republished && givenUp > 0", "	return !d.Republished && givenUp > 0",
+	{"a late give-up ends a retried call", "bus/task/locate.go", "givenUp <= r.Retried; dropped {", "givenUp < r.Retried; dropped {",
 		"bus/rpc", "TestLateGiveUpEndsNoRetriedCall"},
 	{"a result is acknowledged although it was not stored", "bus/worker/result.go", "	if err != nil {\n		return err\n	}\n\n	// 9. Ack", "	if err != nil && r == nil {\n		return err\n	}\n\n	// 9. Ack",
 		"bus/worker", "TestUnstoredResultIsNotAcknowledged"},

@@ -112,5 +112,5 @@ func removeResult(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
 	if err != nil {
 		return fmt.Errorf("remove the claim of call %q in session %q: %w", id, session, err)
 	}
-	return task.ForgetStarts(ctx, b, tools.CallKey{Session: session, ID: id})
+	return task.StoreRetry(ctx, b, tools.CallKey{Session: session, ID: id}, letter.Sequence)
 }

@@ -193,6 +193,46 @@ func TestLateGiveUpEndsNoRetriedCall(t *testing.T) {
 	}
 }
 
+// A dead letter of a call whose id belongs to another one can be retried, and is rejected again: it removes nothing of
+// the other call, which a worker gave up on.
+func TestRetryOfAnotherCallRemovesNothing(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	key := tools.CallKey{Session: "s", ID: "keep"}
+	for range 2 {
+		if err := task.CountStart(t.Context(), b, key, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	submit := func(args string) {
+		publish(t, b, bus.Message{Subject: b.Call("default", "keep", "s", "keep"), Body: fmt.Appendf(nil, `{"args":%s}`, args)})
+	}
+	submit(`{"x":1}`)
+	bustest.Fail(t, b, "default", 3)
+	workertest.Start(t, b, memOffloader(), worker.Config{MaxAttempts: 3, AskTimeout: 50 * time.Millisecond}, simpleTool{"keep", tools.Keyed})
+	acknowledged := func() {
+		bustest.WaitUntil(t, "the call to be acknowledged", func() bool { return bustest.Waiting(t, b) == 0 })
+	}
+	acknowledged()
+	submit(`{"x":2}`)
+	acknowledged()
+	for _, letter := range letters(t, b, "keep") {
+		if letter.Code == tools.CodeMismatch {
+			if err := retryLetter(t, b, letter); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	acknowledged()
+	stored, err := task.ReadResults(t.Context(), b, "s", "keep")
+	if err != nil || len(stored) != 1 || stored[0].Error == nil || stored[0].Error.Code != tools.CodeGivenUp || stored[0].Args != `{"x":1}` {
+		t.Errorf("the result of the first call: %+v, %v", stored, err)
+	}
+	if left := letters(t, b, "keep"); len(left) != 2 {
+		t.Errorf("%d dead letters, want that of each call", len(left))
+	}
+}
+
 // No worker has a call that was retried. So its worker does not ask the others for it, which
 // would take a slot for as long as they may answer, and counts no start of it.
 func TestRetriedCallsWaitForNoWorker(t *testing.T) {

@@ -148,17 +148,6 @@ func (d *Delivered) Once() bool { return d.Raw == nil && d.Tool.Effect == tools.
 // returns an async result: the worker has the tool, and it does not complete its calls here.
 func (d *Delivered) CompletesElsewhere() bool { return d.Tool.Name != "" && !d.CallsBack }
 
-// Supersedes reports whether a result is of a worker that gave up on an earlier message of the call. Somebody
-// has retried its dead letter since, and the result arrived late.
-func (d *Delivered) Supersedes(r StoredResult) bool {
-	return r.Error != nil && d.supersedes(r.Error.CallSequence)
-}
-
-// supersedes is Supersedes for the sequence of a message that a worker gave up on; 0 if it did not.
-func (d *Delivered) supersedes(givenUp uint64) bool {
-	return d.Republished && givenUp > 0 && givenUp < d.Sequence
-}
-
 // Check rejects the call if a stored event with this digest belongs to another call with the
 // same id, whose result this call must not get.
 func (d *Delivered) Check(digest string) error {

@@ -103,14 +103,41 @@ func (l *Locator) Locate(ctx context.Context, d *Delivered, contested bool) (p P
 // Stored returns the stored events of a call, and whether they include the final one.
 func (l *Locator) Stored(ctx context.Context, d *Delivered) (stored []StoredResult, ended bool, err error) {
 	stored, err = l.Results.Read(ctx, d.Key)
-	if n := len(stored); n > 0 && err == nil && d.Supersedes(stored[n-1]) {
-		err = l.Bus.Delete(ctx, bus.Results, stored[n-1].Sequence)
-		stored = stored[:n-1]
+	if n := len(stored); n > 0 && err == nil {
+		var dropped bool
+		if dropped, err = l.DropRetried(ctx, d.Key, stored[n-1]); dropped {
+			stored = stored[:n-1]
+		}
 	}
 	if len(stored) == 0 || err != nil {
 		return nil, false, err
 	}
 	return stored, Ended(stored) || d.CompletesElsewhere(), d.Check(stored[0].Digest)
+}
+
+// DropRetried removes the result of a worker that gave up on a message of the call, if somebody has retried the dead
+// letter of that message since: the result arrived late.
+func (l *Locator) DropRetried(ctx context.Context, k tools.CallKey, r StoredResult) (dropped bool, err error) {
+	if r.Error == nil {
+		return false, nil
+	}
+	return l.dropRetried(ctx, k, r.Sequence, r.Error.CallSequence)
+}
+
+// dropRetried is DropRetried for the sequence of a result or claim, and for that of the message that its worker gave up on;
+// 0 if it did not.
+func (l *Locator) dropRetried(ctx context.Context, k tools.CallKey, sequence, givenUp uint64) (dropped bool, err error) {
+	if givenUp == 0 {
+		return false, nil
+	}
+	err = l.Results.read(ctx, func() error {
+		r, err := ReadRecord(ctx, l.Bus, k)
+		if dropped = err == nil && givenUp <= r.Retried; dropped {
+			err = l.Bus.Delete(ctx, bus.Results, sequence)
+		}
+		return err
+	})
+	return dropped && err == nil, err
 }
 
 // holder finds out which worker has a call without a final result.
@@ -155,9 +182,9 @@ func (l *Locator) onceStarted(ctx context.Context, d *Delivered, p *Place) (star
 	if p.Claim, sequence, err = l.Results.readClaim(ctx, d.Key); err != nil {
 		return false, err
 	}
-	if d.supersedes(p.Claim.CallSequence) {
+	if dropped, err := l.dropRetried(ctx, d.Key, sequence, p.Claim.CallSequence); dropped || err != nil {
 		p.Claim = Claim{}
-		return false, l.Bus.Delete(ctx, bus.Results, sequence)
+		return false, err
 	}
 	if sequence > 0 {
 		return true, d.Check(p.Claim.Digest)

@@ -25,6 +25,9 @@ type Record struct {
 	// stop of a worker ended the first one, which then is no attempt.
 	Starts  int  `json:"starts,omitempty"`
 	Stopped bool `json:"stopped,omitempty"`
+	// Retried is the sequence of the call's last message whose dead letter somebody retried. What a worker says
+	// later, that gave up on it, does not count.
+	Retried uint64 `json:"retried,omitempty"`
 	// Ahead is the sequence of the call's message if a worker started it before the consumer of
 	// the queue delivered it.
 	Ahead uint64 `json:"ahead,omitempty"`
@@ -270,13 +273,10 @@ func RecordStopped(ctx context.Context, b *bus.Bus, k tools.CallKey) error {
 	return err
 }
 
-// ForgetStarts lets the attempts of a call begin again.
-func ForgetStarts(ctx context.Context, b *bus.Bus, k tools.CallKey) error {
+// StoreRetry lets the attempts of a call begin again, because somebody retries the dead letter of its message with a sequence.
+func StoreRetry(ctx context.Context, b *bus.Bus, k tools.CallKey, sequence uint64) error {
 	_, err := ChangeRecord(ctx, b, k, func(r *Record) error {
-		if r.Starts == 0 && !r.Stopped {
-			return ErrUnchanged
-		}
-		r.Starts, r.Stopped = 0, false
+		r.Starts, r.Stopped, r.Retried = 0, false, max(r.Retried, sequence)
 		return nil
 	})
 	return err

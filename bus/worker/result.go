@@ -121,10 +121,10 @@ func (r *results) publish(ctx context.Context, a *attempt, res *tools.Result) er
 // this one (its acknowledgement was lost), that of another delivery, or that of a
 // different call with the same id.
 func (r *results) resolveConflict(ctx context.Context, a *attempt, event tools.ResultEvent, res *tools.Result, first task.StoredResult) error {
-	if a.Supersedes(first) {
-		if err := r.locator.Bus.Delete(ctx, bus.Results, first.Sequence); err != nil {
-			return err
-		}
+	switch dropped, err := r.locator.DropRetried(ctx, a.Key, first); {
+	case err != nil:
+		return err
+	case dropped:
 		return r.publish(ctx, a, res)
 	}
 	if a.resultPublished {
