@@ -261,7 +261,7 @@ func TestStepsReachTheirEnd(t *testing.T) {
 	}
 }
 
-// A bus of the unreleased version 2 is moved, too: the notifier reads reports when it starts.
+// A bus of the unreleased version before is moved, too: the notifier reads reports then.
 func TestUnreleasedFormatIsMoved(t *testing.T) {
 	b := bustest.New(t)
 	for _, c := range append(b.Streams(bus.Config{}), b.Buckets(bus.Config{})...) {
@@ -284,15 +284,12 @@ func TestUnreleasedFormatIsMoved(t *testing.T) {
 	if _, err := b.Formats(t.Context()); err != nil {
 		t.Error(err)
 	}
-	if _, err := b.Consumer(t.Context(), b.NotifierConsumer()); err != nil {
-		t.Fatal(err)
-	}
 	info, _, err := b.ConsumerInfo(t.Context(), former)
 	if err != nil || strings.Join(info.Config.FilterSubjects, " ") != "stevedore.completion.*.* stevedore.report.*.*" {
 		t.Errorf("the notifier reads %v, %v", info.Config.FilterSubjects, err)
 	}
 	copies, err := os.ReadDir(dir)
-	if err != nil || len(copies) != 10 {
+	if err != nil || len(copies) != 3 || copies[0].Name() != "STEVEDORE_OUTBOX-3" || copies[1].Name() != "STEVEDORE_RESULTS-2" || copies[2].Name() != "STEVEDORE_TICKS-3" {
 		t.Errorf("copied %v, %v", copies, err)
 	}
 	if got := config(t, b, b.StreamName(bus.Results)); len(got.Subjects) != 4 || bustest.Messages(t, b, bus.Results) != 1 {

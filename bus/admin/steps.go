@@ -25,22 +25,29 @@ type Step struct {
 	Does string
 	// Beside is set if workers of the version before can run during the step and after it.
 	Beside bool
+	// run, if not nil, changes what is stored. The stream has its earlier subjects and settings and
+	// those of this version. A step without it only adds subjects and sets the messages per subject.
+	run func(ctx context.Context, b *bus.Bus) error
+	// same is set if only the version changes, so that there is nothing to copy.
+	same bool
 }
 
-// takesOver reports whether the step is for a stream that was never used.
-func (s Step) takesOver() bool { return s.From == (jsapi.Version{}) }
-
 func (s Step) String() string {
-	if s.takesOver() {
+	if s.From == (jsapi.Version{}) {
 		return fmt.Sprintf("%s: version %s (%s)", s.Stream, s.To, s.Does)
 	}
 	return fmt.Sprintf("%s: version %s to %s (%s)", s.Stream, s.From, s.To, s.Does)
 }
 
-// steps has a step for each version since 2 that a stream or bucket had. One without a stream is for
-// all. Each adds subjects and sets the messages per subject.
+// unreleased is the version before jsapi.Base. The results had no reports then, and all else was as
+// in jsapi.Base.
+var unreleased = jsapi.Version{Major: 2}
+
+// steps has a step for each version since unreleased that a stream or bucket had. One without a
+// stream is for all that have no other one.
 var steps = []Step{
-	{From: jsapi.Version{Major: 2}, To: jsapi.Base, Does: "stores reports for the notifier"},
+	{Stream: bus.Results, From: unreleased, To: jsapi.Base, Does: "stores reports for the notifier", run: readReports},
+	{From: unreleased, To: jsapi.Base, Does: "nothing else changes", same: true},
 	{Stream: bus.Outbox, From: jsapi.Base, To: bus.OutboxFormat, Does: "gives each chat its own subject", Beside: true},
 	{Stream: bus.Ticks, From: jsapi.Base, To: bus.TicksFormat, Does: "keeps removed jobs from coming back after a kill of the server", Beside: true},
 }
@@ -50,7 +57,7 @@ var steps = []Step{
 func Steps(err *jsapi.FormatError) (found []Step, ok bool) {
 	for _, d := range err.Differences {
 		if d.Unused {
-			found = append(found, Step{Stream: d.Stream, To: d.Wants, Does: "it was never used, and gets all settings", Beside: true})
+			found = append(found, Step{Stream: d.Stream, To: d.Wants, Does: "it was never used, and gets all settings", Beside: true, same: true})
 			continue
 		}
 		if d.Has == (jsapi.Version{}) || d.Has.Compare(d.Wants) > 0 {
@@ -95,7 +102,7 @@ func Move(ctx context.Context, b *bus.Bus, dir string, show func(Step)) ([]Step,
 	if dir != "" {
 		var copied []string
 		for _, s := range pending {
-			if s.takesOver() || slices.Contains(copied, s.Stream) {
+			if s.same || slices.Contains(copied, s.Stream) {
 				continue
 			}
 			copied = append(copied, s.Stream)
@@ -139,8 +146,16 @@ func (s Step) apply(ctx context.Context, b *bus.Bus) error {
 			config.Subjects = append(config.Subjects, subject)
 		}
 	}
+	if s.run != nil {
+		if err := updateStream(ctx, b, config); err != nil {
+			return err
+		}
+		if err := s.run(ctx, b); err != nil {
+			return err
+		}
+	}
 	config.Metadata = s.To.Mark(config.Metadata)
-	if s.takesOver() { // the mark says that it has the settings, so both are one change
+	if s.From == (jsapi.Version{}) { // the mark says that it has the settings, so both are one change
 		keepLimits(b, &want, config)
 		bus.Align(&config, want)
 		if err := updateStream(ctx, b, config); err != nil {
@@ -150,4 +165,19 @@ func (s Step) apply(ctx context.Context, b *bus.Bus) error {
 		return nil
 	}
 	return updateStream(ctx, b, config)
+}
+
+// readReports lets the notifier read completions and reports, as it does since version 3. Texts of
+// results that it had not read yet are not sent; the results are kept.
+func readReports(ctx context.Context, b *bus.Bus) error {
+	c := b.NotifierConsumer()
+	info, ok, err := b.ConsumerInfo(ctx, c)
+	if !ok || err != nil {
+		return err
+	}
+	info.Config.FilterSubject, info.Config.FilterSubjects = "", c.Filter
+	return bus.WithChangeTimeout(ctx, func(ctx context.Context) error {
+		_, err := b.JetStream().UpdateConsumer(ctx, b.StreamName(c.Stream), info.Config)
+		return err
+	})
 }
