@@ -358,7 +358,7 @@ func TestAnswersSayWhatAnArtifactLacks(t *testing.T) {
 	t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
 	said := func(what string, answer textResult, err error) {
 		t.Helper()
-		if err != nil || !strings.Contains(answer.Text(), "[The tool printed more than the worker keeps; the rest is lost.]") {
+		if err != nil || !strings.Contains(answer.Text(), "The tool printed more than the worker keeps; the rest is lost.]") {
 			t.Errorf("%s: %.300v, %v", what, answer, err)
 		}
 	}

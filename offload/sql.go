@@ -53,7 +53,11 @@ func (r *Reader) SQL(ctx context.Context, session string, q SQLQuery) (res *SQLR
 		return r.turn(ctx, session, src.Limit(), func(ctx context.Context) error {
 			if res, err = tables.Run(ctx, src, q); err == nil {
 				for _, t := range found {
-					res.Notes = append(res.Notes, t.Notes...)
+					for _, note := range t.Notes {
+						if note = t.Names[0] + ": " + note; !slices.Contains(res.Notes, note) {
+							res.Notes = append(res.Notes, note)
+						}
+					}
 				}
 			}
 			return err

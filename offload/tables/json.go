@@ -74,8 +74,9 @@ func (l *layout) follow(r *jsonread.Reader, steps []string, yield func([]cell) e
 			return l.element(r, name, yield)
 		}
 		if step := steps[0]; step == "[]" || k == '{' && step == "."+name || k == '[' && step == fmt.Sprintf("[%d]", i) {
-			if found && step != "[]" {
-				l.notes = append(l.notes, fmt.Sprintf("an object has the name %q again; the rows of both are here", tools.Excerpt(name, 40)))
+			note := fmt.Sprintf("an object has the name %q again; the rows of both are here", tools.Excerpt(name, 40))
+			if found && step != "[]" && !slices.Contains(l.notes, note) {
+				l.notes = append(l.notes, note)
 			}
 			found = true
 			return l.follow(r, steps[1:], yield)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"unicode"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/charset"
@@ -59,7 +60,8 @@ func (ws *workspace) appendTo(ctx context.Context, rel string, text string, old 
 	}
 	encoding := ""
 	if err == nil {
-		encoding, err = charset.Of(file, info.Size(), true)
+		all := strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) // otherwise only UTF-16 matters
+		encoding, err = charset.Of(file, info.Size(), all)
 	}
 	if err == nil {
 		text, err = charset.Encode(text, encoding)

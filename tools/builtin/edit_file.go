@@ -129,7 +129,23 @@ func (e edit) apply(content string) string {
 // diff returns the change with three lines of context, or a summary if it is too long.
 func (e edit) diff(path, content string) string {
 	const context = 3
-	before, after := slices.Collect(strings.Lines(content)), slices.Collect(strings.Lines(e.apply(content)))
+	summary := fmt.Sprintf("[%d bytes replaced by %d]", e.length, len(e.text))
+	if e.length+len(e.text) > maxDiff {
+		return summary
+	}
+	begin, stop := e.at, e.at+e.length // of the lines around the edit
+	for range context + 1 {
+		begin = strings.LastIndexByte(content[:max(begin, 0)], '\n')
+		if next := strings.IndexByte(content[stop:], '\n'); next >= 0 {
+			stop += next + 1
+		} else {
+			stop = len(content)
+		}
+	}
+	begin++
+	around := edit{e.at - begin, e.length, e.text}
+	number := 1 + strings.Count(content[:begin], "\n")
+	before, after := slices.Collect(strings.Lines(content[begin:stop])), slices.Collect(strings.Lines(around.apply(content[begin:stop])))
 	first, end, endAfter := 0, len(before), len(after)
 	for first < min(end, endAfter) && before[first] == after[first] {
 		first++
@@ -139,7 +155,7 @@ func (e edit) diff(path, content string) string {
 	}
 	from, rest := max(0, first-context), min(context, len(before)-end)
 	var diff strings.Builder
-	fmt.Fprintf(&diff, "--- %s\n+++ %s\n@@ -%s +%s @@\n", path, path, place(from+1, end+rest-from), place(from+1, endAfter+rest-from))
+	fmt.Fprintf(&diff, "--- %s\n+++ %s\n@@ -%s +%s @@\n", path, path, place(number+from, end+rest-from), place(number+from, endAfter+rest-from))
 	write := func(sign string, lines []string) {
 		for _, line := range lines {
 			diff.WriteString(sign + line)
@@ -153,7 +169,7 @@ func (e edit) diff(path, content string) string {
 	write("+", after[first:endAfter])
 	write(" ", before[end:end+rest])
 	if diff.Len() > maxDiff {
-		return fmt.Sprintf("[%d bytes replaced by %d]", e.length, len(e.text))
+		return summary
 	}
 	return tools.EscapeBytes(diff.String())
 }

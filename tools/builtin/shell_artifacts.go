@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -110,7 +111,9 @@ func (sh *shell) write(ctx context.Context, call tools.Call, s *staged, id, name
 		return tools.Errorf(tools.CodeInvalidArguments, "the artifacts of a command may have %d bytes together", int64(maxArtifactBytes))
 	}
 	for _, note := range lost {
-		s.lost = append(s.lost, fmt.Sprintf("[%s: %s]", tools.Excerpt(id, 100), note))
+		if note = fmt.Sprintf("[%s: %s]", tools.Excerpt(id, 100), note); !slices.Contains(s.lost, note) {
+			s.lost = append(s.lost, note)
+		}
 	}
 	return nil
 }
