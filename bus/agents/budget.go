@@ -121,15 +121,14 @@ type parents map[string]string
 // be older than what the caller reads.
 func (p parents) rootOf(ctx context.Context, b *bus.Bus, session string) (string, error) {
 	for range maxNesting {
-		if _, known := p[session]; !known {
+		if _, known := p[session]; !known && tools.IsHash(session) { // as the token of each sub-agent's session is
 			first, err := firstMessage(ctx, b, session)
 			if err != nil {
 				return "", err
 			}
-			if first.Call == nil || first.Call.SessionToken() != session {
-				break
+			if p[session] = ""; first.Call != nil && first.Call.SessionToken() == session {
+				p[session], _ = agent.ParentSession(first.Call.Session)
 			}
-			p[session], _ = agent.ParentSession(first.Call.Session)
 		}
 		if p[session] == "" {
 			break

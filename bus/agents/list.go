@@ -262,7 +262,7 @@ func Title(ctx context.Context, b *bus.Bus, session string) (title, name string,
 // are stored of a session has one.
 func firstMessage(ctx context.Context, b *bus.Bus, session string) (agent.Entry, error) {
 	left := maxTitleEntries
-	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session)}) {
+	for m, err := range b.Read(ctx, bus.Sessions, bus.Query{Subject: b.Session(session), Limit: maxListEntries}) {
 		if err != nil {
 			return agent.Entry{}, err
 		}

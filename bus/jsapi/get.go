@@ -82,14 +82,21 @@ func (a API) GetMessage(ctx context.Context, stream string, get Get) (Message, e
 // the stream is new or allows no direct gets, it asks the leader.
 func (a API) GetFromAny(ctx context.Context, stream string, get Get) (Message, error) {
 	reply, err := a.request(ctx, "DIRECT.GET."+stream, get)
-	switch {
-	case errors.Is(err, nats.ErrNoResponders):
-		return a.GetFromLeader(ctx, stream, get)
-	case err != nil:
+	if errors.Is(err, nats.ErrNoResponders) {
+		short, cancel := context.WithTimeout(ctx, leaderTimeout)
+		defer cancel()
+		if m, failed := a.GetFromLeader(short, stream, get); failed == nil || errors.Is(failed, jetstream.ErrMsgNotFound) {
+			return m, failed
+		}
+	}
+	if err != nil {
 		return Message{}, err
 	}
 	return parseMessage(reply)
 }
+
+// leaderTimeout is how long a leader may take if no replica answers: a stream whose only server is down has none.
+const leaderTimeout = time.Second
 
 // NoneStored reports whether a replica certainly has no message on any of the subjects, at most
 // 1,024.

@@ -32,7 +32,7 @@ func (r *run) loop(ctx context.Context) (Outcome, error) {
 		case isStopping(ctx):
 			return Outcome{}, handedBack()
 		case len(pending) > 0 && reasonOf(s.stop) != Done:
-			err = r.rejectCalls(ctx, pending, fmt.Sprintf("the turn was cut off (%s), so the call may be incomplete; repeat it in a shorter turn", s.stop))
+			err = r.rejectCalls(ctx, pending, fmt.Sprintf("the turn ended early (%s), so the call may be incomplete and did not run; if it was too long, repeat it in a shorter turn", s.stop))
 		case len(pending) > 0 && limit != "":
 			err = r.rejectCalls(ctx, pending, "the agent reached its limit")
 		case len(pending) > 0:

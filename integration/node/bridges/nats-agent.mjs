@@ -23,7 +23,7 @@ const bridge = await connect();
 const nc = await login(own ? "AGENT_" : "");
 
 // The server does not check whether a client may publish to the reply subject of its request.
-const isInbox = (subject) => /^_|inbox/i.test(subject?.split(".")[0] ?? "");
+const isInbox = (subject) => /^(_|[^.]*inbox)[^.]*\./i.test(subject ?? ""); // with a dot, its calls have ids of their own
 const inboxOf = (call) => call?.startsWith("message-") ? call.slice("message-".length) : "";
 
 const chunk = (inbox, type, data) => nc.publish(inbox, JSON.stringify({ type, data }));
@@ -122,7 +122,7 @@ function serve(session, position) {
     const text = [n.text, ...notes.filter(Boolean).map((note) => `(${note.replace(/\s+/g, " ")})`)].join("\n");
     if (approval) query(inbox, approval, text);
     else for (const part of text.match(/.{1,12000}/gsu) ?? []) chunk(inbox, "response", part);
-    if (inbox === own) return finish(inbox, n.is_error && text);
+    if (inbox === own && !approval) return finish(inbox, n.is_error && text);
     await nc.flush();
   }
 
