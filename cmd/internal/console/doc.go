@@ -9,6 +9,6 @@
 //	sessions    conversations, and messages to the agent
 //	approvals, schedules, dead, channels
 //	bulk        changes of many dead letters or calls
-//	usage       what the agents used, and the last day by hours
+//	usage       what the agents used
 //	static      the files of the page
 package console
