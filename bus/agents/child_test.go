@@ -4,6 +4,7 @@ package agents
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ const (
 	agentDieEnv     = "STEVEDORE_TEST_AGENT_DIE"     // probability of a kill at each step
 	agentContextEnv = "STEVEDORE_TEST_AGENT_CONTEXT" // context limit in tokens
 	agentTurnsEnv   = "STEVEDORE_TEST_AGENT_LIFE"    // if set, the process dies before it asks for one turn more, see dieAfterTurns
+	agentLeaseEnv   = "STEVEDORE_TEST_AGENT_LEASE"   // of the calls; default agentLease
 	agentDeathsEnv  = "STEVEDORE_TEST_AGENT_DEATHS"  // file in which dieAfterTurns records the deaths
 )
 
@@ -68,7 +70,11 @@ func runAgentChild() error {
 		_, _ = bufio.NewReader(os.Stdin).ReadByte()
 		os.Exit(3)
 	}()
-	b, err := bus.Connect(ctx, bus.Config{Server: os.Getenv(agentChildEnv), Lease: agentLease})
+	lease, err := time.ParseDuration(cmp.Or(os.Getenv(agentLeaseEnv), agentLease.String()))
+	if err != nil {
+		return err
+	}
+	b, err := bus.Connect(ctx, bus.Config{Server: os.Getenv(agentChildEnv), Lease: lease})
 	if err != nil {
 		return err
 	}
