@@ -277,14 +277,14 @@ func (o *Options) printText(out io.Writer, body []byte) error {
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return fmt.Errorf("read answer: %w", err)
 	}
-	if answer.Text == "" { // an answer without a text for models
+	switch {
+	case answer.Text == "": // an answer without a text for models, such as a record
 		var pretty bytes.Buffer
 		if err := json.Indent(&pretty, body, "", "  "); err != nil {
 			return fmt.Errorf("read answer: %w", err)
 		}
 		answer.Text = tools.EscapeJSON(pretty.String())
-	}
-	if answer.MediaType != "" && answer.Artifact != "" {
+	case answer.MediaType != "" && answer.Artifact != "":
 		answer.Text = offload.NotText(answer.Artifact, answer.MediaType, answer.Size) + "; save it: " +
 			o.Connection.Command("artifacts", "get", answer.Artifact, "--all", "-o", "FILE")
 	}
