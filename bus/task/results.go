@@ -77,7 +77,9 @@ func (r *Results) Claim(ctx context.Context, k tools.CallKey, claim Claim) (stor
 // readClaim reads the claim of a call and its sequence, which is 0 if there is none.
 func (r *Results) readClaim(ctx context.Context, k tools.CallKey) (claim Claim, sequence uint64, err error) {
 	err = r.read(ctx, func() (err error) {
-		claim, sequence, err = ReadClaim(ctx, r.bus, k.Session, k.ID)
+		if claim, sequence, err = ReadClaim(ctx, r.bus, k.Session, k.ID); err != nil {
+			claim, sequence = Claim{}, 0 // read removes a forged one
+		}
 		return err
 	})
 	return claim, sequence, err

@@ -129,18 +129,25 @@ func TestForgedReportIsReplaced(t *testing.T) {
 	})
 }
 
-// A message that is no claim does not keep a once-only call from running, once.
+// A message that is no claim does not keep a once-only call from running, once. A call that was delivered before has its
+// claim read first.
 func TestForgedClaimIsReplaced(t *testing.T) {
+	t.Run("new", func(t *testing.T) { replaceForgedClaims(t, 0) })
+	t.Run("delivered before", func(t *testing.T) { replaceForgedClaims(t, 1) })
+}
+
+func replaceForgedClaims(t *testing.T, deliveries int) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
 		var runs atomic.Int64
-		start(t, b, worker.Config{}, echo(t, "once", tools.Once, &runs, nil))
 		bodies := []string{"\x00", forgedEvents["an ack"], `{"worker":"w"}`}
 		for i, body := range bodies {
 			id := fmt.Sprint("c", i)
 			submit(t, b, b.Claim("s", id), body)
 			submit(t, b, "stevedore.call.default.once", `{"id":"`+id+`","session":"s","args":{"text":"real"}}`)
 		}
+		bustest.Fail(t, b, bus.DefaultQueue, deliveries)
+		start(t, b, worker.Config{}, echo(t, "once", tools.Once, &runs, nil))
 		waitEmpty(t, b)
 		for i, body := range bodies {
 			if got, ok := event(t, b, b.Result("s", fmt.Sprint("c", i))); !ok || got.Outcome != tools.Completed {
