@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -84,26 +85,32 @@ func TestOperationsAgree(t *testing.T) {
 			arguments[tool.Definition().Name] = append(arguments[tool.Definition().Name], name)
 		}
 	}
+	offered := map[string]bool{"bridge": true} // a process that receives answers it
 	for _, op := range rpc.Operations() {
 		if op.Subject == "" { // no worker offers it
 			continue
 		}
+		offered[op.Name] = true
 		got := contract[op.Name]
 		want := "stevedore.rpc." + regexp.MustCompile("[A-Z]+").ReplaceAllStringFunc(op.Subject, func(w string) string { return "{" + strings.ToLower(w) + "}" })
 		if got.Subject != want {
 			t.Errorf("%s: the contract has the subject %q, want %s", op.Name, got.Subject, want)
 		}
-		var inputs []string
-		for _, field := range reflect.VisibleFields(op.In) {
-			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" && name != "-" {
-				inputs = append(inputs, name)
-			}
-		}
+		inputs := jsonNames(op.In)
 		if body := doc.Defs[got.Body]; body != nil {
 			for name := range body.Properties {
 				if !slices.Contains(inputs, name) {
 					t.Errorf("%s: the schema %s has %s, which the operation does not read", op.Name, got.Body, name)
 				}
+			}
+		}
+		if answer, out := doc.Defs[got.Answer], structOf(op.Out); answer != nil && out != nil {
+			outputs, described := jsonNames(out), slices.Sorted(maps.Keys(answer.Properties))
+			if !slices.Contains(outputs, "text") { // each answer with a form for models has it
+				described = slices.DeleteFunc(described, func(name string) bool { return name == "text" })
+			}
+			if !slices.Equal(outputs, described) {
+				t.Errorf("%s: it answers %q, and the schema %s has %q", op.Name, outputs, got.Answer, described)
 			}
 		}
 		if op.Tool != "" && len(arguments[op.Tool]) == 0 {
@@ -118,4 +125,31 @@ func TestOperationsAgree(t *testing.T) {
 			}
 		}
 	}
+	for _, op := range operations {
+		if strings.HasPrefix(op.Subject, "stevedore.rpc.") && !offered[op.Name] {
+			t.Errorf("%s: no worker offers it", op.Name)
+		}
+	}
+}
+
+// structOf returns the struct that a type is or points to, or nil.
+func structOf(t reflect.Type) reflect.Type {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	return t
+}
+
+// jsonNames returns the names of the fields of a struct in JSON, sorted.
+func jsonNames(t reflect.Type) (names []string) {
+	for _, field := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "" && name != "-" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

@@ -110,16 +110,18 @@ func (e *expander) content(object map[string]any, schema *jsonschema.Schema) (an
 	switch {
 	case object["lines"] != nil && object["jq"] != nil:
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "give either lines or jq beside $artifact")
+	case object["base64"] == true && (object["jq"] != nil || object["lines"] != nil && object["lines"] != "1-"):
+		return nil, tools.Errorf(tools.CodeInvalidArguments, `base64 passes all bytes: give neither jq nor other lines than "1-" beside it`)
 	case object["jq"] != nil:
 		return e.query(id, object["jq"], want)
-	case object["lines"] != nil:
+	case object["lines"] != nil && object["base64"] != true:
 		text, err := e.lines(id, object["lines"])
 		if err != nil {
 			return nil, err
 		}
 		return e.typed(id, text, want)
 	}
-	text, err := e.all(id, object["base64"] == true)
+	text, err := e.all(id, object["base64"] == true, object["lines"] != nil)
 	if err != nil {
 		return nil, err
 	}
@@ -147,14 +149,23 @@ func (e *expander) typed(id, text, want string) (any, error) {
 	return value, nil
 }
 
-func (e *expander) all(id string, encoded bool) (text string, err error) {
+// incomplete refuses an artifact that lacks a part of its result; how says what else the caller can pass.
+func incomplete(rec Record, how string) error {
+	for _, lost := range rec.Lost() {
+		return tools.Errorf(tools.CodeInvalidArguments, "the artifact %q is not complete: %s %s", rec.ID, lost, how)
+	}
+	return nil
+}
+
+// all returns a whole artifact, encoded in base64 or not. One that is not complete must be asked for as a part.
+func (e *expander) all(id string, encoded, part bool) (text string, err error) {
 	open := e.reader.with
 	if encoded {
 		open = e.reader.withBytes
 	}
 	err = open(e.ctx, e.session, id, func(rec Record, c blockContent) error {
-		for _, lost := range rec.Lost() {
-			return tools.Errorf(tools.CodeInvalidArguments, `the artifact %q is not complete: %s To pass on what there is, add "lines":"1-"`, rec.ID, lost)
+		if err := incomplete(rec, `To pass on what there is, add "lines":"1-"`); err != nil && !part {
+			return err
 		}
 		size := c.Size()
 		if encoded {
@@ -188,6 +199,8 @@ func (e *expander) lines(id string, lines any) (string, error) {
 	switch {
 	case err != nil:
 		return "", err
+	case query.StartLine < 0 && len(found.Notes) > 0:
+		return "", tools.Errorf(tools.CodeInvalidArguments, "the last lines of the artifact %.100q are lost (%s); count its lines from 1 on", id, found.Notes[0])
 	case found.NextCursor != "":
 		return "", e.take(id, maxArguments+1)
 	case found.Data != nil:
@@ -200,6 +213,12 @@ func (e *expander) query(id string, query any, want string) (any, error) {
 	text, ok := query.(string)
 	if !ok {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "jq must be a query")
+	}
+	err := e.reader.withBytes(e.ctx, e.session, id, func(rec Record, _ blockContent) error {
+		return incomplete(rec, "To see what a query finds in it, call "+ToolJQ)
+	})
+	if err != nil {
+		return nil, err
 	}
 	res, err := e.reader.JQ(e.ctx, e.session, id, JQQuery{Query: text})
 	if err != nil {

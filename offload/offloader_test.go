@@ -382,6 +382,16 @@ func TestAnswersSayWhatAnArtifactLacks(t *testing.T) {
 	if args, err := r.Expand(ctx, "s", nil, []byte(`{"content":{"$artifact":"toolu_1","lines":"1-"}}`)); err != nil || len(args) < 40_000 {
 		t.Errorf("%.100s, %v", args, err)
 	}
+	for part, want := range map[string]string{
+		`"lines":"-5"`: "the rest is lost.); count its lines from 1 on", `"jq":"length"`: "the rest is lost. To see what a query finds",
+		`"base64":true`: `add "lines":"1-"`, `"base64":true,"jq":"length"`: "base64 passes all bytes", `"base64":true,"lines":"2-"`: "base64 passes all bytes",
+	} {
+		_, err = r.Expand(ctx, "s", nil, []byte(`{"content":{"$artifact":"toolu_1",`+part+`}}`))
+		wantCode(t, err, tools.CodeInvalidArguments, want)
+	}
+	if args, err := r.Expand(ctx, "s", nil, []byte(`{"content":{"$artifact":"toolu_1","base64":true,"lines":"1-"}}`)); err != nil || !strings.Contains(string(args), "YSxiCjEsMgo") {
+		t.Errorf("%.100s, %v", args, err)
+	}
 	if first, err := r.GetByID(ctx, "s", id, 0, 10); err != nil || first.Notes != nil {
 		t.Errorf("the first page has the notes %q, %v", first.Notes, err)
 	}

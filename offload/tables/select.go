@@ -55,7 +55,7 @@ func open(ctx context.Context, engine Engine, req request) (_ *database, err err
 			case !taken:
 				setup = append(setup, fmt.Sprintf("CREATE TEMP VIEW %s AS SELECT * FROM %s.data", quote(viewName(name)), source))
 			case other != t.ID:
-				return nil, tools.Errorf(tools.CodeInvalidArguments, "in SQL, which ignores the case of letters, %q is the name of both artifacts %s and %s: "+
+				return nil, tools.Errorf(tools.CodeInvalidArguments, "%q is the name of both artifacts %s and %s (SQL ignores the case of letters): "+
 					"name them in another order, or ask about one at a time", name, other, t.ID)
 			}
 			used[strings.ToLower(name)] = t.ID

@@ -37,7 +37,11 @@ func (f answerFields) items() (items []json.RawMessage, ok bool) {
 func (f answerFields) note(stderr io.Writer) {
 	var count int
 	if items, _ := f.items(); json.Unmarshal(f["count"], &count) == nil && len(items) < count {
-		fmt.Fprintf(stderr, "These are the newest %d of %d artifacts.\n", len(items), count)
+		fmt.Fprintf(stderr, "These are %d of %d artifacts.", len(items), count)
+		if next := string(f["next_offset"]); next != "" {
+			fmt.Fprintf(stderr, " There are older ones: continue with --offset %s.", next)
+		}
+		fmt.Fprintln(stderr)
 	}
 	for name, text := range notes {
 		if value := strings.Trim(string(f[name]), `"`); value != "" && value != "0" {

@@ -16,7 +16,8 @@ func TestPrintList(t *testing.T) {
 		{`{"tasks":[],"next":"c17"}`, "", "stevedore: there may be more: continue with --after c17\n"},
 		{`{"sessions":[{"id":1}],"next":17}`, "{\"id\":1}\n", "stevedore: there may be more: continue with --after 17\n"},
 		{`{"sessions":[{"id":1}],"next":0}`, "{\"id\":1}\n", ""},
-		{`{"artifacts":[{"id":1}],"count":9}`, "{\"id\":1}\n", "These are the newest 1 of 9 artifacts.\n"},
+		{`{"artifacts":[{"id":1}],"count":9}`, "{\"id\":1}\n", "These are 1 of 9 artifacts.\n"},
+		{`{"artifacts":[{"id":1}],"count":9,"next_offset":6}`, "{\"id\":1}\n", "These are 1 of 9 artifacts. There are older ones: continue with --offset 6.\n"},
 		{`{"tasks":[],"incomplete":true}`, "", "stevedore: too many calls are queued to check all of them; some may be missing\n"},
 		{`{"text":"x","id":1}`, "{\"id\":1}\n", ""},
 	} {

@@ -18,9 +18,6 @@ func printArtifacts(o *client.Options, out io.Writer, l *offload.Listing) error 
 		func(a offload.ListedArtifact) []any {
 			return []any{a.ID, dash(a.Metadata["tool_name"]), a.Type, bus.FormatBytes(a.Size), a.Lines, a.Tokens, a.CreatedAt, a.ExpiresAt}
 		})
-	if err == nil && l.NextOffset > 0 {
-		_, err = fmt.Fprintf(out, "There are older ones; continue with --offset %d\n", l.NextOffset)
-	}
 	if err == nil && l.Damaged > 0 {
 		_, err = fmt.Fprintf(out, "Damaged records of artifacts, which are not in this list: %d\n", l.Damaged)
 	}

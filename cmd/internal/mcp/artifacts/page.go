@@ -3,6 +3,7 @@ package artifacts
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -28,7 +29,7 @@ func Read(ctx context.Context, r *offload.Reader, session string, a Address) ([]
 
 // Contents returns a page of an artifact for resources/read. The first content is exactly the page: its text, or
 // its bytes if they are not text. If it is not the last page, a second content says in words how to read the next one, and has
-// the URI of that page.
+// the URI of that page. The last page has what the artifact lacks in further ones.
 func Contents(a Address, artifact tools.Artifact, page *offload.Page) []*mcp.ResourceContents {
 	first := &mcp.ResourceContents{URI: a.page(a.Offset), MIMEType: mediaType(artifact), Text: page.Content,
 		Meta: mcp.Meta{"stevedore/total": page.TotalChars, "stevedore/unit": "characters"}}
@@ -38,8 +39,15 @@ func Contents(a Address, artifact tools.Artifact, page *offload.Page) []*mcp.Res
 	if a.Offset == 0 && a.Limit == 0 {
 		first.URI = URI(a.Session, a.ID)
 	}
+	if first.Text != "" && strings.HasPrefix(first.MIMEType, "text/plain") { // the page is decoded
+		first.MIMEType = "text/plain; charset=utf-8"
+	}
 	if page.NextOffset == 0 {
-		return []*mcp.ResourceContents{first}
+		contents := []*mcp.ResourceContents{first}
+		for _, note := range page.Notes {
+			contents = append(contents, &mcp.ResourceContents{URI: first.URI, MIMEType: "text/plain", Text: "[" + note + "]"})
+		}
+		return contents
 	}
 	next := a.page(page.NextOffset)
 	first.Meta["stevedore/next"] = next

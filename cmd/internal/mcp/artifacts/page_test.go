@@ -36,10 +36,17 @@ func TestContents(t *testing.T) {
 				t.Fatal(err)
 			}
 			got += contents[0].Text + string(contents[0].Blob)
+			if contents[0].Text != "" && contents[0].MIMEType != "text/plain; charset=utf-8" {
+				t.Errorf("%s: a page of text is %s", id, contents[0].MIMEType)
+			}
 			next, ok = contents[0].Meta["stevedore/next"].(string)
 		}
 		if got != row.want || pages < 2 {
 			t.Errorf("%s: %d pages with %d bytes, want %d", id, pages, len(got), len(row.want))
 		}
+	}
+	cut := Contents(Address{Session: "s", ID: "a"}, tools.Artifact{}, &offload.Page{Content: "text", Notes: []string{"the rest is lost"}})
+	if len(cut) != 2 || cut[0].Text != "text" || cut[1].Text != "[the rest is lost]" {
+		t.Errorf("the last page of what is not complete: %+v", cut)
 	}
 }
