@@ -55,9 +55,10 @@ func (l *Lines) Text() string {
 		return binaryNotice(l.ArtifactID, l.MediaType, l.Size)
 	}
 	end, total := l.EndLine, cmp.Or(l.Counted, l.TotalLines)
-	if l.StartLine <= total {
-		end = min(end, total)
+	if l.StartLine > total { // the empty line behind the last newline
+		total = l.TotalLines
 	}
+	end = min(end, total)
 	text := fmt.Sprintf("Lines %d-%d of %d (knowledge_id: %s):\n\n%s", l.StartLine, end, total, l.ArtifactID, tools.EscapeBytes(string(l.Bytes())))
 	if l.NextCursor != "" {
 		text += fmt.Sprintf("\n\n[not all is shown; continue with cursor=%q]", l.NextCursor)

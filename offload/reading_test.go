@@ -266,7 +266,7 @@ func TestLinesText(t *testing.T) {
 		want       string
 	}{
 		{2, 6, "Lines 2-5 of 5 (knowledge_id: a):\n\ntwo\r\nthree\n\nfive\n"},
-		{6, 6, "Lines 6-6 of 5 (knowledge_id: a):\n\n"},
+		{6, 6, "Lines 6-6 of 6 (knowledge_id: a):\n\n"},
 		{1, 1, "Lines 1-1 of 5 (knowledge_id: a):\n\none"},
 		{5, 99, "Lines 5-5 of 5 (knowledge_id: a):\n\nfive\n"},
 		{1, 1 << 62, "Lines 1-5 of 5 (knowledge_id: a):\n\none\ntwo\r\nthree\n\nfive\n"},

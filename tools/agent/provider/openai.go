@@ -129,8 +129,9 @@ func finishError(reason string, header http.Header, key string) error {
 	return streamError(json.RawMessage(`"the provider behind the server failed"`), header, key, true)
 }
 
+// openAIStop returns the agent's name of a reason. Some servers pass on that of the model behind them: MAX_TOKENS.
 func openAIStop(reason string) agent.StopReason {
-	switch reason {
+	switch reason = strings.ToLower(reason); reason {
 	case "stop":
 		return agent.StopEndTurn
 	case "tool_calls", "function_call":

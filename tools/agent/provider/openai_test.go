@@ -137,7 +137,7 @@ func TestOpenAIUserText(t *testing.T) {
 
 // A turn that ends because the provider failed is not an answer, whether it is streamed or not.
 func TestOpenAIStops(t *testing.T) {
-	for finish, want := range map[string]agent.StopReason{"stop": agent.StopEndTurn, "length": agent.StopMaxTokens, "content_filter": agent.StopRefusal} {
+	for finish, want := range map[string]agent.StopReason{"stop": agent.StopEndTurn, "length": agent.StopMaxTokens, "content_filter": agent.StopRefusal, "MAX_TOKENS": agent.StopMaxTokens} {
 		p := serve(t, "/chat/completions", reply{200, nil, `{"choices":[{"finish_reason":"` + finish + `","message":{"content":"hi"}}]}`})
 		model, err := provider.NewOpenAI("m", provider.Config{BaseURL: p.URL})
 		if err != nil {
