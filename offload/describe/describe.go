@@ -147,11 +147,11 @@ func (f *Form) cells(head []byte, complete bool, known Hints) bool {
 		candidates = []rune{known.Comma}
 	}
 	for _, comma := range candidates {
-		if comma == ',' && known.Comma == 0 && len(logged.FindAllIndex(head, -1))*2 > bytes.Count(head, []byte("\n")) {
-			continue
-		}
 		s := newSample(start, comma, head, complete)
 		if fits := s.fits(); fits > most || fits == most && fits > 0 && s.titles < best.titles { // a title may be the names, with another comma
+			if comma == ',' && known.Comma == 0 && len(logged.FindAllIndex(head, -1))*2 > bytes.Count(head, []byte("\n")) {
+				continue
+			}
 			best, most = s, fits
 		}
 	}
