@@ -332,8 +332,11 @@ func TestAgentProtocolAsks(t *testing.T) {
 	if !strings.Contains(s.query.Prompt, "yes, no") {
 		t.Errorf("the query %+v", s.query)
 	}
+	if err := c.nc.PublishRequest(c.prompts, s.inbox.Subject, []byte("another one")); err != nil { // does not end this stream
+		t.Fatal(err)
+	}
 	answer(`{"prompt":"yes"}`)
-	if s.until(""); s.text != "Done." || s.code != "" {
+	if s.until(""); s.text != "Done." || s.code != "409" {
 		t.Errorf("%+v", s)
 	}
 	if _, err := os.Stat(asked); err != nil {

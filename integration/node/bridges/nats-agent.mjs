@@ -90,7 +90,7 @@ function serve(session, position) {
       if (acknowledged) open.delete(inbox);
       log("a prompt is not accepted", { session, error: err.message });
       fail(inbox, err.code === "id_mismatch" ? "409" : err instanceof Permanent ? "400" : "500", err.message);
-      nc.publish(inbox);
+      if (!open.has(inbox)) nc.publish(inbox); // the stream of another prompt goes on
     }
   }
 
