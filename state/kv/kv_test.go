@@ -85,7 +85,7 @@ func testStore(t *testing.T, open func() state.Store) {
 		}
 	}
 
-	const writers, each = 8, 20 // no writer erases what another one wrote
+	const writers, each = 4, 10 // no writer erases what another one wrote
 	var wg sync.WaitGroup
 	for w := range writers {
 		s := open()
