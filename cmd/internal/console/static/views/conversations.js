@@ -199,11 +199,11 @@ function transcript(root, session, state, fresh) {
     onkeydown: e => { if (e.key === "Enter" && !e.shiftKey && !e.isComposing) { e.preventDefault(); send(); } } });
   const notice = h("p.hint", { role: "status" });
   // The model of the last run answers again, unless the reader chooses another one.
-  let used = null, chosen = false;
-  const models = h("select", { "aria-label": "Model", hidden: true, onchange: e => { model = e.target.value; chosen = true; } });
+  let used = begun === session ? model : "", chosen = false;
+  const models = h("select", { "aria-label": "Model", hidden: true, onchange: () => { chosen = true; } });
   function preselect() {
-    const names = [...models.options].map(o => o.value), want = chosen || used === null ? model : used;
-    model = models.value = names.includes(want) ? want : names[0] || "";
+    const names = [...models.options].map(o => o.value);
+    if (!chosen) models.value = names.includes(used) ? used : names[0] || "";
   }
   get("/api/status", {}, abort.signal).then(s => {
     const names = [...new Set(s.workers.flatMap(w => w.models || []))];
@@ -216,12 +216,12 @@ function transcript(root, session, state, fresh) {
     if (!prompt.trim()) return;
     const go = composer.querySelector("button");
     go.disabled = true;
-    const answer = await act("", () => post("/api/sessions/" + path(session) + "/messages", { prompt, model }));
+    const answer = await act("", () => post("/api/sessions/" + path(session) + "/messages", { prompt, model: models.value }));
     go.disabled = false;
     if (!answer) return;
     box.value = "";
     replace(notice, answer.warning || "");
-    if (fresh) { begun = answer.session; location.replace("#/conversations/" + path(answer.session)); } // it has a name and a trace now
+    if (fresh) { begun = answer.session; model = models.value; location.replace("#/conversations/" + path(answer.session)); } // it has a name and a trace now
     else follow();
   }
   async function remove() {
