@@ -134,6 +134,7 @@ func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 		DontListen:        cfg.Listen == "",
 
 		CustomClientAuthentication: passwordAuth(s.password),
+		AuthTimeout:                10, // seconds; on a busy machine, a client needed more than the 2 of the server
 	}
 	if opts.SyncAlways {
 		opts.Metadata = map[string]string{bus.MinBatchKey: strconv.Itoa(s.staging.minBatch())}
