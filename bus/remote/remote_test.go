@@ -88,7 +88,7 @@ func TestRemoteTool(t *testing.T) {
 		r.RespondJSON(map[string]any{"for_llm": strings.ToUpper(args.Text), "for_user": "shouted", "silent": true, "channel": "pager", "async": true})
 	})
 
-	tool := open(t, b, "acme.shout", remote.Config{})
+	tool := open(t, b, "acme.shout", remote.Config{RetryTimeout: bustest.Timeout})
 	if def := tool.Definition(); def.Name != "tool" || def.Description != "Shout." || def.Effect != tools.Idempotent || def.NoOffload || def.Parameters == nil {
 		t.Errorf("definition = %+v", def)
 	}

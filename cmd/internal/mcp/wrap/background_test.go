@@ -101,6 +101,7 @@ func TestCancelInBackground(t *testing.T) {
 	t.Parallel()
 	s := wrapServer(t, "sdk", func(cfg *Config) { cfg.BackgroundAfter = 20 * time.Millisecond })
 	id := s.inBackground(t, "wait", nil)
+	s.await(t, "the tool to run", func() bool { return s.count(t, "waiting") == 1 })
 	checkContains(t, s.read(t, map[string]any{"id": id, "cancel": true}), "wait was cancelled. It may have acted")
 	s.await(t, "the server to stop", func() bool { return s.count(t, "cancelled") == 1 })
 	checkContains(t, s.read(t, map[string]any{"id": id}), "wait was cancelled")
