@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -19,6 +20,18 @@ func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.Con
 		return nil, false, fmt.Errorf("look up consumer %s of %s: %w", c.Name, b.StreamName(c.Stream), err)
 	}
 	return cons.CachedInfo(), true, nil
+}
+
+// againKey is the key in the metadata of a consumer that was made in the place of one that somebody deleted.
+const againKey = "stevedore.again"
+
+// DeliveredBefore is the time before which the messages of a consumer were stored that an earlier one may have delivered,
+// so that a process may handle them; zero if there was none.
+func DeliveredBefore(info *jetstream.ConsumerInfo) (t time.Time) {
+	if info.Config.Metadata[againKey] != "" {
+		t = info.Created
+	}
+	return t
 }
 
 // DeliversAll reports whether the consumer, as it exists, delivers what c does, whole and until it is settled.
@@ -86,6 +99,7 @@ func (b *Bus) changeConsumer(ctx context.Context, c Consumer, cons jetstream.Con
 	if err := b.js.DeleteConsumer(ctx, info.Stream, info.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil, err
 	}
+	want.Metadata = map[string]string{againKey: "yes"}
 	if c.Trim == "" && b.StreamOf(b.cfg, info.Stream).Retention != jetstream.WorkQueuePolicy {
 		want.DeliverPolicy, want.OptStartSeq = jetstream.DeliverByStartSequencePolicy, info.AckFloor.Stream+1
 	}

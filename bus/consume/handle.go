@@ -36,6 +36,7 @@ func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 		k.log.Error().Err(err).Msg("not a JetStream message")
 		return false
 	}
+	d.Redelivered = d.Redelivered || d.Published.Before(*k.before.Load())
 	k.leases.add(msg)
 	defer k.leases.remove(msg)
 	return k.handleDelivery(d)
