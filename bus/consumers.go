@@ -34,13 +34,14 @@ func DeliveredBefore(info *jetstream.ConsumerInfo) (t time.Time) {
 	return t
 }
 
-// DeliversAll reports whether the consumer, as it exists, delivers what c does, whole and until it is settled.
+// DeliversAll reports whether the consumer, as it exists, delivers what c does, as much of it at once, whole and until it
+// is settled.
 func (c Consumer) DeliversAll(have jetstream.ConsumerConfig) bool {
 	filter := have.FilterSubjects
 	if have.FilterSubject != "" {
 		filter = []string{have.FilterSubject}
 	}
-	return slices.Equal(filter, c.Filter) && have.MaxDeliver <= 0 && !have.HeadersOnly
+	return slices.Equal(filter, c.Filter) && have.MaxDeliver <= 0 && !have.HeadersOnly && have.MaxAckPending == c.maxPending()
 }
 
 // Consumer returns the durable consumer, and creates it if it does not exist, with its stream if
@@ -68,9 +69,9 @@ func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, err
 	}
 	have, want := cons.CachedInfo().Config, b.cfg.consumerConfig(c)
 	if c.MaxPending == 0 && have.MaxDeliver <= 0 { // never shorter: a process that runs extends its leases as often as the present one needs
-		want.MaxAckPending, want.AckWait = have.MaxAckPending, max(have.AckWait, want.AckWait)
+		want.AckWait = max(have.AckWait, want.AckWait)
 	}
-	if have.MaxAckPending == want.MaxAckPending && have.AckWait == want.AckWait && c.DeliversAll(have) {
+	if have.AckWait == want.AckWait && c.DeliversAll(have) {
 		return cons, nil
 	}
 	err = WithChangeTimeout(ctx, func(ctx context.Context) error {

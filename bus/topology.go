@@ -273,6 +273,8 @@ func (s Subjects) ChannelConsumer(channel string) Consumer {
 		MaxPending: channelPending, Lease: channelLease}
 }
 
+func (c Consumer) maxPending() int { return cmp.Or(c.MaxPending, -1) }
+
 func (cfg Config) consumerConfig(c Consumer) jetstream.ConsumerConfig {
 	lease := cfg.Lease
 	if c.Lease > 0 {
@@ -285,7 +287,7 @@ func (cfg Config) consumerConfig(c Consumer) jetstream.ConsumerConfig {
 		// server would keep the message and never deliver it again.
 		MaxDeliver: -1,
 		// Without a MaxPending, the slots of the workers limit the pending messages.
-		MaxAckPending: cmp.Or(c.MaxPending, -1),
+		MaxAckPending: c.maxPending(),
 	}
 	if c.Again {
 		config.Metadata = map[string]string{againKey: "yes"}
