@@ -31,6 +31,9 @@ type Entry struct {
 	foreign  bool          // the body is not that of a job
 }
 
+// kept reports whether a program keeps the heartbeat. Another program may have stored one that is none, or another kind.
+func (e Entry) kept() bool { return e.Kind == bus.Heartbeat && !e.foreign }
+
 // position is where the entry is in lists; List continues after it. That of a job is the name of
 // its schedule.
 func (e Entry) position() string {

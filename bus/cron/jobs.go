@@ -202,7 +202,7 @@ func (js *Jobs) Update(ctx context.Context, by Caller, name string, change func(
 		if err != nil {
 			return err
 		}
-		if e.Kind != "" {
+		if e.kept() {
 			return ErrKept
 		}
 		before = e
@@ -228,10 +228,10 @@ func (js *Jobs) Remove(ctx context.Context, by Caller, name string) error {
 		if err != nil {
 			return err
 		}
-		if e.Kind != "" {
+		if e.kept() {
 			return ErrKept
 		}
-		return js.remove(ctx, bus.Cron, e.stored, e.revision)
+		return js.remove(ctx, e.kind(), e.stored, e.revision)
 	})
 	if err != nil {
 		return fmt.Errorf("remove job %q: %w", tools.Excerpt(name, 80), err)
