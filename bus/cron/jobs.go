@@ -262,5 +262,9 @@ func (js *Jobs) replaceChanged(ctx context.Context, old Entry, j Job) error {
 	if before, err := js.message(old.Job); err == nil && !old.Ended && same(before.Header, before.Body, after) {
 		return nil
 	}
-	return js.write(ctx, after, old.revision)
+	err = js.write(ctx, after, old.revision)
+	if err == nil && j.Disabled { // nor does it run the tick that waits
+		err = js.purge(ctx, js.bus.Tick(j.kind(), old.stored))
+	}
+	return err
 }
