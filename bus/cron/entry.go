@@ -15,7 +15,7 @@ type Entry struct {
 	// Next is the next due time; zero if there is none.
 	Next time.Time `json:"next,omitzero"`
 	// Ended means that the time of a job that runs once has passed. Get returns an
-	// ended job for a month; List only until a worker takes its tick.
+	// ended job for a month; List only until a worker takes its tick, and for a day if it failed.
 	Ended bool `json:"ended,omitempty"`
 	// Unchanged: the update that returned the entry changed nothing.
 	Unchanged bool `json:"unchanged,omitempty"`
