@@ -109,10 +109,13 @@ func (b *Bus) Last(ctx context.Context, stream, subject string) (Stored, error) 
 		return Stored{}, err
 	}
 	var m jsapi.Message
-	if s.CachedInfo().Config.Replicas <= 1 { // no other replica knows more
-		m, err = b.reads.last(ctx, b.api, b.StreamName(stream), subject)
-	} else {
-		m, err = b.api.GetMessage(ctx, b.StreamName(stream), jsapi.Get{LastBySubject: subject})
+	switch name, config, get := b.StreamName(stream), s.CachedInfo().Config, (jsapi.Get{LastBySubject: subject}); {
+	case config.Replicas <= 1: // no other replica knows more
+		m, err = b.reads.last(ctx, b.api, name, subject)
+	case config.MaxMsgsPerSubject == 1: // a replica has the only one, or none
+		m, err = b.api.GetMessage(ctx, name, get)
+	default: // a replica that lags behind has an older one
+		m, err = b.api.GetFromLeader(ctx, name, get)
 	}
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
