@@ -36,7 +36,6 @@ func (k *consumption) handle(msg *nats.Msg) (detached bool) {
 		k.log.Error().Err(err).Msg("not a JetStream message")
 		return false
 	}
-	d.Redelivered = d.Redelivered || d.Published.Before(*k.before.Load())
 	k.leases.add(msg)
 	defer k.leases.remove(msg)
 	return k.handleDelivery(d)
@@ -49,6 +48,7 @@ func (k *consumption) handleDelivery(d *Delivery) (detached bool) {
 		k.slots.Release()
 		k.turns.release(d.Subject)
 	}
+	d.Redelivered = d.Redelivered || d.Published.Before(*k.before.Load())
 	if !k.takeShare(d) {
 		k.slots.Release()
 		k.turns.release(d.Subject)
