@@ -256,7 +256,7 @@ func (js *Jobs) replaceChanged(ctx context.Context, old Entry, j Job) error {
 	}
 	err = js.write(ctx, after, old.revision)
 	if err == nil && j.Disabled { // nor does it run the tick that waits
-		err = js.purge(ctx, js.bus.Tick(j.kind(), old.stored))
+		err = js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(j.kind(), old.stored), 0)
 	}
 	return err
 }

@@ -116,7 +116,7 @@ func (js *Jobs) publishAt(ctx context.Context, m bus.Message, revision uint64) e
 // fails with bus.ErrConflict. Revision 0 removes the tick of an ended schedule.
 func (js *Jobs) remove(ctx context.Context, kind, name string, revision uint64) error {
 	if revision > 0 {
-		err := js.purge(ctx, js.bus.Schedule(kind, name), jetstream.WithPurgeSequence(revision+1)) // keep what was put later
+		err := js.bus.Purge(ctx, bus.Ticks, js.bus.Schedule(kind, name), revision+1) // keep what was put later
 		if err != nil {
 			return err
 		}
@@ -126,20 +126,12 @@ func (js *Jobs) remove(ctx context.Context, kind, name string, revision uint64) 
 		err = bus.ErrConflict
 	}
 	if err == nil {
-		err = js.purge(ctx, js.bus.Tick(kind, name))
+		err = js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(kind, name), 0)
 	}
 	if err == nil {
-		err = js.purge(ctx, js.bus.RunOf(kind, name))
+		err = js.bus.Purge(ctx, bus.Ticks, js.bus.RunOf(kind, name), 0)
 	}
 	return err
-}
-
-func (js *Jobs) purge(ctx context.Context, subject string, options ...jetstream.StreamPurgeOpt) error {
-	stream, err := js.bus.UsedStream(ctx, bus.Ticks)
-	if stream == nil {
-		return err
-	}
-	return stream.Purge(ctx, append(options, jetstream.WithPurgeSubject(subject))...)
 }
 
 // last returns the newest message on a subject of the stream of ticks.
