@@ -98,7 +98,7 @@ func (js *Jobs) Put(ctx context.Context, heartbeat Job, replace bool) (changed b
 		return false, err
 	}
 	err = retry(func() error {
-		have, err := js.last(ctx, m.Subject)
+		have, err := js.bus.Last(ctx, bus.Ticks, m.Subject)
 		if changed = err == nil && (have.Sequence == 0 || replace && !same(have.Header, have.Body, m)); changed {
 			err = js.write(ctx, m, have.Sequence)
 		}
@@ -110,7 +110,7 @@ func (js *Jobs) Put(ctx context.Context, heartbeat Job, replace bool) (changed b
 // Delete removes a heartbeat and its waiting tick, and reports whether it existed.
 func (js *Jobs) Delete(ctx context.Context, heartbeat string) (existed bool, err error) {
 	err = retry(func() error {
-		have, err := js.last(ctx, js.bus.Schedule(bus.Heartbeat, heartbeat))
+		have, err := js.bus.Last(ctx, bus.Ticks, js.bus.Schedule(bus.Heartbeat, heartbeat))
 		if existed = have.Sequence > 0; err == nil {
 			err = js.remove(ctx, bus.Heartbeat, heartbeat, have.Sequence)
 		}
