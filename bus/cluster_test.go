@@ -126,6 +126,19 @@ func TestLastMessageOnACluster(t *testing.T) {
 	if body, ok, err := bustest.Message(b.Last(t.Context(), bus.Results, b.Result("s", "c"))); !ok || err != nil || string(body) != "x" {
 		t.Errorf("something is there: %s, %t, %v", body, ok, err)
 	}
+	// The last of several messages on a subject is known by the leader.
+	direct := bustest.Subscribe(t, b, "$JS.API.DIRECT.GET.>")
+	for _, body := range []string{"old", "new"} {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.RunOf(bus.Cron, "job"), Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if body, ok, err := bustest.Message(b.Last(t.Context(), bus.Ticks, b.RunOf(bus.Cron, "job"))); !ok || err != nil || string(body) != "new" {
+		t.Errorf("the last run: %s, %t, %v", body, ok, err)
+	}
+	if asked := bustest.Rest(t, b, direct); len(asked) > 0 {
+		t.Errorf("any replica was asked for the last run: %d requests", len(asked))
+	}
 	// Workers change the record of a call at the same time.
 	const workers = 8
 	var group sync.WaitGroup

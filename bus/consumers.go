@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
@@ -21,13 +22,26 @@ func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.Con
 	return cons.CachedInfo(), true, nil
 }
 
-// DeliversAll reports whether the consumer, as it exists, delivers what c does, whole and until it is settled.
+// againKey is the key in the metadata of a consumer that was made in the place of one that somebody deleted.
+const againKey = "stevedore.again"
+
+// DeliveredBefore is the time before which the messages of a consumer were stored that an earlier one may have delivered,
+// so that a process may handle them; zero if there was none.
+func DeliveredBefore(info *jetstream.ConsumerInfo) (t time.Time) {
+	if info.Config.Metadata[againKey] != "" {
+		t = info.Created
+	}
+	return t
+}
+
+// DeliversAll reports whether the consumer, as it exists, delivers what c does, as much of it at once, whole and until it
+// is settled.
 func (c Consumer) DeliversAll(have jetstream.ConsumerConfig) bool {
 	filter := have.FilterSubjects
 	if have.FilterSubject != "" {
 		filter = []string{have.FilterSubject}
 	}
-	return slices.Equal(filter, c.Filter) && have.MaxDeliver <= 0 && !have.HeadersOnly
+	return slices.Equal(filter, c.Filter) && have.MaxDeliver <= 0 && !have.HeadersOnly && have.MaxAckPending == c.maxPending()
 }
 
 // Consumer returns the durable consumer, and creates it if it does not exist, with its stream if
@@ -55,9 +69,9 @@ func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, err
 	}
 	have, want := cons.CachedInfo().Config, b.cfg.consumerConfig(c)
 	if c.MaxPending == 0 && have.MaxDeliver <= 0 { // never shorter: a process that runs extends its leases as often as the present one needs
-		want.MaxAckPending, want.AckWait = have.MaxAckPending, max(have.AckWait, want.AckWait)
+		want.AckWait = max(have.AckWait, want.AckWait)
 	}
-	if have.MaxAckPending == want.MaxAckPending && have.AckWait == want.AckWait && c.DeliversAll(have) {
+	if have.AckWait == want.AckWait && c.DeliversAll(have) {
 		return cons, nil
 	}
 	err = WithChangeTimeout(ctx, func(ctx context.Context) error {
@@ -86,6 +100,7 @@ func (b *Bus) changeConsumer(ctx context.Context, c Consumer, cons jetstream.Con
 	if err := b.js.DeleteConsumer(ctx, info.Stream, info.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil, err
 	}
+	want.Metadata = map[string]string{againKey: "yes"}
 	if c.Trim == "" && b.StreamOf(b.cfg, info.Stream).Retention != jetstream.WorkQueuePolicy {
 		want.DeliverPolicy, want.OptStartSeq = jetstream.DeliverByStartSequencePolicy, info.AckFloor.Stream+1
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
 
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
@@ -18,8 +19,12 @@ func (s Subjects) EntrySubject(key string) string {
 
 // Entry returns what a key of the tasks bucket has. Sequence is its revision, 0 if it never had a value; without
 // Data, it expired or was deleted. Entry asks the leader, because a replica may lag behind.
-func (b *Bus) Entry(ctx context.Context, key string) (jsapi.Message, error) {
-	m, err := b.api.GetFromLeader(ctx, "KV_"+b.BucketName(TasksBucket), jsapi.Get{LastBySubject: b.EntrySubject(key)})
+func (b *Bus) Entry(ctx context.Context, key string) (m jsapi.Message, err error) {
+	name := "KV_" + b.BucketName(TasksBucket)
+	err = b.WatchDenial(ctx, b.api.Subject("STREAM.MSG.GET."+name), func(ctx context.Context) (err error) {
+		m, err = b.api.GetFromLeader(ctx, name, jsapi.Get{LastBySubject: b.EntrySubject(key)})
+		return err
+	})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return jsapi.Message{}, nil
 	}
@@ -28,15 +33,26 @@ func (b *Bus) Entry(ctx context.Context, key string) (jsapi.Message, error) {
 
 // PutEntry stores the value of a key of the tasks bucket in place of a revision, and returns the new one.
 // ErrConflict means that the key has another revision, ErrTooLarge and ErrFull that nothing was stored. The
-// value expires after ttl, if that is not 0; KeyValue.Update has no TTL.
-func (b *Bus) PutEntry(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration) (uint64, error) {
-	header := ExpectRevision(revision)
+// value expires after ttl, if that is not 0; KeyValue.Update has no TTL. As Publish does, PutEntry repeats a message without
+// an acknowledgement: a caller that reads the entry again would change it twice.
+func (b *Bus) PutEntry(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration) (stored uint64, err error) {
+	id := nuid.Next()
+	header := withKey(ExpectRevision(revision), id)
 	if ttl > 0 {
 		header[jetstream.MsgTTLHeader] = []string{ttl.String()}
 	}
-	ack, err := b.js.PublishMsg(ctx, &nats.Msg{Subject: b.api.PutSubject(b.EntrySubject(key)), Data: value, Header: header})
-	if err != nil {
-		return 0, classify(err)
+	final := func(err error) bool { return isFinal(err) || isRejected(err) }
+	err = publishAgain(ctx, b, defaultTimeout, final, func() error {
+		ack, err := b.js.PublishMsg(ctx, &nats.Msg{Subject: b.api.PutSubject(b.EntrySubject(key)), Data: value, Header: header})
+		if err == nil {
+			stored = ack.Sequence
+		}
+		return classify(err)
+	})
+	if errors.Is(err, ErrConflict) {
+		if m, readErr := b.Entry(ctx, key); readErr == nil && m.Header.Get(jetstream.MsgIDHeader) == id { // the conflict is with this value
+			return m.Sequence, nil
+		}
 	}
-	return ack.Sequence, nil
+	return stored, err
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
@@ -109,10 +110,13 @@ func (b *Bus) Last(ctx context.Context, stream, subject string) (Stored, error) 
 		return Stored{}, err
 	}
 	var m jsapi.Message
-	if s.CachedInfo().Config.Replicas <= 1 { // no other replica knows more
-		m, err = b.reads.last(ctx, b.api, b.StreamName(stream), subject)
-	} else {
-		m, err = b.api.GetMessage(ctx, b.StreamName(stream), jsapi.Get{LastBySubject: subject})
+	switch name, config, get := b.StreamName(stream), s.CachedInfo().Config, (jsapi.Get{LastBySubject: subject}); {
+	case config.Replicas <= 1: // no other replica knows more
+		m, err = b.reads.last(ctx, b.api, name, subject)
+	case config.MaxMsgsPerSubject == 1: // a replica has the only one, or none
+		m, err = b.api.GetMessage(ctx, name, get)
+	default: // a replica that lags behind has an older one
+		m, err = b.api.GetFromLeader(ctx, name, get)
 	}
 	switch {
 	case errors.Is(err, jetstream.ErrMsgNotFound):
@@ -126,6 +130,29 @@ func (b *Bus) Last(ctx context.Context, stream, subject string) (Stored, error) 
 // Delete deletes a message of a stream, if it still exists.
 func (b *Bus) Delete(ctx context.Context, stream string, sequence uint64) error {
 	return b.api.DeleteMessage(ctx, b.StreamName(stream), sequence)
+}
+
+// DeletesAtOnce is how many messages are deleted at once. The server handles the deletes of a connection one after the other
+// and syncs each, so with many more they time out.
+const DeletesAtOnce = 24
+
+// DeleteAll deletes messages of a stream, those that still exist.
+func (b *Bus) DeleteAll(ctx context.Context, stream string, sequences []uint64) error {
+	var group errgroup.Group
+	group.SetLimit(DeletesAtOnce)
+	for _, sequence := range sequences {
+		group.Go(func() error { return b.Delete(ctx, stream, sequence) })
+	}
+	return group.Wait()
+}
+
+// Purge removes the messages on a subject of a stream that have a sequence before the given one; 0 means all.
+func (b *Bus) Purge(ctx context.Context, stream, subject string, before uint64) error {
+	s, err := b.UsedStream(ctx, stream)
+	if s == nil {
+		return err
+	}
+	return s.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(before))
 }
 
 // IsStored reports whether a stream still has the message with a sequence.

@@ -54,7 +54,7 @@ func Align(have *jetstream.StreamConfig, want jetstream.StreamConfig) []Differen
 	}
 	setting(&d, "retention", &have.Retention, want.Retention, true)
 	setting(&d, "discard_new_per_subject", &have.DiscardNewPerSubject, want.DiscardNewPerSubject, keepsFirst)
-	setting(&d, "max_bytes", &have.MaxBytes, want.MaxBytes, false)
+	setting(&d, "max_bytes", &have.MaxBytes, want.MaxBytes, want.AllowMsgSchedules) // it removes schedules
 	setting(&d, "duplicate_window", &have.Duplicates, want.Duplicates, have.Duplicates < keys && !keepsFirst)
 	setting(&d, "republish", &have.RePublish, want.RePublish, want.RePublish != nil) // a client that waits for a result does not hear of it
 	setting(&d, "allow_atomic", &have.AllowAtomicPublish, want.AllowAtomicPublish, want.AllowAtomicPublish)

@@ -226,6 +226,8 @@ type Consumer struct {
 	// Ranked lets the server prefer processes that consume without consume.Config.Spare. A
 	// process of an earlier version, or another program, must name the group to consume.
 	Ranked bool
+	// Again is set by a process that consumed before: if the consumer does not exist, somebody has deleted it.
+	Again bool
 }
 
 // RankedGroup is the priority group of ranked consumers. A request for messages names it.
@@ -271,6 +273,8 @@ func (s Subjects) ChannelConsumer(channel string) Consumer {
 		MaxPending: channelPending, Lease: channelLease}
 }
 
+func (c Consumer) maxPending() int { return cmp.Or(c.MaxPending, -1) }
+
 func (cfg Config) consumerConfig(c Consumer) jetstream.ConsumerConfig {
 	lease := cfg.Lease
 	if c.Lease > 0 {
@@ -283,7 +287,10 @@ func (cfg Config) consumerConfig(c Consumer) jetstream.ConsumerConfig {
 		// server would keep the message and never deliver it again.
 		MaxDeliver: -1,
 		// Without a MaxPending, the slots of the workers limit the pending messages.
-		MaxAckPending: cmp.Or(c.MaxPending, -1),
+		MaxAckPending: c.maxPending(),
+	}
+	if c.Again {
+		config.Metadata = map[string]string{againKey: "yes"}
 	}
 	if c.Ranked {
 		config.PriorityPolicy, config.PriorityGroups = jetstream.PriorityPolicyPrioritized, []string{RankedGroup}

@@ -37,7 +37,7 @@ var allowedImports = map[string][]string{
 	"bus/notify":                {"bus", "bus/consume", "bus/cron", "bus/dead", "bus/notify/channel", "state", "tools", "tools/metrics", "tools/tracing", "tools/trouble"},
 	"bus/notify/channel":        {"bus", "bus/consume", "bus/notify/markup", "state/durable", "tools", "tools/retry", "tools/trouble", "tools/lazyregexp"},
 	"bus/notify/markup":         {"tools/lazyregexp"},
-	"cmd/internal/heartbeat":    {"bus", "bus/consume", "bus/cron", "bus/dead", "tools", "state/durable", "tools/trouble"},
+	"cmd/internal/heartbeat":    {"bus", "bus/consume", "bus/cron", "bus/dead", "bus/task", "tools", "state/durable", "tools/trouble"},
 	"cmd/internal/memory":       {"bus", "tools"},
 	"bus/cron":                  {"bus", "bus/consume", "bus/retention", "bus/task", "tools", "tools/trouble", "tools/lazyregexp"},
 	"bus/remote":                {"tools/tracing", "bus", "tools", "tools/retry", "tools/trouble"},

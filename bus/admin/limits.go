@@ -41,7 +41,7 @@ func keepLimits(b *bus.Bus, want *jetstream.StreamConfig, have jetstream.StreamC
 		want.Replicas = have.Replicas
 	}
 	ofDisk := b.Config().DiskSpace > 0 && isBlobs(b, want.Name) // it changes with the disk
-	if !hasSize(b, want.Name) && !ofDisk {
+	if !hasSize(b, want.Name) && !ofDisk && !want.AllowMsgSchedules {
 		want.MaxBytes = have.MaxBytes
 	}
 	if want.Name == b.StreamName(bus.Results) && b.Config().ResultsTTL <= 0 {

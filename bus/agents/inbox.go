@@ -96,29 +96,15 @@ func (in *Inbox) Accept(ctx context.Context, m channel.Incoming) (channel.Accept
 		return channel.Accepted{}, tools.Errorf(tools.CodeInvalidArguments, "the message is not text: %v", err)
 	}
 	call := tools.Call{ID: MessageID(m.ID), Session: session, Tool: agent.AgentTool, Args: body, Channel: in.channel, ChatID: m.ChatID}
-	fresh, err := enqueue(ctx, in.bus, bus.AgentQueue, call)
+	accepted, err := rpc.Enqueue(ctx, in.bus, bus.AgentQueue, call)
 	if err != nil {
 		return channel.Accepted{}, err
 	}
-	in.log.Info().Str("channel", in.channel).Str("session", call.SessionToken()).Str("call", call.IDToken()).Bool("repeated", !fresh).Msg("accepted a message")
-	if fresh && in.drafts != nil {
+	in.log.Info().Str("channel", in.channel).Str("session", call.SessionToken()).Str("call", call.IDToken()).Bool("repeated", accepted.Duplicate).Msg("accepted a message")
+	if !accepted.Duplicate && in.drafts != nil {
 		in.showing.Go(func() { in.showDraft(call) })
 	}
 	return channel.Accepted{ID: call.ID, Session: session}, nil
-}
-
-// enqueue stores a call for the workers, unless it is queued, running or parked, or has its
-// result.
-func enqueue(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (fresh bool, err error) {
-	p, parked, err := task.ReadParked(ctx, b, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()})
-	switch {
-	case err != nil:
-		return false, err
-	case parked:
-		return false, task.CheckDigest(call, call.Digest(), p.Digest)
-	}
-	accepted, err := rpc.Enqueue(ctx, b, queue, call)
-	return !accepted.Duplicate, err
 }
 
 // temporary hides a code that the receiver would take for a final rejection.

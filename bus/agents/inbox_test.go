@@ -137,11 +137,14 @@ func TestMessageWithTheIDOfAParkedCall(t *testing.T) {
 	if _, err := task.Park(t.Context(), b, task.Parked{Call: call, Queue: bus.AgentQueue, State: task.Waiting, Since: time.Now(), Until: time.Now().Add(time.Hour)}); err != nil {
 		t.Fatal(err)
 	}
-	if fresh, err := enqueue(t.Context(), b, bus.AgentQueue, call); fresh || err != nil {
-		t.Errorf("the same message: %v, %v", fresh, err)
+	if accepted, err := rpc.Enqueue(t.Context(), b, bus.AgentQueue, call); !accepted.Duplicate || err != nil {
+		t.Errorf("the same message: %+v, %v", accepted, err)
 	}
-	if _, err := enqueue(t.Context(), b, bus.AgentQueue, prompt("me-42", "message-1", "other")); tools.CodeOf(err) != tools.CodeMismatch {
+	if _, err := rpc.Enqueue(t.Context(), b, bus.AgentQueue, prompt("me-42", "message-1", "other")); tools.CodeOf(err) != tools.CodeMismatch {
 		t.Errorf("another message: %v", err)
+	}
+	if n := bustest.Waiting(t, b); n != 0 {
+		t.Errorf("%d calls are stored", n)
 	}
 	if _, err := rpc.Enqueue(t.Context(), b, bus.AgentQueue, prompt("me-42", "message-2", "other")); err != nil {
 		t.Error(err)

@@ -122,8 +122,6 @@ func Answer(ctx context.Context, b *bus.Bus, k tools.CallKey, answer task.Answer
 	answer.By, answer.Reason = tools.Excerpt(answer.By, 200), tools.Excerpt(answer.Reason, 2000)
 	r, err := task.ChangeRecord(ctx, b, k, func(r *task.Record) error {
 		switch {
-		case r.Answer != nil && *r.Answer == answer: // stored, and the acknowledgement was lost
-			return task.ErrUnchanged
 		case r.Answer != nil:
 			return alreadyAnswered(*r.Answer)
 		case !r.Asks():

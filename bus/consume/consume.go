@@ -12,6 +12,7 @@ import (
 	"cmp"
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -114,6 +115,8 @@ func Run(ctx context.Context, b *bus.Bus, c bus.Consumer, cfg Config, handler Ha
 		idle:    make(chan *nats.Msg),
 		pulled:  make(chan struct{}),
 	}
+	k.consumer.Again = true
+	k.found(cons)
 	var keeper sync.WaitGroup
 	keeper.Go(func() { k.leases.keep(work) })
 	if c.Trim != "" {
@@ -146,9 +149,10 @@ type consumption struct {
 	share    *fair.Share // or nil
 	leases   *leases
 	trimmer  *trimmer
-	turns    *turns         // or nil
-	idle     chan *nats.Msg // to idle goroutines; nil ends one
-	pulled   chan struct{}  // closed after the last pull
+	turns    *turns                    // or nil
+	before   atomic.Pointer[time.Time] // bus.DeliveredBefore of the consumer
+	idle     chan *nats.Msg            // to idle goroutines; nil ends one
+	pulled   chan struct{}             // closed after the last pull
 	running  sync.WaitGroup
 }
 
@@ -206,10 +210,18 @@ func (k *consumption) pull(ctx context.Context) {
 		if !k.pause(ctx, policy.NextBackOff(), err) {
 			return
 		}
-		if _, err := k.bus.Consumer(ctx, k.consumer); err != nil && ctx.Err() == nil { // perhaps it was deleted
+		if cons, err := k.bus.Consumer(ctx, k.consumer); err == nil { // perhaps it was deleted
+			k.found(cons)
+		} else if ctx.Err() == nil {
 			k.log.Warn().Err(err).Msg("cannot find or create the consumer")
 		}
 	}
+}
+
+// found notes what the present consumer says of those before it.
+func (k *consumption) found(cons jetstream.Consumer) {
+	before := bus.DeliveredBefore(cons.CachedInfo())
+	k.before.Store(&before)
 }
 
 // dispatch passes a message to an idle goroutine, or to a new one. Goroutines are

@@ -48,6 +48,7 @@ func (k *consumption) handleDelivery(d *Delivery) (detached bool) {
 		k.slots.Release()
 		k.turns.release(d.Subject)
 	}
+	d.Redelivered = d.Redelivered || d.Published.Before(*k.before.Load())
 	if !k.takeShare(d) {
 		k.slots.Release()
 		k.turns.release(d.Subject)

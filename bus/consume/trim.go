@@ -11,7 +11,6 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
 )
@@ -36,8 +35,6 @@ const (
 	spaceLacks = 10 * time.Second
 	// lastTimeout limits the round after the end.
 	lastTimeout = time.Second
-	// deletesAtOnce is how many messages are deleted at once.
-	deletesAtOnce = 32
 )
 
 // trimmer removes the settled messages of a consumer from a stream that keeps
@@ -185,19 +182,17 @@ func (t *trimmer) deleteBehind(ctx context.Context) error {
 	for _, m := range t.old {
 		size += m.size
 	}
-	var behind []settledMessage
+	var behind []uint64
 	if len(t.old) >= maxBehind || size >= maxBytesBehind || t.lacksSpace() {
-		behind, t.old = t.old, nil
+		for _, m := range t.old {
+			behind = append(behind, m.sequence)
+		}
+		t.old = nil
 	}
 	t.old, t.recent = append(t.old, t.recent...), nil
 	t.mu.Unlock()
 
-	var group errgroup.Group
-	group.SetLimit(deletesAtOnce)
-	for _, m := range behind {
-		group.Go(func() error { return t.bus.Delete(ctx, t.consumer.Stream, m.sequence) })
-	}
-	return group.Wait()
+	return t.bus.DeleteAll(ctx, t.consumer.Stream, behind)
 }
 
 // lacksSpace reports whether the server refused a publish of this process just now. Then no

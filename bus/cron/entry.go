@@ -15,7 +15,7 @@ type Entry struct {
 	// Next is the next due time; zero if there is none.
 	Next time.Time `json:"next,omitzero"`
 	// Ended means that the time of a job that runs once has passed. Get returns an
-	// ended job for a month; List only until a worker takes its tick.
+	// ended job for a month; List only until a worker takes its tick, and for a day if it failed.
 	Ended bool `json:"ended,omitempty"`
 	// Unchanged: the update that returned the entry changed nothing.
 	Unchanged bool `json:"unchanged,omitempty"`
@@ -30,6 +30,9 @@ type Entry struct {
 	ours     bool          // this package wrote the schedule
 	foreign  bool          // the body is not that of a job
 }
+
+// kept reports whether a program keeps the heartbeat. Another program may have stored one that is none, or another kind.
+func (e Entry) kept() bool { return e.Kind == bus.Heartbeat && !e.foreign }
 
 // position is where the entry is in lists; List continues after it. That of a job is the name of
 // its schedule.

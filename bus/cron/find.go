@@ -56,7 +56,7 @@ func (c Caller) sees(e Entry) bool {
 // get returns a job without its last run. For operators, the name may be that of the
 // schedule, a job of the default session, or the only job of any session with this name.
 func (js *Jobs) get(ctx context.Context, by Caller, name string) (Entry, error) {
-	if !tools.IsToken(name) {
+	if !tools.IsToken(name) && !(by.Operator && bus.CheckSubject(name) == nil) { // another program may have stored a schedule
 		return Entry{}, ErrNotFound
 	}
 	type key struct{ kind, stored string }
@@ -79,42 +79,22 @@ func (js *Jobs) get(ctx context.Context, by Caller, name string) (Entry, error) 
 	return js.findByName(ctx, name)
 }
 
-// findByName returns the only job or heartbeat of any session with a name.
+// findByName returns the only job or heartbeat of any session with a name, and otherwise the only job with it that has ended.
 func (js *Jobs) findByName(ctx context.Context, name string) (found Entry, err error) {
-	for e, err := range js.all(ctx, "", "", false, nil) {
+	for e, err := range js.all(ctx, "", "", true, nil) {
 		switch {
 		case err != nil:
 			return Entry{}, err
-		case e.Name != name:
-		case found.Name != "":
+		case e.Name != name || e.Ended && found.Name != "" && !found.Ended:
+		case found.Name == "" || found.Ended && !e.Ended:
+			found = e
+		default:
 			return Entry{}, tools.Errorf(tools.CodeInvalidArguments, "several sessions have a job %q, such as %q and %q; name the session, "+
 				"or the schedule (%s)", name, found.Session, e.Session, e.stored)
-		default:
-			found = e
 		}
 	}
 	if found.Name == "" {
-		return js.findEnded(ctx, name)
+		return Entry{}, ErrNotFound
 	}
 	return found, nil
-}
-
-// findEnded returns the first job with a name, of any session, that has ended.
-func (js *Jobs) findEnded(ctx context.Context, name string) (Entry, error) {
-	var ended []string
-	for m, err := range js.bus.Read(ctx, bus.Ticks, bus.Query{Subject: js.bus.Tick(bus.Cron, "*")}) {
-		if err != nil {
-			return Entry{}, err
-		}
-		tokens := js.bus.Split(m.Subject)
-		if tick, err := tools.DecodeTick(m.Body); err == nil && tick.Name == name {
-			ended = append(ended, tokens[len(tokens)-1])
-		}
-	}
-	for _, stored := range ended {
-		if e, ok, err := js.read(ctx, bus.Cron, stored); err != nil || ok && e.Ended {
-			return e, err
-		}
-	}
-	return Entry{}, ErrNotFound
 }

@@ -33,8 +33,25 @@ func TestForeignSchedule(t *testing.T) {
 	if err := jobs.Remove(t.Context(), cron.Caller{}, "foreign"); !errors.Is(err, cron.ErrNotFound) {
 		t.Errorf("the default session removes it: %v", err)
 	}
-	if err := jobs.Remove(t.Context(), cron.Caller{Operator: true}, "foreign"); err != nil {
-		t.Error(err)
+	odd := []string{"cron.-x", "cron." + strings.Repeat("y", 70), "heartbeat.beat", "other.kind"}
+	for _, name := range odd {
+		foreign.Subject = "stevedore.schedule." + name
+		foreign.Header.Set(jetstream.ScheduleTargetHeader, "stevedore.tick."+name)
+		if _, err := b.Publish(t.Context(), foreign); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed := 0
+	for e, err := range jobs.List(t.Context(), cron.Caller{Operator: true}, "", "") {
+		if listed++; err != nil {
+			t.Fatal(err)
+		}
+		if err := jobs.Remove(t.Context(), cron.Caller{Operator: true}, e.Name); err != nil {
+			t.Error(err)
+		}
+	}
+	if n := bustest.Messages(t, b, bus.Ticks); n != 0 || listed != 1+len(odd) {
+		t.Errorf("listed %d, and %d stay", listed, n)
 	}
 }
 

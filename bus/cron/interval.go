@@ -108,7 +108,7 @@ func (k *timekeeper) makeUpTick(ctx context.Context, key scheduleKey, before uin
 func (js *Jobs) countsFrom(ctx context.Context, e Entry) (time.Time, error) {
 	due, _ := tickTimes(e.tick.Header.Get)
 	if e.tick.Sequence == 0 { // it may have expired; the record of its run has not
-		record, err := js.last(ctx, js.bus.RunOf(e.kind(), e.stored))
+		record, err := js.bus.Last(ctx, bus.Ticks, js.bus.RunOf(e.kind(), e.stored))
 		if err != nil {
 			return time.Time{}, err
 		}

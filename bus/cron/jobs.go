@@ -98,7 +98,7 @@ func (js *Jobs) Put(ctx context.Context, heartbeat Job, replace bool) (changed b
 		return false, err
 	}
 	err = retry(func() error {
-		have, err := js.last(ctx, m.Subject)
+		have, err := js.bus.Last(ctx, bus.Ticks, m.Subject)
 		if changed = err == nil && (have.Sequence == 0 || replace && !same(have.Header, have.Body, m)); changed {
 			err = js.write(ctx, m, have.Sequence)
 		}
@@ -110,7 +110,7 @@ func (js *Jobs) Put(ctx context.Context, heartbeat Job, replace bool) (changed b
 // Delete removes a heartbeat and its waiting tick, and reports whether it existed.
 func (js *Jobs) Delete(ctx context.Context, heartbeat string) (existed bool, err error) {
 	err = retry(func() error {
-		have, err := js.last(ctx, js.bus.Schedule(bus.Heartbeat, heartbeat))
+		have, err := js.bus.Last(ctx, bus.Ticks, js.bus.Schedule(bus.Heartbeat, heartbeat))
 		if existed = have.Sequence > 0; err == nil {
 			err = js.remove(ctx, bus.Heartbeat, heartbeat, have.Sequence)
 		}
@@ -158,31 +158,23 @@ func (js *Jobs) Get(ctx context.Context, by Caller, name string) (Entry, error) 
 }
 
 // List lists the caller's jobs by name and then the heartbeats, or those of a kind of schedule
-// that is not empty, after the Answer.Next of a list before. One that runs once is listed until a worker takes its tick.
+// that is not empty, after the Answer.Next of a list before. One that runs once is listed until a worker takes its tick, and
+// while Failing names it.
 func (js *Jobs) List(ctx context.Context, by Caller, kind, after string) iter.Seq2[Entry, error] {
 	if after != "" && !strings.Contains(after, ".") {
 		after = bus.Cron + "." + after
 	}
 	return func(yield func(Entry, error) bool) {
 		for e, err := range js.all(ctx, kind, after, true, by.mayOwn) {
-			taken := false
-			switch {
-			case err != nil:
-			case !by.sees(e):
-				continue
-			case e.Ended:
-				_, taken, err = js.lastRecord(ctx, e)
-			default:
+			if err == nil && by.sees(e) {
 				e.LastRun, err = js.lastRun(ctx, e)
 			}
-			if taken {
-				continue
-			}
-			if err != nil {
+			switch {
+			case err != nil:
 				yield(Entry{}, fmt.Errorf("list jobs: %w", err))
 				return
-			}
-			if !yield(e, nil) {
+			case !by.sees(e), e.Ended && e.LastRun != nil && !e.fails(e.LastRun): // not for this list
+			case !yield(e, nil):
 				return
 			}
 		}
@@ -202,7 +194,7 @@ func (js *Jobs) Update(ctx context.Context, by Caller, name string, change func(
 		if err != nil {
 			return err
 		}
-		if e.Kind != "" {
+		if e.kept() {
 			return ErrKept
 		}
 		before = e
@@ -228,10 +220,10 @@ func (js *Jobs) Remove(ctx context.Context, by Caller, name string) error {
 		if err != nil {
 			return err
 		}
-		if e.Kind != "" {
+		if e.kept() {
 			return ErrKept
 		}
-		return js.remove(ctx, bus.Cron, e.stored, e.revision)
+		return js.remove(ctx, e.kind(), e.stored, e.revision)
 	})
 	if err != nil {
 		return fmt.Errorf("remove job %q: %w", tools.Excerpt(name, 80), err)
@@ -262,5 +254,9 @@ func (js *Jobs) replaceChanged(ctx context.Context, old Entry, j Job) error {
 	if before, err := js.message(old.Job); err == nil && !old.Ended && same(before.Header, before.Body, after) {
 		return nil
 	}
-	return js.write(ctx, after, old.revision)
+	err = js.write(ctx, after, old.revision)
+	if err == nil && j.Disabled { // nor does it run the tick that waits
+		err = js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(j.kind(), old.stored), 0)
+	}
+	return err
 }

@@ -127,6 +127,11 @@ func (js *Jobs) Failing(ctx context.Context) (failing []Entry, more bool, err er
 	return slices.DeleteFunc(failing, func(e Entry) bool { return e.LastRun == nil }), more, err
 }
 
+// fails reports whether a run of e failed that somebody should look at.
+func (e Entry) fails(run *Run) bool {
+	return run.Message != "" && run.Outcome != tools.Cancelled && !run.EndedAt.IsZero() && !(e.Ended && time.Since(run.EndedAt) > endedFails)
+}
+
 // failing returns the schedule of the records of some runs, the newest first, with its last run that has ended if
 // that failed.
 func (js *Jobs) failing(ctx context.Context, subject string, runs []bus.Stored) (Entry, error) {
@@ -139,12 +144,12 @@ func (js *Jobs) failing(ctx context.Context, subject string, runs []bus.Stored) 
 		if err == nil && run.EndedAt.IsZero() {
 			continue // it goes on
 		}
-		if err != nil || run.Message == "" || run.Outcome == tools.Cancelled {
+		if err != nil || run.Message == "" {
 			return Entry{}, err
 		}
 		tokens := js.bus.Split(subject)
 		e, ok, err := js.read(ctx, tokens[1], tokens[2])
-		if err != nil || !ok || e.Disabled || e.Ended && time.Since(run.EndedAt) > endedFails || e.Session != record.Session {
+		if err != nil || !ok || e.Disabled || !e.fails(run) || e.Session != record.Session {
 			return Entry{}, err
 		}
 		e.LastRun = run

@@ -125,7 +125,13 @@ func TestRunsOfEqualNames(t *testing.T) {
 				t.Errorf("session %s: %+v, %v", session, e, err)
 			}
 		}
-		if e, err := jobs.Get(t.Context(), cron.Caller{Operator: true}, "tea"); err != nil || !e.Ended {
+		if e, err := jobs.Get(t.Context(), cron.Caller{Operator: true}, "tea"); err == nil || !strings.Contains(err.Error(), "s2--tea") {
+			t.Errorf("two ended jobs, for an operator: %+v, %v", e, err)
+		}
+		if err := jobs.Remove(t.Context(), cron.Caller{Session: "s1"}, "tea"); err != nil {
+			t.Fatal(err)
+		}
+		if e, err := jobs.Get(t.Context(), cron.Caller{Operator: true}, "tea"); err != nil || !e.Ended || e.Session != "s2" {
 			t.Errorf("an ended job, for an operator: %+v, %v", e, err)
 		}
 

@@ -66,7 +66,7 @@ func TestRunsUntilDisabled(t *testing.T) {
 		if _, err := enable(t.Context(), jobs, alice, "tick", false); err != nil {
 			t.Fatal(err)
 		}
-		// One tick may already be waiting. While another job makes three calls, this
+		// The call of its last tick may be stored already. While another job makes three calls, this
 		// one makes no further call.
 		if _, err := jobs.Add(t.Context(), alice, cron.Job{Name: "other", Cron: "* * * * * *", Tool: "say", Args: json.RawMessage(`{"text":"other"}`)}); err != nil {
 			t.Fatal(err)

@@ -16,11 +16,11 @@ import (
 // read returns the entry of a schedule without its last run; ok is false if there is none. That of
 // a single time has ended when the server has published its tick, which the stream keeps for a while.
 func (js *Jobs) read(ctx context.Context, kind, name string) (e Entry, ok bool, err error) {
-	msg, err := js.last(ctx, js.bus.Schedule(kind, name))
+	msg, err := js.bus.Last(ctx, bus.Ticks, js.bus.Schedule(kind, name))
 	if err != nil {
 		return Entry{}, false, err
 	}
-	tick, err := js.last(ctx, js.bus.Tick(kind, name))
+	tick, err := js.bus.Last(ctx, bus.Ticks, js.bus.Tick(kind, name))
 	if err != nil {
 		return Entry{}, false, err
 	}
@@ -98,7 +98,7 @@ func (js *Jobs) all(ctx context.Context, kind, position string, ended bool, want
 func (js *Jobs) write(ctx context.Context, m bus.Message, revision uint64) error {
 	err := js.publishAt(ctx, m, revision)
 	if errors.Is(err, bus.ErrConflict) { // perhaps this write, whose acknowledgement was lost
-		have, readErr := js.last(ctx, m.Subject)
+		have, readErr := js.bus.Last(ctx, bus.Ticks, m.Subject)
 		if readErr == nil && have.Sequence > revision && same(have.Header, have.Body, m) {
 			return nil
 		}
@@ -116,33 +116,20 @@ func (js *Jobs) publishAt(ctx context.Context, m bus.Message, revision uint64) e
 // fails with bus.ErrConflict. Revision 0 removes the tick of an ended schedule.
 func (js *Jobs) remove(ctx context.Context, kind, name string, revision uint64) error {
 	if revision > 0 {
-		err := js.purge(ctx, js.bus.Schedule(kind, name), jetstream.WithPurgeSequence(revision+1)) // keep what was put later
+		err := js.bus.Purge(ctx, bus.Ticks, js.bus.Schedule(kind, name), revision+1) // keep what was put later
 		if err != nil {
 			return err
 		}
 	}
-	have, err := js.last(ctx, js.bus.Schedule(kind, name))
+	have, err := js.bus.Last(ctx, bus.Ticks, js.bus.Schedule(kind, name))
 	if err == nil && have.Sequence > 0 {
 		err = bus.ErrConflict
 	}
 	if err == nil {
-		err = js.purge(ctx, js.bus.Tick(kind, name))
+		err = js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(kind, name), 0)
 	}
 	if err == nil {
-		err = js.purge(ctx, js.bus.RunOf(kind, name))
+		err = js.bus.Purge(ctx, bus.Ticks, js.bus.RunOf(kind, name), 0)
 	}
 	return err
-}
-
-func (js *Jobs) purge(ctx context.Context, subject string, options ...jetstream.StreamPurgeOpt) error {
-	stream, err := js.bus.UsedStream(ctx, bus.Ticks)
-	if stream == nil {
-		return err
-	}
-	return stream.Purge(ctx, append(options, jetstream.WithPurgeSubject(subject))...)
-}
-
-// last returns the newest message on a subject of the stream of ticks.
-func (js *Jobs) last(ctx context.Context, subject string) (bus.Stored, error) {
-	return js.bus.Last(ctx, bus.Ticks, subject)
 }

@@ -10,6 +10,30 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/cron"
 )
 
+// A job that was disabled does not run the tick that waits for a worker.
+func TestDisabledWhileATickWaits(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		jobs, alice := cron.New(b), cron.Caller{Session: "alice"}
+		for _, name := range []string{"off", "on"} {
+			job := cron.Job{Name: name, Every: time.Minute, Tool: "say", Args: json.RawMessage(`{"text":"` + name + `"}`)}
+			if _, err := jobs.Add(t.Context(), alice, job); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(90 * time.Second)
+		if _, err := enable(t.Context(), jobs, alice, "off", false); err != nil {
+			t.Fatal(err)
+		}
+		calls := runSay(t, b)
+		for range 3 {
+			if call := nextCall(t, calls); string(call.Args) != `{"text":"on"}` {
+				t.Errorf("call %+v", call)
+			}
+		}
+	})
+}
+
 // The call of a run waits for a worker, also after its deadline. If somebody removed it, the next
 // tick of the job starts it, and nothing the call of a job that runs once.
 func TestRunWithoutAWorker(t *testing.T) {

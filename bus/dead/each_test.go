@@ -14,7 +14,7 @@ import (
 // EachDeadLetter handles many letters at once, but those of a chat in order. It reports
 // all in order, also after errors.
 func TestEachDeadLetter(t *testing.T) {
-	testEach(t, dead.DeletesAtOnce, 20)
+	testEach(t, bus.DeletesAtOnce, 20)
 	testEach(t, dead.PublishesAtOnce, 100)
 }
 
@@ -73,7 +73,7 @@ func testEach(t *testing.T, atOnce, want int) {
 	}
 }
 
-// A list needs several requests, and it skips what is not a letter.
+// A list needs several requests. It has what is not a letter, but not the bodies of letters.
 func TestDeadLettersAreListedInBatches(t *testing.T) {
 	b := bustest.New(t)
 	const count = 700
@@ -92,10 +92,11 @@ func TestDeadLettersAreListedInBatches(t *testing.T) {
 	for _, kind := range []string{"", bus.DeadCall} {
 		i := 0
 		for _, letter := range list(t, b, kind, 0) {
+			id := fmt.Sprint(i)
 			if i%7 == 0 {
-				i++
+				id = ""
 			}
-			if letter.ID != fmt.Sprint(i) || letter.Number != uint64(2*i+1) {
+			if letter.ID != id || letter.Number != uint64(2*i+1) {
 				t.Fatalf("letter %d is %+v", i, letter)
 			}
 			i++

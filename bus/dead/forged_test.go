@@ -34,7 +34,24 @@ func TestForgedLetterIsNotRetried(t *testing.T) {
 			t.Errorf("the letter with the subject %q: %v", subject, err)
 		}
 	}
-	for _, stream := range []string{bus.Results, bus.Calls, bus.Calls, bus.Outbox} {
+	ack, err := b.JetStream().Publish(t.Context(), "stevedore.dead.call.default", []byte("hello"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	letters := list(t, b, "", 0)
+	if n, err := dead.Count(t.Context(), b); err != nil || int(n) != len(letters) {
+		t.Errorf("%d letters, listed %d, %v", n, len(letters), err)
+	}
+	garbage := letters[len(letters)-1]
+	if garbage.Number != ack.Sequence || !strings.Contains(garbage.Reason, `no dead letter: "hello"`) || retry(t.Context(), b, garbage) == nil {
+		t.Errorf("the letter that is none: %+v", garbage)
+	}
+	dead.RemoveAll(t.Context(), b, letters, func(_ dead.Stored, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	for _, stream := range []string{bus.Dead, bus.Results, bus.Calls, bus.Calls, bus.Outbox} {
 		if n := bustest.Messages(t, b, stream); n != 0 {
 			t.Errorf("%s has %d messages", stream, n)
 		}

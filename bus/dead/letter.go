@@ -23,6 +23,8 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Letter is a message that was rejected or whose last attempt failed, with the reason.
@@ -120,17 +122,20 @@ func (l Letter) decompress() ([]byte, error) {
 // one returns the query for a single message of the stream.
 func one(sequence uint64) bus.Query { return bus.Query{From: sequence, Before: sequence + 1} }
 
-// decode decodes a message of the stream. ok is false for the body of another letter and for
-// a message that is not a letter.
+// decode decodes a message of the stream. ok is false for the body of another letter. What another program stored there
+// counts as a letter, so that it is listed and can be removed.
 func decode(s bus.Subjects, m bus.Stored) (l Stored, ok bool) {
 	tokens := s.Split(m.Subject)
 	if len(tokens) != 3 || tokens[1] == bus.DeadBody {
 		return Stored{}, false
 	}
 	l.Number = m.Sequence
-	err := json.Unmarshal(m.Body, &l.Letter)
+	if err := json.Unmarshal(m.Body, &l.Letter); err != nil || l.Subject == "" {
+		reason := fmt.Sprintf("another program stored this, which is no dead letter: %q", tools.Excerpt(string(m.Body), 200))
+		l.Letter = Letter{Code: consume.CodeUndecodable, Reason: reason, At: m.At}
+	}
 	l.Kind, l.Name = tokens[1], tokens[2] // the subject counts, not the body
-	return l, err == nil && l.Subject != ""
+	return l, true
 }
 
 // kindOf returns the kind and the name of the letter of a message with a subject. A token of

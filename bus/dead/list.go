@@ -67,13 +67,14 @@ func Count(ctx context.Context, b *bus.Bus) (n uint64, err error) {
 	if stream == nil || err != nil {
 		return 0, err
 	}
-	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(b.Dead(bus.DeadBody, "*")))
+	info, err := stream.Info(ctx, jetstream.WithSubjectFilter(b.Dead("*", "*")))
 	if err != nil {
 		return 0, fmt.Errorf("count dead letters: %w", err)
 	}
-	n = info.State.Msgs
-	for _, bodies := range info.State.Subjects {
-		n -= bodies
+	for subject, letters := range info.State.Subjects {
+		if b.Split(subject)[1] != bus.DeadBody {
+			n += letters
+		}
 	}
 	return n, nil
 }

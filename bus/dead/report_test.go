@@ -30,7 +30,7 @@ func TestRetriedMessagesDieAgain(t *testing.T) {
 		}
 		letters := list(t, b, "", 0)
 		reads := bustest.Subscribe(t, b, "$JS.API.DIRECT.GET.STEVEDORE_DEAD")
-		dead.Each(letters, dead.DeletesAtOnce, func(l dead.Stored) error { return retry(t.Context(), b, l) }, func(l dead.Stored, err error) {
+		dead.Each(letters, bus.DeletesAtOnce, func(l dead.Stored) error { return retry(t.Context(), b, l) }, func(l dead.Stored, err error) {
 			if err != nil {
 				t.Errorf("letter %d: %v", l.Number, err)
 			}

@@ -5,18 +5,13 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/nats-io/nats.go/jetstream"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
 )
 
-// The server handles the deletes of a connection one after the other and syncs each, so with many
-// more at once they time out. It stores many publishes with one sync.
-const (
-	DeletesAtOnce   = 24
-	PublishesAtOnce = 128
-)
+// PublishesAtOnce is how many letters are published again at once: the server stores many with one sync.
+const PublishesAtOnce = 128
 
 // Each calls do for each letter, for atOnce of them at a time, and then done in the order of the letters.
 // Letters of the same chat of a channel are handled one after the other, so that a retry keeps
@@ -85,7 +80,7 @@ func RemoveAll(ctx context.Context, b *bus.Bus, letters []Stored, done func(Stor
 			purged[subject] = until
 		}
 	}
-	Each(letters, DeletesAtOnce, func(l Stored) error {
+	Each(letters, bus.DeletesAtOnce, func(l Stored) error {
 		if l.Number < purged[b.Dead(l.Kind, l.Name)] && l.BodySequence == 0 {
 			return nil
 		}
@@ -108,12 +103,11 @@ func purge(ctx context.Context, b *bus.Bus, subject string, numbers map[uint64]b
 		}
 		until = m.Sequence + 1
 	}
-	stream, err := b.Stream(ctx, bus.Dead)
-	if until == 0 || err != nil {
-		return 0, err
+	if until == 0 {
+		return 0, nil
 	}
 	return until, b.WatchDenial(ctx, b.API().Subject("STREAM.PURGE."+b.StreamName(bus.Dead)), func(ctx context.Context) error {
-		return stream.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(until))
+		return b.Purge(ctx, bus.Dead, subject, until)
 	})
 }
 

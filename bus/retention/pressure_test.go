@@ -161,6 +161,8 @@ func TestRecordsOfCallsInProgressStay(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := connect(t, map[string]int64{"results": tiny})
 		var running []string
+		put(t, b, b.Result("s", "background"), `{"id":"background","session":"s","outcome":"async"}`)
+		put(t, b, b.Completion("s", "background"), "{}") // forged
 		n := fill(t, b, "s", "c", func(n int) {
 			if n%12 == 3 {
 				id := fmt.Sprint("running", n)
@@ -173,6 +175,9 @@ func TestRecordsOfCallsInProgressStay(t *testing.T) {
 		for round := range 4 {
 			time.Sleep(2 * time.Hour)
 			check(t, k)
+			if !stored(t, b, bus.Results, b.Result("s", "background")) {
+				t.Error("the result of an async call was removed before its completion")
+			}
 			for _, id := range running {
 				if !stored(t, b, bus.Results, b.Claim("s", id)) {
 					t.Errorf("the claim of %s was removed", id)

@@ -126,11 +126,11 @@ func (k *Keeper) addUnfinished(ctx context.Context, r *round, busy *work) error 
 		if busy.calls[call] {
 			continue
 		}
-		completion, err := k.bus.Last(ctx, bus.Results, k.bus.Completion(session, id))
+		stored, err := task.ReadResults(ctx, k.bus, session, id)
 		if err != nil {
 			return err
 		}
-		if completion.Sequence == 0 {
+		if !task.Ended(stored) {
 			busy.add(session, id)
 		}
 	}
@@ -176,10 +176,12 @@ func (k *Keeper) readRound(ctx context.Context, stream string, from, end uint64,
 		if len(tokens) == 3 { // result.<session>.<call>
 			record.session, record.call = tokens[1], tokens[1]+"."+tokens[2]
 			switch call := record.call; {
-			case tokens[0] == "result" && bytes.Contains(m.Data, []byte(`"outcome":"async"`)):
+			case tokens[0] == task.ResultKind && bytes.Contains(m.Data, []byte(`"outcome":"async"`)):
 				r.async[call] = true
-			case tokens[0] == "completion":
-				delete(r.async, call)
+			case tokens[0] == task.CompletionKind:
+				if _, err := task.DecodeResult(k.bus, m.Subject, m.Data); err == nil {
+					delete(r.async, call)
+				}
 			}
 		}
 		r.records, r.newest = append(r.records, record), m.Time

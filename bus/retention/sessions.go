@@ -67,7 +67,7 @@ func (k *Keeper) removeSessions(ctx context.Context, l *lease, age time.Duration
 			return err
 		}
 		// A later entry stays: then the session is in use again.
-		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(c.subject), jetstream.WithPurgeSequence(c.last+1)); err != nil {
+		if err := k.bus.Purge(ctx, bus.Sessions, c.subject, c.last+1); err != nil {
 			return err
 		}
 		toFree -= c.size

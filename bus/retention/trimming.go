@@ -1,15 +1,11 @@
 package retention
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
 )
@@ -89,58 +85,26 @@ func (t *trimming) remove(ctx context.Context, r *round, oldest bool, stays func
 		}
 		rest = rest[n:]
 	}
-	sizes, until := map[string]int64{}, map[string]uint64{}
-	var single []record
+	until := map[string]uint64{} // the sequence before which the records of a session go
+	var single []uint64
 	for _, record := range rest {
 		switch session := record.session; {
 		case session == "":
 		case stays(record):
-			if !t.held[session] {
-				t.held[session], until[session] = true, record.sequence
+			if until[session] == r.next {
+				until[session] = record.sequence
 			}
+			t.held[session] = true
 		case t.held[session]:
-			single = append(single, record)
+			freed, single = freed+record.size, append(single, record.sequence)
 		default:
-			sizes[session] += record.size
+			freed, until[session] = freed+record.size, r.next
 		}
 	}
-	for session, size := range sizes {
-		if err := t.purge(ctx, session, cmp.Or(until[session], r.next)); err != nil {
-			return freed, err
+	for session, before := range until {
+		if err := t.k.bus.Purge(ctx, bus.Results, t.k.bus.ResultsOf(session), before); err != nil {
+			return 0, err
 		}
-		freed += size
 	}
-	deleted, err := t.delete(ctx, single)
-	return freed + deleted, err
-}
-
-// purge removes the records of a session before a sequence.
-func (t *trimming) purge(ctx context.Context, session string, until uint64) error {
-	if err := t.stream.Purge(ctx, jetstream.WithPurgeSubject(t.k.bus.ResultsOf(session)), jetstream.WithPurgeSequence(until)); err != nil {
-		return errors.Join(ctx.Err(), err)
-	}
-	return nil
-}
-
-// deletesAtOnce is how many records are deleted at once.
-const deletesAtOnce = 32
-
-// delete deletes records one by one.
-func (t *trimming) delete(ctx context.Context, records []record) (freed int64, err error) {
-	var (
-		group errgroup.Group
-		bytes atomic.Int64
-	)
-	group.SetLimit(deletesAtOnce)
-	for _, r := range records {
-		group.Go(func() error {
-			err := t.k.bus.Delete(ctx, bus.Results, r.sequence)
-			if err == nil {
-				bytes.Add(r.size)
-			}
-			return err
-		})
-	}
-	err = group.Wait()
-	return bytes.Load(), err
+	return freed, t.k.bus.DeleteAll(ctx, bus.Results, single)
 }

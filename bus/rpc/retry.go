@@ -40,7 +40,7 @@ func ChangeLetters(ctx context.Context, b *bus.Bus, letters []dead.Stored, retry
 	}
 	var steps []step
 	if retry {
-		steps = append(steps, step{prepareRetry, dead.DeletesAtOnce}, step{dead.Republish, dead.PublishesAtOnce})
+		steps = append(steps, step{prepareRetry, bus.DeletesAtOnce}, step{dead.Republish, dead.PublishesAtOnce})
 	}
 	next := time.Now()
 	for group := range slices.Chunk(letters, lettersTogether) {

@@ -41,7 +41,7 @@ type Acceptance struct {
 	Queue   string `json:"queue"`
 	// Sequence is that of the call in the calls stream.
 	Sequence uint64 `json:"sequence,omitempty"`
-	// Duplicate is set if the same call was submitted before. It is queued or running, or
+	// Duplicate is set if the same call was submitted before. It is queued, running or parked, or
 	// has ended with Outcome.
 	Duplicate bool          `json:"duplicate,omitempty"`
 	Outcome   tools.Outcome `json:"outcome,omitempty"`
@@ -54,6 +54,12 @@ func Enqueue(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (Ac
 	s, err := newSubmission(b, queue, call)
 	if err != nil {
 		return Acceptance{}, err
+	}
+	if !s.fresh { // the stream does not have a call that is parked
+		p, parked, err := task.ReadParked(ctx, b, tools.CallKey{Session: s.call.SessionToken(), ID: s.call.IDToken()})
+		if err == nil && parked { // after an error, the worker finds out
+			return Acceptance{ID: s.call.ID, Session: s.call.Session, Tool: s.call.Tool, Queue: p.Queue, Duplicate: true}, task.CheckDigest(s.call, s.digest, p.Digest)
+		}
 	}
 	accepted, _, err := s.publish(ctx, b)
 	return accepted, err

@@ -82,12 +82,8 @@ func (l ToolList) Text() string {
 	return strings.TrimSuffix(strings.Join(lines, "\n"), "\n")
 }
 
-const (
-	// offerTimeout is how long the first worker with a tool may take to answer an offer query.
-	offerTimeout = time.Second
-	// nextOfferTimeout is how long each further worker may take.
-	nextOfferTimeout = 300 * time.Millisecond
-)
+// offerTimeout is how long the first worker with a tool may take to answer an offer query.
+const offerTimeout = time.Second
 
 // ListTools asks all workers for the tools that match q. Workers without a tool do not answer a query for it, so if none
 // answers within a second, ListTools asks all of the queue, of which a slow one may have it.
@@ -112,18 +108,11 @@ func listTools(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (ToolList, e
 	if err != nil {
 		return list, err
 	}
-	var offers []tools.Offer
 	timeout := task.FirstAnswer
 	if q.Tool != "" {
 		timeout = offerTimeout
 	}
-	err = task.CollectReplies(ctx, b.Conn(), b.RPC("offer"), query, timeout, func(body []byte) time.Duration {
-		var o tools.Offer
-		if json.Unmarshal(body, &o) == nil {
-			offers, timeout = append(offers, o), nextOfferTimeout
-		}
-		return timeout
-	})
+	offers, err := task.Collect[tools.Offer](ctx, b.Conn(), b.RPC("offer"), query, timeout)
 	if err != nil {
 		return list, err
 	}

@@ -69,11 +69,7 @@ func (s *Store) Append(ctx context.Context, session string, after uint64, entry 
 
 // Remove deletes the entries of a session up to the sequence last.
 func (s *Store) Remove(ctx context.Context, session string, last uint64) error {
-	stream, err := s.bus.UsedStream(ctx, bus.Sessions)
-	if stream != nil {
-		err = stream.Purge(ctx, jetstream.WithPurgeSubject(s.bus.Session(session)), jetstream.WithPurgeSequence(last+1))
-	}
-	if err != nil {
+	if err := s.bus.Purge(ctx, bus.Sessions, s.bus.Session(session), last+1); err != nil {
 		return fmt.Errorf("remove session %q: %w", session, err)
 	}
 	return nil

@@ -15,7 +15,9 @@ import (
 // The status names a stream that somebody has changed so that it does not store all subjects, and one that was
 // sealed. Subjects with more wildcards store them, and so do further ones.
 func TestAlteredStreamsAreNamed(t *testing.T) {
-	b := bustest.Connect(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
+	server := bustest.Server(t)
+	b := bustest.Connect(t, server, bus.Config{Log: bustest.Log(t)})
+	withoutSizes := bustest.Dial(t, server, bus.Config{})
 	named := func(code, name, text string) bool {
 		t.Helper()
 		found := false
@@ -69,6 +71,7 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 	}{
 		{"KV_stevedore_artifacts", func(c *jetstream.StreamConfig) { c.MaxAge, c.Duplicates = time.Minute, time.Minute }, "seen: max_age is 1m0s, want 0s."},
 		{"STEVEDORE_TICKS", func(c *jetstream.StreamConfig) { c.MaxMsgs = 1 }, "seen: max_msgs is 1, want -1."},
+		{"STEVEDORE_TICKS", func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 }, "seen: max_bytes is 1048576, want -1."},
 		{"STEVEDORE_CALLS", func(c *jetstream.StreamConfig) { c.MaxMsgSize = 300 }, "seen: max_msg_size is 300, want -1."},
 		{"STEVEDORE_SESSIONS", func(c *jetstream.StreamConfig) { c.MaxMsgsPerSubject = 5 }, "seen: max_msgs_per_subject is 5, want -1."},
 		{"STEVEDORE_CALLS", func(c *jetstream.StreamConfig) { c.Discard, c.DiscardNewPerSubject = jetstream.DiscardOld, false },
@@ -94,7 +97,7 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 		if named(status.StreamAltered, c.stream, c.limit) != (c.limit != "") {
 			t.Errorf("%s with %q", c.stream, c.limit)
 		}
-		if _, err := admin.Provision(t.Context(), b, admin.Everything); err != nil { // the remedy
+		if _, err := admin.Provision(t.Context(), withoutSizes, admin.Everything); err != nil { // the remedy
 			t.Fatal(err)
 		}
 		if s := status.Read(t.Context(), b); problem(s, "seen:") {
@@ -156,6 +159,7 @@ func TestAlteredConsumerIsNamed(t *testing.T) {
 				config.FilterSubjects, config.FilterSubject = nil, "stevedore.nothing"
 			},
 			func(config *jetstream.ConsumerConfig) { config.HeadersOnly = true },
+			func(config *jetstream.ConsumerConfig) { config.MaxAckPending = 1 },
 			func(config *jetstream.ConsumerConfig) { config.MaxDeliver = 3 },
 			func(config *jetstream.ConsumerConfig) {
 				config.MaxDeliver, config.BackOff = 3, []time.Duration{time.Second}

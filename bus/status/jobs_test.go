@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -57,6 +58,19 @@ func TestFailingJobsAreNamed(t *testing.T) {
 			}
 			return names
 		}
+		listed := func() string { // of those that ran once
+			answer, err := jobs.Do(t.Context(), operator, "", cron.Request{Action: cron.ActionList})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, e := range answer.Jobs {
+				if e.Ended {
+					names = append(names, e.Name)
+				}
+			}
+			return strings.Join(names, " ")
+		}
 		time.Sleep(30 * time.Second)
 		if got := named(); len(got) != 0 {
 			t.Errorf("before the first run: %q", got)
@@ -87,8 +101,8 @@ func TestFailingJobsAreNamed(t *testing.T) {
 		}
 		broken.Store(false)
 		time.Sleep(2 * time.Minute)
-		if got := named(); len(got) != 2 || got[0][:9] != "s--single" {
-			t.Errorf("after a run that ended well: %q", got)
+		if got := named(); len(got) != 2 || got[0][:9] != "s--single" || listed() != "single single2" {
+			t.Errorf("after a run that ended well: %q, listed %q", got, listed())
 		}
 		if err := jobs.Remove(t.Context(), operator, "single"); err != nil { // a remedy
 			t.Fatal(err)
@@ -103,8 +117,8 @@ func TestFailingJobsAreNamed(t *testing.T) {
 		}
 		stop() // it would take seconds to work for a day
 		time.Sleep(24 * time.Hour)
-		if got := named(); len(got) != 0 {
-			t.Errorf("after a day: %q", got)
+		if got := named(); len(got) != 0 || listed() != "" {
+			t.Errorf("after a day: %q, listed %q", got, listed())
 		}
 	})
 }

@@ -105,7 +105,7 @@ func (s *Status) problems() []Problem {
 		add(ConsumerPaused, name, "The consumer %s is paused: workers get none of its messages.", name)
 	}
 	for _, name := range slices.Sorted(slices.Values(s.altered)) {
-		add(ConsumerAltered, name, "Somebody has changed the consumer %s: workers do not get all of its messages.", name)
+		add(ConsumerAltered, name, "Somebody has changed the consumer %s: workers do not get all of its messages, or few at once.", name)
 	}
 	unserved := false
 	for _, q := range s.Queues {

@@ -214,9 +214,6 @@ func (s *Status) readJobs(ctx context.Context, b *bus.Bus) (err error) {
 	return err
 }
 
-// nextAnswer is how long each further worker may take to answer.
-const nextAnswer = 200 * time.Millisecond
-
 // workers asks all workers for their statistics.
 func workers(ctx context.Context, b *bus.Bus) ([]Worker, error) {
 	subject, err := micro.ControlSubject(micro.StatsVerb, rpc.ServiceName, "")
@@ -224,13 +221,10 @@ func workers(ctx context.Context, b *bus.Bus) ([]Worker, error) {
 		return nil, err
 	}
 	found := []Worker{}
-	err = task.CollectReplies(ctx, b.Conn(), subject, nil, task.FirstAnswer, func(body []byte) time.Duration {
-		var stats micro.Stats
-		if json.Unmarshal(body, &stats) == nil {
-			found = append(found, workerOf(stats))
-		}
-		return nextAnswer
-	})
+	answers, err := task.Collect[micro.Stats](ctx, b.Conn(), subject, nil, task.FirstAnswer)
+	for _, stats := range answers {
+		found = append(found, workerOf(stats))
+	}
 	sort.Slice(found, func(i, j int) bool {
 		a, b := &found[i], &found[j]
 		return cmp.Or(strings.Compare(a.Name, b.Name), a.Started.Compare(b.Started)) < 0

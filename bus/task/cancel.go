@@ -41,7 +41,7 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 	if err == nil && record.Parked != nil {
 		err = unpark(ctx, b, *record.Parked)
 	}
-	if err == nil && t.StartedAt.IsZero() {
+	if err == nil && (t.StartedAt.IsZero() || record.Ahead == 0) { // the worker that runs it ahead has its message
 		err = removeQueued(ctx, b, session, id)
 	}
 	if err != nil {
@@ -59,14 +59,16 @@ func CancelOpen(ctx context.Context, b *bus.Bus, k tools.CallKey, by string) err
 	return err
 }
 
-// removeQueued removes the message of a cancelled call that no worker has. A worker would drop
-// it, but a queue may have none, and the call would seem to wait.
+// removeQueued removes the messages of a cancelled call that no worker has. A worker would drop
+// them, but a queue may have none, and the call would seem to wait.
 func removeQueued(ctx context.Context, b *bus.Bus, session, id string) error {
 	queued, err := unsettled(ctx, b, session, id)
-	if err != nil || len(queued) == 0 || queued[0].delivered {
-		return err
+	for _, c := range queued {
+		if err == nil && !c.delivered {
+			err = b.Delete(ctx, bus.Calls, c.sequence)
+		}
 	}
-	return b.Delete(ctx, bus.Calls, queued[0].sequence)
+	return err
 }
 
 // publishCancelled publishes the result "cancelled" of a call, or its completion if it has an

@@ -140,6 +140,19 @@ func (l *Locator) dropRetried(ctx context.Context, k tools.CallKey, sequence, gi
 	return dropped && err == nil, err
 }
 
+// Claim stores the claim of a call. It returns the stored one and whether it is this one: the first claim wins, unless it
+// is that of a worker that gave up on a message which somebody has retried since.
+func (l *Locator) Claim(ctx context.Context, k tools.CallKey, claim Claim) (stored Claim, won bool, err error) {
+	for dropped := true; dropped && err == nil; {
+		var sequence uint64
+		if stored, sequence, won, err = l.Results.claim(ctx, k, claim); won || err != nil {
+			break
+		}
+		dropped, err = l.dropRetried(ctx, k, sequence, stored.CallSequence)
+	}
+	return stored, won, err
+}
+
 // holder finds out which worker has a call without a final result.
 func (l *Locator) holder(ctx context.Context, d *Delivered, p *Place) error {
 	if p.Here = l.Here(d.Key); p.Here != nil {

@@ -9,11 +9,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-const (
-	// maxWaiting and maxWaitingBytes bound how many calls unsettled looks at.
-	maxWaiting      = 5000
-	maxWaitingBytes = 32 << 20
-)
+// maxWaiting is how many waiting calls List looks at.
+const maxWaiting = 5000
 
 // unsettledCall is a call in the calls stream: no worker has settled it yet.
 type unsettledCall struct {
@@ -26,26 +23,21 @@ type unsettledCall struct {
 	delivered bool
 }
 
-// unsettled returns the calls and raw results of a session, or those with an id, that no worker
-// has settled, oldest first.
+// sameID is how many messages with one id unsettled looks at.
+const sameID = 100
+
+// unsettled returns the calls and raw results with an id that no worker has settled. There are several if a client submitted
+// the call to several queues; those that a worker has come first.
 func unsettled(ctx context.Context, b *bus.Bus, session, id string) (calls []unsettledCall, err error) {
-	anyID := id
-	if id == "" {
-		anyID = "*"
-	}
 	u := newUnsettledReader(b)
-	read, size := 0, 0
-	for m, err := range b.Read(ctx, bus.Calls, bus.Query{Subject: b.CallsOf(session, anyID)}) {
+	for m, err := range b.Read(ctx, bus.Calls, bus.Query{Subject: b.CallsOf(session, id), Limit: sameID}) {
 		if err != nil {
 			return calls, err
 		}
-		c, ok := u.take(ctx, m)
-		if ok {
+		if c, ok := u.take(ctx, m); ok && c.delivered {
+			calls = slices.Insert(calls, 0, c)
+		} else if ok {
 			calls = append(calls, c)
-		}
-		read, size = read+1, size+len(m.Body)
-		if ok && id != "" || read >= maxWaiting || size >= maxWaitingBytes {
-			break
 		}
 	}
 	return calls, nil
@@ -66,7 +58,7 @@ func (u *unsettledReader) take(ctx context.Context, m bus.Stored) (c unsettledCa
 	subject, _ := u.b.SplitCall(m.Subject)
 	call, err := tools.DecodeCall(m.Body)
 	if err != nil {
-		return c, false // it will be a dead letter
+		call = tools.Call{}
 	}
 	_ = Identify(&call, subject) // the worker reports what is wrong
 	call.Tool, call.Args = subject.Tool, nil

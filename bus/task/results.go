@@ -56,22 +56,22 @@ func (r *Results) Report(ctx context.Context, k tools.CallKey, stored StoredResu
 	return storeReport(ctx, r.bus, k, stored, r.publish)
 }
 
-// Claim stores the claim of a call. It returns the stored one and whether it is this one: the
+// claim stores the claim of a call. It returns the stored one, its sequence and whether it is this one: the
 // first claim wins.
-func (r *Results) Claim(ctx context.Context, k tools.CallKey, claim Claim) (stored Claim, won bool, err error) {
+func (r *Results) claim(ctx context.Context, k tools.CallKey, claim Claim) (stored Claim, sequence uint64, won bool, err error) {
 	claim.Nonce = nuid.Next() // it identifies our own claim if its acknowledgement was lost
 	body, err := bus.Encode(claim)
 	if err != nil {
-		return Claim{}, false, err
+		return Claim{}, 0, false, err
 	}
 	won, err = r.publishFirst(ctx, bus.Message{Subject: r.bus.Claim(k.Session, k.ID), Body: body}, func() (ok bool, err error) {
-		stored, _, err = ReadClaim(ctx, r.bus, k.Session, k.ID)
+		stored, sequence, err = ReadClaim(ctx, r.bus, k.Session, k.ID)
 		return stored.Nonce != "", err
 	})
 	if won {
 		stored = claim
 	}
-	return stored, won || err == nil && stored.Nonce == claim.Nonce, err
+	return stored, sequence, won || err == nil && stored.Nonce == claim.Nonce, err
 }
 
 // readClaim reads the claim of a call and its sequence, which is 0 if there is none.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"time"
 
@@ -84,21 +85,27 @@ const (
 	// FirstAnswer is how long the first of all workers may take to answer a request to all of them. A process of a
 	// busy machine may stand still for a second. If none listens, the server says so at once.
 	FirstAnswer = 3 * time.Second
-	// nextAnswer is how long AllRunning waits for each further worker.
-	nextAnswer = 150 * time.Millisecond
+	// nextAnswer is how long each further worker may take.
+	nextAnswer = 300 * time.Millisecond
 )
 
 // AllRunning asks all workers for the calls of all sessions that they run. It is for
 // operators: who may ask for it sees all sessions. A worker reports maxReported calls at
 // most, the newest ones.
 func AllRunning(ctx context.Context, b *bus.Bus) ([]RunningCall, error) {
-	found := []RunningCall{}
-	err := CollectReplies(ctx, b.Conn(), b.RPC("running", AllSessions), nil, FirstAnswer, func(body []byte) time.Duration {
-		var calls []RunningCall
-		if json.Unmarshal(body, &calls) == nil { // otherwise it is not from a worker
-			found = append(found, calls...)
+	found, err := Collect[[]RunningCall](ctx, b.Conn(), b.RPC("running", AllSessions), nil, FirstAnswer)
+	return append([]RunningCall{}, slices.Concat(found...)...), err
+}
+
+// Collect sends a request to all workers and returns their answers. The first of them may take some time.
+func Collect[T any](ctx context.Context, nc *nats.Conn, subject string, body []byte, first time.Duration) (found []T, err error) {
+	timeout := first
+	err = CollectReplies(ctx, nc, subject, body, timeout, func(body []byte) time.Duration {
+		var answer T
+		if json.Unmarshal(body, &answer) == nil { // otherwise it is not from a worker
+			found, timeout = append(found, answer), nextAnswer
 		}
-		return nextAnswer
+		return timeout
 	})
 	return found, err
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -77,5 +79,13 @@ func TestListWaitsForALateWorker(t *testing.T) {
 	defer stop()
 	if list, err := task.List(t.Context(), b, "s"); err != nil || len(list.Tasks) != 1 || list.Tasks[0].State != task.Running {
 		t.Errorf("listed %+v, %v", list, err)
+	}
+	// Nor does the answer of somebody else end the wait for all.
+	_, err = b.Conn().Subscribe(b.RPC("running", ">"), func(msg *nats.Msg) { _ = msg.Respond([]byte("garbage")) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := task.AllRunning(t.Context(), b); err != nil || len(all) != 1 || all[0].Worker != "w" {
+		t.Errorf("all: %+v, %v", all, err)
 	}
 }

@@ -104,6 +104,29 @@ func TestRawResultIsATask(t *testing.T) {
 	})
 }
 
+// A call that waits is a task also if no worker can decode it, and if it waits in two queues: then one that a worker runs is
+// running. Cancelling it leaves no message behind.
+func TestOddCallsAreTasks(t *testing.T) {
+	t.Parallel()
+	p := start(t)
+	for _, queue := range []string{"none", "none2"} {
+		publish(t, p.bus, bus.Message{Subject: p.bus.Call(queue, "x", "s", "garbage"), Body: []byte("no JSON")})
+		publish(t, p.bus, bus.Message{Subject: p.bus.Call(queue, "block", "s", "twice"), Body: []byte("{}")})
+	}
+	publish(t, p.bus, bus.Message{Subject: p.bus.Call(bus.DefaultQueue, "block", "s", "twice"), Body: []byte("{}")})
+	<-p.blocked
+	for id, state := range map[string]task.State{"garbage": task.Queued, "twice": task.Running} {
+		wantTask(t, p, id, state)
+		if lost, err := task.IsLost(t.Context(), p.bus, tools.CallKey{Session: "s", ID: id}); lost || err != nil {
+			t.Errorf("%s is lost: %t, %v", id, lost, err)
+		}
+		if got, err := task.Cancel(t.Context(), p.bus, "s", id, "a test"); err != nil || got.State != task.Cancelled {
+			t.Errorf("cancel %s: %+v, %v", id, got, err)
+		}
+	}
+	bustest.WaitUntil(t, "an empty stream", func() bool { return bustest.Waiting(t, p.bus) == 0 })
+}
+
 // A running call can be cancelled, and a later result loses.
 func TestCancel(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -75,6 +76,38 @@ func TestGivenUpWithoutResult(t *testing.T) {
 		waitEmpty(t, b)
 		if result, _ := event(t, b, b.Result("default", "a")); result.Error == nil || result.Error.Code != tools.CodeGivenUp || runs.Load() != 0 {
 			t.Errorf("result %+v after %d runs", result, runs.Load())
+		}
+	})
+}
+
+// A worker gives up on a once-only call that was retried. The claim of one that gave up on the message before, and that
+// arrived late, does not stand for its own: another worker removes that claim, and would run the call.
+func TestGivenUpWithALateClaim(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		msg := bus.Message{Subject: b.Call("default", "once", "default", "a"), Body: []byte(`{"id":"a","args":{"text":"x"}}`)}
+		before, err := b.Publish(t.Context(), msg)
+		if err == nil {
+			err = b.Delete(t.Context(), bus.Calls, before.Sequence)
+		}
+		if err == nil {
+			err = task.StoreRetry(t.Context(), b, tools.CallKey{Session: "default", ID: "a"}, before.Sequence)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := b.Publish(t.Context(), msg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		submit(t, b, b.Claim("default", "a"), fmt.Sprintf(`{"worker":"late","nonce":"n","given_up":true,"call_sequence":%d}`, before.Sequence))
+		bustest.Fail(t, b, "default", 3)
+		recordStart(t, b, "a")
+		recordStart(t, b, "a")
+		start(t, b, worker.Config{Name: "w", MaxAttempts: 1}, echo(t, "once", tools.Once, new(atomic.Int64), nil))
+		waitEmpty(t, b)
+		if claim, _, err := task.ReadClaim(t.Context(), b, "default", "a"); err != nil || claim.Worker != "w" || claim.CallSequence != again.Sequence {
+			t.Errorf("claim %+v, %v", claim, err)
 		}
 	})
 }

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -32,5 +34,35 @@ func TestFullQueueTakesNoSlotOfAnother(t *testing.T) {
 		}
 		close(release)
 		waitEmpty(t, b)
+	})
+}
+
+// Somebody deletes the consumer of a queue while its calls run. The next consumer delivers them anew, to another worker too,
+// and they do not run twice.
+func TestConsumerIsDeletedWhileCallsRun(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		release := make(chan struct{})
+		for _, name := range []string{"w1", "w2"} {
+			start(t, b, worker.Config{Name: name}, echo(t, "slow", tools.Idempotent, &runs, func() { <-release }))
+		}
+		const calls = 6
+		for i := range calls {
+			submit(t, b, short("default", "slow"), fmt.Sprintf(`{"id":"c%d","args":{"text":"x"}}`, i))
+		}
+		time.Sleep(time.Second)
+		if err := b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Calls), b.WorkerConsumer(bus.DefaultQueue).Name); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		start(t, b, worker.Config{Name: "w3"}, echo(t, "slow", tools.Idempotent, &runs, nil))
+		submit(t, b, short("default", "slow"), `{"id":"later","args":{"text":"x"}}`)
+		time.Sleep(time.Minute)
+		close(release)
+		waitEmpty(t, b)
+		if n := runs.Load(); n != calls+1 {
+			t.Errorf("%d calls ran %d times", calls+1, n)
+		}
 	})
 }

@@ -109,7 +109,7 @@ func (w *Worker) writeClaim(ctx context.Context, a *attempt, giveUp bool) (store
 	if giveUp {
 		claim.GivenUp, claim.CallSequence = true, a.Sequence
 	}
-	return w.locator.Results.Claim(ctx, a.Key, claim)
+	return w.locator.Claim(ctx, a.Key, claim)
 }
 
 // lostResult is the result of a once-only call that was claimed and that no worker runs.

@@ -165,6 +165,11 @@ func (t *ticker) beginRun(ctx context.Context, record bus.Message, tick tools.Ti
 	}
 	switch {
 	case prior.Call == next.Call && prior.Session == next.Session: // a redelivery, or its call could not be stored yet
+		if time.Now().After(prior.Deadline) { // it may have ended so long ago that its result is gone
+			if ended, _, err := prior.Gone(ctx, t.bus, t.locator.CompleteSince); ended || err != nil {
+				return prior, false, err
+			}
+		}
 		next = prior
 	case prior.Tick > next.Tick:
 		return prior, false, nil

@@ -272,6 +272,44 @@ func TestTickWhoseCallIsRefused(t *testing.T) {
 	})
 }
 
+// Somebody deletes the consumer of ticks. The next one delivers the tick of a job that ran once long ago: it is over, and its
+// owner does not hear that it came too late.
+func TestTickOfAJobThatIsOver(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		stop := start(t, b, worker.Config{Ticks: true}, echo(t, "echo", tools.Idempotent, &runs, func() { time.Sleep(time.Second) }))
+		results := bustest.Subscribe(t, b, "stevedore.result.>")
+		job := cron.Job{Name: "once", At: time.Now().Add(time.Second), Tool: "echo", Args: json.RawMessage(`{"text":"x"}`), Timeout: time.Minute}
+		if _, err := cron.New(b).Add(t.Context(), cron.Caller{}, job); err != nil {
+			t.Fatal(err)
+		}
+		bustest.Next[tools.ResultEvent](t, results)
+		waitEmpty(t, b)
+		stop()
+		time.Sleep(time.Hour)
+		stored, err := b.Stream(t.Context(), bus.Results)
+		if err == nil {
+			err = stored.Purge(t.Context()) // as if they had expired
+		}
+		if err == nil {
+			err = b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Ticks), b.TickConsumer().Name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		start(t, b, worker.Config{Ticks: true}, echo(t, "echo", tools.Idempotent, &runs, nil))
+		bustest.WaitUntil(t, "the tick", func() bool {
+			info, ok, err := b.ConsumerInfo(t.Context(), b.TickConsumer())
+			return err == nil && ok && info.AckFloor.Stream > 0
+		})
+		waitEmpty(t, b)
+		if n := bustest.Messages(t, b, bus.Results); n != 0 || runs.Load() != 1 {
+			t.Errorf("%d results after %d runs", n, runs.Load())
+		}
+	})
+}
+
 // setCalls changes the calls stream.
 func setCalls(t *testing.T, b *bus.Bus, change func(*jetstream.StreamConfig)) {
 	t.Helper()

@@ -127,7 +127,7 @@ func (r *register) do(b *bus.Bus, client int, op operation, sequence *uint64, kn
 		got.value = claim.Worker
 	case r.kind == claimRegister:
 		var claim task.Claim
-		claim, got.won, err = task.NewResults(b, zerolog.Nop()).Claim(ctx, key, task.Claim{Worker: op.value, At: time.Now()})
+		claim, got.won, err = (&task.Locator{Bus: b, Results: task.NewResults(b, zerolog.Nop())}).Claim(ctx, key, task.Claim{Worker: op.value, At: time.Now()})
 		got.value = claim.Worker
 	case op.reads:
 		fact, failed := r.state(b).Get(ctx, r.key)

@@ -221,7 +221,7 @@ func listJobs(out io.Writer, list cron.Answer) error {
 			name += " (" + e.Kind + ")"
 		case e.Disabled:
 			next = "disabled"
-		case e.Ended:
+		case e.Ended && e.LastRun == nil:
 			next = "due"
 		}
 		if !e.At.IsZero() {

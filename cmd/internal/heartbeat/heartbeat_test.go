@@ -212,8 +212,10 @@ func TestLogContainsTheError(t *testing.T) {
 	workspace := t.TempDir()
 	start(t, b, heartbeat.Config{Workspace: workspace})
 	body := `{"id":"r1","tool":"shell","session":"heartbeat-main","outcome":"failed","action":"heartbeat","is_error":true,"for_user":"(no output)","error":{"code":"tool_failed","message":"exit code 4"}}`
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("heartbeat-main", "r1"), Body: []byte(body)}); err != nil {
-		t.Fatal(err)
+	for _, m := range [][2]string{{"forged", "no result"}, {"other", body}, {"r1", body}} { // only the last one is the result of its call
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Result("heartbeat-main", m[0]), Body: []byte(m[1])}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var line string
 	bustest.WaitUntil(t, "a log line", func() bool {
@@ -221,8 +223,11 @@ func TestLogContainsTheError(t *testing.T) {
 		line = string(data)
 		return strings.Contains(line, "ERROR")
 	})
-	if want := "] [ERROR] r1 shell failed after 0s: exit code 4: (no output)\n"; !strings.HasSuffix(line, want) {
+	if want := "] [ERROR] r1 shell failed after 0s: exit code 4: (no output)\n"; !strings.HasSuffix(line, want) || strings.Count(line, "\n") != 2 {
 		t.Errorf("logged %q, want %q at its end", line, want)
+	}
+	if n := bustest.Messages(t, b, bus.Dead); n != 0 {
+		t.Errorf("%d dead letters", n)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/state/durable"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -34,12 +35,12 @@ func (s *scheduler) writeLog(ctx context.Context) error {
 		MaxPending: 1,
 	}
 	return dead.Consume(ctx, s.bus, results, consume.Config{Slots: 1}, nil, func(_ context.Context, d *consume.Delivery) error {
-		event, err := tools.DecodeResult(d.Body)
+		event, err := task.DecodeResult(s.bus, d.Subject, d.Body)
 		if err != nil {
-			return consume.Reject(consume.CodeUndecodable, err)
+			return nil // no worker published it, and nobody takes it for a result
 		}
 		kind := s.bus.Split(d.Subject)[0]
-		if kind == "result" && event.Action == tools.ActionAgent {
+		if kind == task.ResultKind && event.Action == tools.ActionAgent {
 			return nil // a call of the agent; only the run itself is logged
 		}
 		if err := s.appendLog(logLine(d.Published.Local(), kind, event)); err != nil {
@@ -80,7 +81,7 @@ func logLine(at time.Time, kind string, e tools.ResultEvent) string {
 	switch {
 	case e.IsError:
 		level = "ERROR"
-	case e.Outcome == tools.Async && kind == "result":
+	case e.Outcome == tools.Async && kind == task.ResultKind:
 		what = "started in the background"
 	}
 	text := e.ForUser

@@ -3,7 +3,6 @@ package heartbeat
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -76,28 +75,22 @@ func Instructions(text string) string {
 // none.
 func readInstructions(workspace *os.Root) (string, error) {
 	info, err := workspace.Stat(File)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("it is not a regular file")
-	}
-	if err != nil {
-		return "", fmt.Errorf("read %s: %w", File, err)
-	}
-	file, err := workspace.Open(File)
-	if err != nil {
-		return "", fmt.Errorf("read %s: %w", File, err)
-	}
-	defer func() { _ = file.Close() }() // nothing was written
-	data, err := io.ReadAll(io.LimitReader(file, maxPrompt+1))
+	var data []byte
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
 	case err != nil:
+	case !info.Mode().IsRegular():
+		err = errors.New("it is not a regular file")
+	case info.Size() > maxPrompt:
+		err = fmt.Errorf("it is longer than %d bytes", maxPrompt)
+	default:
+		if data, err = workspace.ReadFile(File); err == nil && !utf8.Valid(data) {
+			err = errors.New("it is not UTF-8")
+		}
+	}
+	if err != nil {
 		return "", fmt.Errorf("read %s: %w", File, err)
-	case len(data) > maxPrompt:
-		return "", fmt.Errorf("read %s: it is longer than %d bytes", File, maxPrompt)
-	case !utf8.Valid(data):
-		return "", fmt.Errorf("read %s: it is not UTF-8", File)
 	}
 	return Instructions(string(data)), nil
 }
