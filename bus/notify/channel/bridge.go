@@ -89,14 +89,10 @@ func (b *Bridge) Prepare(n Notification) (Prepared, error) {
 	if err := b.CheckChat(chat); err != nil {
 		return Prepared{}, consume.Reject("refused_chat", err)
 	}
-	write, parts := b.shape.parts(n)
-	p := Prepared{ChatID: chat, Markup: n.Format == FormatMarkdown}
+	parts, isMarkup := b.shape.messages(n)
+	p := Prepared{ChatID: chat, Markup: isMarkup}
 	for _, part := range parts {
-		text := write(part)
-		if b.shape.mentions != nil {
-			text = b.shape.mentions(text)
-		}
-		p.Parts = append(p.Parts, text)
+		p.Parts = append(p.Parts, part.Text)
 	}
 	if n.Approval != nil {
 		p.Approval = ApprovalKey(n.Approval.Session, n.Approval.ID)
@@ -126,9 +122,8 @@ func (b *Bridge) Draft(session, call, chat string, draft Draft) BridgeDraft {
 	if draft == (Draft{}) {
 		return shown
 	}
-	n := draft.notification()
-	write, parts := b.shape.parts(n)
-	shown.Text, shown.Markup = write(parts[0]), n.Format == FormatMarkdown
+	parts, isMarkup := b.shape.messages(draft.notification())
+	shown.Text, shown.Markup = parts[0].Text, isMarkup
 	return shown
 }
 

