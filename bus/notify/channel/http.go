@@ -2,6 +2,7 @@ package channel
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -257,38 +258,35 @@ func escapeMattermost(text string) string {
 // attempt continues after them. It is lost on a restart.
 type partsSent struct {
 	mu     sync.Mutex
-	counts map[string]int // of notifications whose last attempt failed, by chat and id
+	counts map[[sha256.Size]byte]int // of notifications whose last attempt failed, by Notification.Digest
 }
 
 // maxPartsSent limits the counts, because a notification that becomes a dead letter
 // leaves its count. Without its count, an attempt starts with the first part.
 const maxPartsSent = 10_000
 
-func (p *partsSent) get(key string) int {
+func (p *partsSent) get(key [sha256.Size]byte) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.counts[key]
 }
 
-func (p *partsSent) set(key string, count int) {
+func (p *partsSent) set(key [sha256.Size]byte, count int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.counts == nil || len(p.counts) >= maxPartsSent {
-		p.counts = map[string]int{}
+		p.counts = map[[sha256.Size]byte]int{}
 	}
 	if delete(p.counts, key); count > 0 {
 		p.counts[key] = count
 	}
 }
 
-// partsKey is the key of n in partsSent.
-func partsKey(n Notification) string { return n.ChatID + "\x00" + n.ID }
-
 // sendParts sends the parts of n, and then its file. The first part replaces the message that n
 // replaces, unless that is gone. If the service refuses the file, the user learns why.
 func sendParts(sent *partsSent, n Notification, parts []markup.Styled, send func(i int, part markup.Styled, replaced string) error,
 	sendFile func(f *Document) error) error {
-	key := partsKey(n)
+	key := n.Digest()
 	for i := sent.get(key); i < len(parts); i++ {
 		replaced := ""
 		if i == 0 {

@@ -76,7 +76,7 @@ func (t *Telegram) Send(ctx context.Context, n Notification) error {
 	}
 	text := chatText(n, false).WithHosts()
 	parts := text.Split(telegramLimit, markup.InUTF16)
-	if key := partsKey(n); len(parts) > telegramMessages && t.sent.get(key) == 0 {
+	if key := n.Digest(); len(parts) > telegramMessages && t.sent.get(key) == 0 {
 		err := t.sendText(ctx, chat, n, text)
 		if err == nil && n.Replaces != "" {
 			err = t.RemoveDraft(ctx, chat, n.Replaces)
