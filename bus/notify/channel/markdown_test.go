@@ -3,7 +3,10 @@ package channel
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -259,6 +262,27 @@ func TestTelegramSendsLongTextAsAFile(t *testing.T) {
 	api = newBotAPI(t, `{"ok":false,"error_code":429,"description":"Too Many Requests: retry after 5","parameters":{"retry_after":5}}`)
 	if err := newTelegram(t, api, "42").Send(t.Context(), Notification{ID: "1", Text: text}); err == nil || len(api.got) != 1 {
 		t.Errorf("%v after %d requests", err, len(api.got))
+	}
+}
+
+// A long answer is sent as one file, also if its draft cannot be removed at first.
+func TestTelegramReplacesADraftByAFile(t *testing.T) {
+	tg := newTelegram(t, newBotAPI(t), "42")
+	var methods []string
+	tg.api.client = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		method, answer := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:], `{"ok":true,"result":{}}`
+		if method == "deleteMessage" && !slices.Contains(methods, method) {
+			answer = `{"ok":false,"error_code":429,"parameters":{"retry_after":1}}`
+		}
+		methods = append(methods, method)
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
+	})}
+	n := Notification{ID: "1", Text: strings.Repeat("word ", 5000), Replaces: "7"}
+	if err := tg.Send(t.Context(), n); err == nil {
+		t.Error("no error")
+	}
+	if err := tg.Send(t.Context(), n); err != nil || strings.Join(methods, " ") != "deleteMessage deleteMessage sendDocument" {
+		t.Errorf("%v after %q", err, methods)
 	}
 }
 

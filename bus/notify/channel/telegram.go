@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/markup"
 )
 
@@ -77,10 +78,12 @@ func (t *Telegram) Send(ctx context.Context, n Notification) error {
 	text := chatText(n, false).WithHosts()
 	parts := text.Split(telegramLimit, markup.InUTF16)
 	if key := n.Digest(); len(parts) > telegramMessages && t.sent.get(key) == 0 {
-		err := t.sendText(ctx, chat, n, text)
-		if err == nil && n.Replaces != "" {
-			err = t.RemoveDraft(ctx, chat, n.Replaces)
+		if n.Replaces != "" { // first: after a failure, the file would be sent again
+			if err := t.RemoveDraft(ctx, chat, n.Replaces); err != nil {
+				return err
+			}
 		}
+		err := t.sendText(ctx, chat, n, text)
 		switch {
 		case err == nil:
 			t.sent.set(key, len(parts))
@@ -206,7 +209,7 @@ func (t *Telegram) ShowDraft(ctx context.Context, chat, id string, draft Draft) 
 // RemoveDraft implements DraftChannel.
 func (t *Telegram) RemoveDraft(ctx context.Context, chat, id string) error {
 	err := t.request(ctx, "deleteMessage", object{"chat_id": chat, "message_id": json.Number(id)}, nil)
-	if isBadRequest(err) {
+	if _, refused := consume.Rejected(err); refused {
 		return nil // the user has deleted it, or it is too old
 	}
 	return err
