@@ -174,7 +174,7 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 	if err != nil {
 		return e.classify(err)
 	}
-	if err := client.SendWithSMTPClient(connection, m); err != nil {
+	if err := client.SendWithSMTPClient(connection, m); err != nil && !m.IsDelivered() { // it may fail behind the mail
 		err = e.classify(err)
 		if code, refused := consume.Rejected(err); refused && n.File != nil {
 			n, n.File = n.WithNote(n.File.refused(code)), nil

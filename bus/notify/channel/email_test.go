@@ -119,7 +119,7 @@ func newEmail(t *testing.T, s *smtpServer) *Email {
 }
 
 func TestEmailSends(t *testing.T) {
-	s := newSMTP(t, map[string]string{"QUIT": ""}) // QUIT fails after the server accepted the mail
+	s := newSMTP(t, map[string]string{"RSET": "421 going down", "QUIT": ""}) // they fail after the server accepted the mail
 	e := newEmail(t, s)
 	n := Notification{ID: "result.s.c", Call: "message-<1@x>\r\nBcc: evil@example.com", Text: " \nline\tone\r\n.\nline two ü\rBcc: x@example.com", At: time.Now()}
 	for range 2 {
