@@ -108,11 +108,7 @@ func (s *bridgeService) handle(ctx context.Context, r channel.BridgeRequest) (an
 	if r.Position == "" {
 		return answer, nil
 	}
-	chat := r.ChatID
-	if bridge, ok := s.to.(*channel.Bridge); ok {
-		chat = bridge.Room(chat)
-	}
-	return answer, s.in.setPosition(ctx, chat, r.Position)
+	return answer, s.in.setPosition(ctx, s.to.Room(r.ChatID), r.Position)
 }
 
 // unanswered returns the outcome of the run of a message that ended without a text for the user.
@@ -137,10 +133,7 @@ func attachment(f channel.BridgeFile) channel.Attachment {
 }
 
 func (s *bridgeService) chats(ctx context.Context) (answer channel.BridgeAnswer, err error) {
-	answer.Chats = map[string]string{}
-	if bridge, ok := s.to.(*channel.Bridge); ok {
-		answer.Chat = bridge.DefaultChat()
-	}
+	answer.Chat, answer.Chats = s.to.DefaultChat(), map[string]string{}
 	for _, chat := range s.to.Chats() {
 		if answer.Chats[chat], err = s.in.position(ctx, chat); err != nil {
 			return answer, err

@@ -185,7 +185,7 @@ func TestEmailClassifies(t *testing.T) {
 		}
 	}
 	s := newSMTP(t, nil)
-	if code, _ := consume.Rejected(newEmail(t, s).Send(t.Context(), Notification{Text: "x", ChatID: "victim@example.com"})); code != "refused_recipient" {
+	if code, _ := consume.Rejected(newEmail(t, s).Send(t.Context(), Notification{Text: "x", ChatID: "victim@example.com"})); code != "refused_chat" {
 		t.Errorf("to another address: %q", code)
 	}
 	// The channel sends no password without TLS.

@@ -64,7 +64,7 @@ func NewTelegram(token string, cfg BotConfig) (*Telegram, error) {
 	}
 	api.secrets = secretsOf(nil, token, path+"sendMessage", path+"sendDocument") // errors may show the URL
 	api.url += path
-	return &Telegram{chats: chats{"telegram", cfg.Chat, parseChats(cfg.Allow, cfg.Chat)}, api: api}, nil
+	return &Telegram{chats: chats{kind: "telegram", chat: cfg.Chat, allow: parseChats(cfg.Allow, cfg.Chat)}, api: api}, nil
 }
 
 // Send sends n as one or more messages, or as a file if it is long. The text
