@@ -48,5 +48,5 @@ func (n *Notifier) routeDead(ctx context.Context, d *consume.Delivery) error {
 	if _, err := n.setChannel(ctx, call.SessionToken(), tools.ResultEvent{Channel: call.Channel, ChatID: call.ChatID}, &notification); err != nil {
 		return err
 	}
-	return n.put(ctx, notification)
+	return n.put(ctx, notification, false)
 }

@@ -96,9 +96,6 @@ func publish(t *testing.T, b *bus.Bus, subject, body string) {
 type memory map[string]string
 
 func (m memory) Get(_ context.Context, key string) (state.Fact, error) {
-	if strings.HasSuffix(key, ".broken") {
-		return state.Fact{}, errors.New("state is broken")
-	}
 	return state.Fact{Value: m[key]}, nil
 }
 
@@ -141,7 +138,6 @@ func TestRouting(t *testing.T) {
 		{"result", "s1", `{"for_user":"session's last"}`, chat, channel.Notification{Text: "session's last", ChatID: "42"}},
 		{"result", "s1", `{"for_user":"the call's","channel":"console","chat_id":"9"}`, console, channel.Notification{Text: "the call's", ChatID: "9"}},
 		{"result", "s0", `{"for_user":"anywhere","channel":"last"}`, chat, channel.Notification{Text: "anywhere", ChatID: "7"}},
-		{"result", "broken", `{"for_user":"default anyway"}`, console, channel.Notification{Text: "default anyway"}},
 		{"result", "s0", `{"for_user":"nobody","channel":"pager","chat_id":"1"}`, console, channel.Notification{Text: "nobody", Note: noteOn("pager")}},
 		{"result", "s0", `{"for_user":"hostile","channel":"*.>\u0000"}`, console, channel.Notification{Text: "hostile", Note: noteOn("*.>\x00")}},
 		{"completion", "s0", `{"tool":"spawn","outcome":"failed","silent":true,"is_error":true,"error":{"code":"x","message":"it broke"}}`, console,
@@ -409,7 +405,7 @@ func TestLongTextIsCutForTheBus(t *testing.T) {
 	for i := range text {
 		text[i] = 'x'
 	}
-	if err := n.put(t.Context(), channel.Notification{ID: "a", Channel: "console", Text: string(text)}); err != nil {
+	if err := n.put(t.Context(), channel.Notification{ID: "a", Channel: "console", Text: string(text)}, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := bustest.Messages(t, b, bus.Outbox); got != 1 {

@@ -66,12 +66,8 @@ func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, 
 			if err == nil && m.At.After(before) {
 				break
 			}
-			var marks []string
-			if m.Header.Get(bus.AsideHeader) != "" {
-				marks = append(marks, bus.AsideHeader)
-			}
 			if err == nil {
-				err = n.put(ctx, n.forDefault(name, m), marks...)
+				err = n.put(ctx, n.forDefault(name, m), m.Header.Get(bus.AsideHeader) != "")
 			}
 			if err == nil {
 				err = n.bus.Delete(ctx, bus.Outbox, m.Sequence)
