@@ -59,7 +59,7 @@ func (n *Notifier) route(ctx context.Context, d *consume.Delivery) error {
 	notification := channel.Notification{
 		ID:   id,
 		Kind: kind, Session: event.Session, Call: event.ID, Tool: event.Tool,
-		Text: text, IsError: event.IsError, At: d.Published.UTC(),
+		Text: text, IsError: event.IsError, At: d.Published.UTC(), Channel: event.Channel, ChatID: event.ChatID,
 	}
 	if event.Markdown && text == event.ForUser {
 		notification.Format = channel.FormatMarkdown
@@ -67,7 +67,7 @@ func (n *Notifier) route(ctx context.Context, d *consume.Delivery) error {
 	if job, ok := jobName(event); ok && !event.IsError { // the text of a failure names the job
 		notification = notification.WithNote("from the " + job)
 	}
-	placed, err := n.setChannel(ctx, session, event, &notification)
+	placed, err := n.setChannel(ctx, session, &notification)
 	if err != nil {
 		return err
 	}
@@ -150,12 +150,13 @@ func scheduleName(kind, name string) string {
 	return kind + " " + name
 }
 
-// setChannel sets the channel of a notification: the call's channel, unless it names the
+// setChannel sets the channel of a notification, which has that of its call: that channel, unless it names the
 // chat of another session, otherwise the session's last channel, otherwise the default. If the
 // call's channel has no consumer, it sets the default channel and adds a note. placed is false
 // if neither the call nor its session has a channel.
-func (n *Notifier) setChannel(ctx context.Context, session string, e tools.ResultEvent, to *channel.Notification) (placed bool, err error) {
-	name, chat := e.Channel, e.ChatID
+func (n *Notifier) setChannel(ctx context.Context, session string, to *channel.Notification) (placed bool, err error) {
+	name, chat := to.Channel, to.ChatID
+	to.Channel, to.ChatID = n.cfg.Default, ""
 	switch name {
 	case "":
 		name, chat, err = n.lastChannel(ctx, session)
@@ -173,20 +174,18 @@ func (n *Notifier) setChannel(ctx context.Context, session string, e tools.Resul
 		return false, err
 	}
 	if name == "" {
-		to.Channel = n.cfg.Default
 		return false, nil
 	}
 	channel := tools.Token(name)
 	ok, err := n.IsServed(ctx, channel)
-	if err != nil {
+	switch {
+	case err != nil:
 		return false, err
-	}
-	if !ok {
-		to.Channel = n.cfg.Default
+	case ok:
+		to.Channel, to.ChatID = channel, chat
+	default:
 		*to = to.WithNote(n.noConsumer(name))
-		return true, nil
 	}
-	to.Channel, to.ChatID = channel, chat
 	return true, nil
 }
 
@@ -300,14 +299,20 @@ func (n *Notifier) SendOutput(ctx context.Context, output channel.Notification) 
 	return err
 }
 
+// Place returns the channel and the chat to which Send would send a message now.
+func (n *Notifier) Place(ctx context.Context, message channel.Notification) (channel.Notification, error) {
+	_, err := n.setChannel(ctx, tools.Call{Session: message.Session}.SessionToken(), &message)
+	message.ChatID = chatOf(n.cfg.Channels[message.Channel], message.ChatID)
+	return message, err
+}
+
 // send sends a message. forUser says that it also has a place if it names none.
 func (n *Notifier) send(ctx context.Context, message channel.Notification, forUser bool) (channel.Notification, error) {
 	if message.ID == "" || strings.TrimSpace(message.Text) == "" {
 		return channel.Notification{}, errors.New("send message: it has no id or no text")
 	}
-	to := tools.ResultEvent{Channel: message.Channel, ChatID: message.ChatID}
-	message.Kind, message.Channel, message.ChatID = channel.KindMessage, "", ""
-	placed, err := n.setChannel(ctx, tools.Call{Session: message.Session}.SessionToken(), to, &message)
+	message.Kind = channel.KindMessage
+	placed, err := n.setChannel(ctx, tools.Call{Session: message.Session}.SessionToken(), &message)
 	if limited, ok := n.cfg.Channels[message.Channel].(channel.Limited); ok && err == nil {
 		if refused := limited.CheckChat(message.ChatID); refused != nil {
 			return channel.Notification{}, tools.Errorf(tools.CodeInvalidArguments, "%v", refused)
