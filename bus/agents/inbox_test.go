@@ -136,7 +136,7 @@ func TestAnswersInAChat(t *testing.T) {
 		"10": {ID: "job", Session: "cron-x"}, "11": {ID: "named", Session: "cron-x", Channel: "hook"}, "12": {ID: "gone", Session: "cron-x", Channel: "gone", ChatID: "7"},
 	} {
 		park(call, now)
-		if accept(id, "no, not now").ID != "" || !slices.Equal(open(), []string{"elsewhere", "other"}) {
+		if accept(id, "no,\nnot now").ID != "" || !slices.Equal(open(), []string{"elsewhere", "other"}) {
 			t.Errorf("after the answer to %s, %q wait", call.ID, open())
 		}
 	}
