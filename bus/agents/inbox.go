@@ -54,9 +54,15 @@ func (in *Inbox) Close() {
 	in.showing.Wait()
 }
 
+// maxMessageID is the longest accepted id of a message with that of its chat, in bytes.
+const maxMessageID = 1000
+
 // Accept implements channel.Inbox. The id of the call follows from that of the message, so
 // a message that arrives again changes nothing.
 func (in *Inbox) Accept(ctx context.Context, m channel.Incoming) (channel.Accepted, error) {
+	if len(m.ID)+len(m.ChatID) > maxMessageID {
+		return channel.Accepted{}, tools.Errorf(tools.CodeInvalidArguments, "the ids of the message and of its chat are too long")
+	}
 	session := in.channel + "-" + m.ChatID
 	if m.Voice != nil {
 		m = in.hear(ctx, m)
