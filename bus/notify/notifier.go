@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -22,7 +21,6 @@ import (
 	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
-	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // Config configures a notifier. Channels is required; the rest has defaults.
@@ -192,34 +190,17 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 		}
 	}
 	sending := beginDelivery(ctx, notification, d)
-	reported := make(chan struct{})
-	late := time.AfterFunc(answerWithin, func() { defer close(reported); trouble.Report(ctx, trouble.Channel, name, errNoAnswer) })
-	endLate := sync.OnceFunc(func() { // otherwise its report could follow that of the verdict
-		if !late.Stop() {
-			<-reported
-		}
-	})
 	message, err := n.withFile(sending.ctx, to, notification)
 	if message.File != nil {
-		endLate() // it takes longer
 		defer message.File.Close()
 	}
 	if err == nil {
 		err = n.closeDraft(sending.ctx, to, &message)
 	}
 	if err == nil {
-		err = to.Send(sending.ctx, message)
+		err = sending.send(to, message)
 	}
-	endLate()
-	sending.sent()
-	defer func() {
-		sending.end(verdict)
-		if outcomeOf(verdict) == "failed" {
-			trouble.Report(ctx, trouble.Channel, name, verdict)
-		} else {
-			trouble.Report(ctx, trouble.Channel, name, nil)
-		}
-	}()
+	defer func() { sending.end(verdict) }()
 	if err == nil {
 		n.setDelivered(ctx, d, notification)
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Int("attempt", d.Attempt).Msg("delivered")
@@ -234,12 +215,6 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 	}
 	return err
 }
-
-// answerWithin is how long an attempt may take before its channel counts as failing. Operators see
-// a receiver that hangs within 5 s, and not only when the attempt is given up.
-const answerWithin = 4 * time.Second
-
-var errNoAnswer = fmt.Errorf("the receiver has not answered for %s", answerWithin)
 
 // decode reads a notification from the outbox and sets its defaults: the channel, an id and a time.
 func decode(name string, body []byte, id string, at time.Time) (channel.Notification, error) {
