@@ -38,7 +38,7 @@ func (n *Notifier) wasDelivered(ctx context.Context, notification channel.Notifi
 }
 
 // setDelivered records the delivery for as long as a copy can appear: the event
-// may be routed until maxAge, and the copy may wait for its channel until GiveUp.
+// may be routed until maxAge, and the copy may wait for its channel until giveUp.
 func (n *Notifier) setDelivered(ctx context.Context, d *consume.Delivery, notification channel.Notification) {
 	if d.Header(bus.OnceHeader) == "" {
 		return
@@ -48,7 +48,7 @@ func (n *Notifier) setDelivered(ctx context.Context, d *consume.Delivery, notifi
 	key, at := deliveredKey(notification), time.Now().UTC().Format(time.RFC3339)
 	m, err := n.bus.Entry(ctx, key)
 	if err == nil && len(m.Data) == 0 {
-		_, err = n.bus.PutEntry(ctx, key, []byte(at), m.Sequence, maxAge+n.cfg.GiveUp+time.Hour)
+		_, err = n.bus.PutEntry(ctx, key, []byte(at), m.Sequence, maxAge+giveUp+time.Hour)
 	}
 	if err != nil && !errors.Is(err, bus.ErrConflict) {
 		n.log.Warn().Err(err).Str("channel", notification.Channel).Msg("cannot record the delivery; a copy would be delivered too")

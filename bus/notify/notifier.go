@@ -40,18 +40,19 @@ type Config struct {
 	// OpenFile, if not nil, opens an artifact of a session or of its sub-agents. A *tools.Error
 	// means that the session has no such artifact, or no longer.
 	OpenFile func(ctx context.Context, session string, a channel.Artifact) (*channel.Document, error)
-	// GiveUp is the age after which a notification that fails again becomes a
-	// dead letter. Default 24 h.
-	GiveUp time.Duration
 	// Grace is how long a running delivery may continue after a stop. Default 20 s.
 	Grace time.Duration
 	// Log receives events about notifications, without their text.
 	Log zerolog.Logger
 }
 
-// maxAge is the age of a result after which it causes no notification, so that a notifier which was
-// down for long does not send old ones.
-const maxAge = 24 * time.Hour
+const (
+	// maxAge is the age of a result after which it causes no notification, so that a notifier which was
+	// down for long does not send old ones.
+	maxAge = 24 * time.Hour
+	// giveUp is the age after which a notification that fails again becomes a dead letter.
+	giveUp = 24 * time.Hour
+)
 
 // Notifier routes results and completions into the outbox, and delivers the
 // outbox of its channels. Any number of notifiers share the work.
@@ -64,7 +65,6 @@ type Notifier struct {
 // New returns a notifier. Run starts it.
 func New(b *bus.Bus, cfg Config) (*Notifier, error) {
 	cfg.Default = cmp.Or(cfg.Default, "console")
-	cfg.GiveUp = cmp.Or(max(cfg.GiveUp, 0), 24*time.Hour)
 	for _, name := range append(sortedNames(cfg.Channels), cfg.Default) {
 		if tools.Token(name) != name || name == tools.LastChannel {
 			return nil, fmt.Errorf("channel %.80q: want a name of the form %s or h_, other than %q", name, tools.TokenForm, tools.LastChannel)
@@ -137,7 +137,7 @@ func (n *Notifier) IsServed(ctx context.Context, name string) (bool, error) {
 	return exists, err
 }
 
-// consume consumes. maxAge and GiveUp limit the time; the number of attempts is not limited.
+// consume consumes. maxAge and giveUp limit the time; the number of attempts is not limited.
 func (n *Notifier) consume(ctx context.Context, consumer bus.Consumer, cfg consume.Config, handle consume.Handler) error {
 	cfg.MaxAttempts, cfg.Grace = math.MaxInt32, n.cfg.Grace
 	return dead.Consume(ctx, n.bus, consumer, cfg, nil, handle)
@@ -210,8 +210,8 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 		n.log.Warn().Str("channel", name).Str("chat", tools.Excerpt(notification.ChatID, 64)).Time("until",
 			time.Now().Add(pause)).Msg("the receiver asked for a pause; all notifications for this chat wait")
 	}
-	if ctx.Err() == nil && time.Since(d.Published) > n.cfg.GiveUp {
-		return consume.Reject("undeliverable", fmt.Errorf("not delivered within %s: %w", n.cfg.GiveUp, err))
+	if ctx.Err() == nil && time.Since(d.Published) > giveUp {
+		return consume.Reject("undeliverable", fmt.Errorf("not delivered within %s: %w", giveUp, err))
 	}
 	return err
 }

@@ -302,16 +302,18 @@ func TestRejectedNotificationBecomesADeadLetter(t *testing.T) {
 }
 
 func TestGivesUpWithTheReason(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	console := newRecorder()
-	console.set(errors.New("the disk is full"), nil)
-	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
-	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}, GiveUp: time.Nanosecond})
-	publish(t, b, b.NotifyAny("console"), `{"text":"hello"}`)
-	if letter, _ := bustest.Next[dead.Letter](t, letters); letter.Code != "undeliverable" || letter.Reason != "not delivered within 1ns: the disk is full" {
-		t.Errorf("dead letter %+v", letter)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		console := newRecorder()
+		console.set(errors.New("the disk is full"), nil)
+		letters := bustest.Subscribe(t, b, "stevedore.dead.>")
+		publish(t, b, b.Notify("console", ""), `{"text":"hello"}`)
+		time.Sleep(giveUp)
+		start(t, b, Config{Channels: map[string]channel.Channel{"console": console}})
+		if letter, _ := bustest.Next[dead.Letter](t, letters); letter.Code != "undeliverable" || letter.Reason != "not delivered within 24h0m0s: the disk is full" {
+			t.Errorf("dead letter %+v", letter)
+		}
+	})
 }
 
 // A sweep moves notifications of a channel without a consumer to the default
