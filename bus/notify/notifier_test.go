@@ -324,6 +324,8 @@ func TestSweepMovesToTheDefaultChannel(t *testing.T) {
 	console := newRecorder()
 	cfg := Config{Channels: map[string]channel.Channel{"console": console}}
 	start(t, b, cfg)
+	tooLarge := fmt.Sprintf(`{"text":"x","tool":"%s"}`, strings.Repeat("x", int(b.Conn().MaxPayload())-100)) // with a note
+	publish(t, b, b.NotifyAny("pager"), tooLarge)
 	publish(t, b, b.NotifyAny("pager"), `{"text":"one","chat_id":"5"}`)
 	publish(t, b, b.NotifyAny("pager"), `not JSON`)
 	if _, err := b.JetStream().CreateConsumer(t.Context(), b.StreamName(bus.Outbox), consumerOf(b, "elsewhere")); err != nil {
@@ -349,7 +351,7 @@ func TestSweepMovesToTheDefaultChannel(t *testing.T) {
 	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(-time.Hour)); moved != 0 || err != nil {
 		t.Errorf("moved %d that are young, %v", moved, err)
 	}
-	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 2 || err != nil {
+	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 3 || err != nil || bustest.Messages(t, b, bus.Dead) != 1 {
 		t.Errorf("moved %d, %v", moved, err)
 	}
 	if got := console.next(t); got.Text != "one" || !strings.HasPrefix(got.Note, `for channel "pager", which has no consumer; channels here: console`) || got.ChatID != "" {

@@ -273,6 +273,8 @@ func (n *Notifier) put(ctx context.Context, notification channel.Notification, a
 			short.Args = ""
 			notification.Approval = &short
 			continue
+		case errors.Is(err, bus.ErrTooLarge): // it has a name of a tool, for example, as long as a message
+			return consume.Reject("too_large", err)
 		case errors.Is(err, bus.ErrFull) && n.wasDelivered(ctx, notification): // an earlier attempt stored it
 			return nil
 		case errors.Is(err, bus.ErrFull):
