@@ -363,6 +363,13 @@ func TestSweepMovesToTheDefaultChannel(t *testing.T) {
 	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 0 || err != nil {
 		t.Errorf("moved %d again, %v", moved, err)
 	}
+	// A channel that is gone keeps its consumer until somebody removes that, as "stevedore status" advises.
+	if err := b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Outbox), b.ChannelConsumer("elsewhere").Name); err != nil {
+		t.Fatal(err)
+	}
+	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 1 || err != nil {
+		t.Errorf("moved %d of a channel that is gone, %v", moved, err)
+	}
 }
 
 // A notification that only a console shows stays marked when it moves: to the default channel, and to its
