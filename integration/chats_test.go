@@ -353,3 +353,17 @@ func TestFirstMessageSurvivesAKill(t *testing.T) { // not parallel: each has thr
 		}
 	}
 }
+
+// Discord no longer takes the answer to a button, for example because the worker was away. The next messages
+// do not wait for it.
+func TestAnswerToAButtonIsRefused(t *testing.T) { // not parallel: each has three processes
+	s := newChatStage(t, `{"text":"First."}`+"\n"+`{"text":"Second."}`+"\n")
+	s.noMail = true
+	s.start()
+	s.awaitConnections()
+	s.discord.say("D1", "", "hi")
+	s.discord.awaitShown(t, "D1", "First.")
+	s.discord.press("D1", "K")
+	s.discord.say("D1", "", "again")
+	s.discord.awaitShown(t, "D1", "First.", "Second.")
+}

@@ -54,6 +54,16 @@ func (f *fakeDiscord) say(chat, server, text string) string {
 	return m.ID
 }
 
+// press lets a user press a button of an approval.
+func (f *fakeDiscord) press(chat, key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dispatchLocked("INTERACTION_CREATE", map[string]any{
+		"id": f.nextID(), "token": "t", "channel_id": chat, "user": map[string]any{"id": "U1"}, "message": map[string]any{"content": "May it run?"},
+		"data": map[string]any{"custom_id": "yes:" + key},
+	})
+}
+
 func (f *fakeDiscord) wire(m *chatMessage) map[string]any {
 	mentions := []any{}
 	if strings.Contains(m.Text, "<@UBOT>") {
@@ -98,6 +108,10 @@ func (f *fakeDiscord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := strings.Split(strings.Trim(strings.TrimPrefix(r.URL.Path, "/v10"), "/"), "/")
 	if path[len(path)-1] == "typing" {
 		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	if path[0] == "interactions" { // the bot answers later than Discord waits
+		w.WriteHeader(http.StatusNotFound)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -35,9 +35,6 @@ type bridgeService struct {
 // codeNotAllowed is the error code of a message of a chat that is not allowed.
 const codeNotAllowed = "not_allowed"
 
-// maxMessageID is the longest accepted id of a message or a chat, in bytes.
-const maxMessageID = 1000
-
 func (s *bridgeService) answer(ctx context.Context, body []byte) (answer channel.BridgeAnswer, err error) {
 	var r channel.BridgeRequest
 	if err := tools.DecodeStrict(body, &r); err != nil {
@@ -60,10 +57,7 @@ func (s *bridgeService) answer(ctx context.Context, body []byte) (answer channel
 		return s.chats(ctx)
 	}
 	chat, allowed := s.to.MayReceive(r.ChatID)
-	switch {
-	case len(r.ID)+len(r.ChatID) > maxMessageID:
-		return answer, tools.Errorf(tools.CodeInvalidArguments, "id and chat_id are too long")
-	case !allowed:
+	if !allowed {
 		s.strangers.Warn().Str("channel", s.in.channel).Str("chat", tools.Excerpt(r.ChatID, 80)).Msg("ignored a message of a chat that is " +
 			"not allowed; to accept it, add the chat to the settings of the channel")
 		return answer, tools.Errorf(codeNotAllowed, "the chat is not allowed")
@@ -108,11 +102,7 @@ func (s *bridgeService) handle(ctx context.Context, r channel.BridgeRequest) (an
 	if r.Position == "" {
 		return answer, nil
 	}
-	chat := r.ChatID
-	if bridge, ok := s.to.(*channel.Bridge); ok {
-		chat = bridge.Room(chat)
-	}
-	return answer, s.in.setPosition(ctx, chat, r.Position)
+	return answer, s.in.setPosition(ctx, s.to.Room(r.ChatID), r.Position)
 }
 
 // unanswered returns the outcome of the run of a message that ended without a text for the user.
@@ -137,10 +127,7 @@ func attachment(f channel.BridgeFile) channel.Attachment {
 }
 
 func (s *bridgeService) chats(ctx context.Context) (answer channel.BridgeAnswer, err error) {
-	answer.Chats = map[string]string{}
-	if bridge, ok := s.to.(*channel.Bridge); ok {
-		answer.Chat = bridge.DefaultChat()
-	}
+	answer.Chat, answer.Chats = s.to.DefaultChat(), map[string]string{}
 	for _, chat := range s.to.Chats() {
 		if answer.Chats[chat], err = s.in.position(ctx, chat); err != nil {
 			return answer, err

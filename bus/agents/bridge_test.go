@@ -32,7 +32,7 @@ type bridgeStage struct {
 func newBridgeStage(t *testing.T, to channel.Receiving, open func(channel.Artifact) (*channel.Document, error)) *bridgeStage {
 	t.Helper()
 	b := bustest.New(t)
-	cfg := notify.Config{Channels: map[string]channel.Channel{"team": to, "console": channel.NewConsole(new(bytes.Buffer))}, Log: bustest.Log(t)}
+	cfg := notify.Config{Default: "team", Channels: map[string]channel.Channel{"team": to, "console": channel.NewConsole(new(bytes.Buffer))}, Log: bustest.Log(t)}
 	if open != nil {
 		cfg.OpenFile = func(_ context.Context, _ string, a channel.Artifact) (*channel.Document, error) { return open(a) }
 	}

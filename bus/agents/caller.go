@@ -212,12 +212,14 @@ func (c busCaller) endOf(ctx context.Context, call tools.CallKey) (agent.Reason,
 func (c busCaller) earlier(ctx context.Context, session, run string) ([]string, error) {
 	const most = 1000 // an older prompt is found when those before it have ended
 	orders := map[string]uint64{}
-	for m, err := range c.bus.Read(ctx, bus.Calls, bus.Query{Subject: c.bus.Call("*", agent.AgentTool, session, "*"), Limit: most}) {
-		if err != nil {
-			return nil, err
-		}
-		if subject, ok := c.bus.SplitCall(m.Subject); ok {
-			orders[subject.ID] = m.Order()
+	for _, id := range []string{run, "*"} { // the run may be behind the others
+		for m, err := range c.bus.Read(ctx, bus.Calls, bus.Query{Subject: c.bus.Call("*", agent.AgentTool, session, id), Limit: most}) {
+			if err != nil {
+				return nil, err
+			}
+			if subject, ok := c.bus.SplitCall(m.Subject); ok {
+				orders[subject.ID] = m.Order()
+			}
 		}
 	}
 	parked, err := task.ListParked(ctx, c.bus, session)

@@ -38,7 +38,7 @@ func Command(text string) (name, rest string) {
 // YesOrNo reads a message as the answer to a question: yes, no, or no with a reason. Any other
 // message is no answer.
 func YesOrNo(text string) (yes bool, reason string, ok bool) {
-	word, reason, _ := strings.Cut(strings.TrimSpace(text), " ")
+	word, reason, _ := strings.Cut(strings.Replace(strings.TrimSpace(text), "\n", " ", 1), " ")
 	reason = strings.TrimSpace(reason)
 	switch strings.ToLower(strings.Trim(word, ",.!")) {
 	case "yes", "y":

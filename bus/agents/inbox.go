@@ -54,9 +54,15 @@ func (in *Inbox) Close() {
 	in.showing.Wait()
 }
 
+// maxMessageID is the longest accepted id of a message with that of its chat, in bytes.
+const maxMessageID = 1000
+
 // Accept implements channel.Inbox. The id of the call follows from that of the message, so
 // a message that arrives again changes nothing.
 func (in *Inbox) Accept(ctx context.Context, m channel.Incoming) (channel.Accepted, error) {
+	if len(m.ID)+len(m.ChatID) > maxMessageID {
+		return channel.Accepted{}, tools.Errorf(tools.CodeInvalidArguments, "the ids of the message and of its chat are too long")
+	}
 	session := in.channel + "-" + m.ChatID
 	if m.Voice != nil {
 		m = in.hear(ctx, m)
@@ -162,16 +168,17 @@ func (in *Inbox) answer(ctx context.Context, session string, m channel.Incoming)
 	if err != nil {
 		return false, temporary(err)
 	}
-	token := tools.TokenOf(session)
 	slices.SortStableFunc(waiting, func(a, b approvals.Approval) int { return a.AskedAt.Compare(b.AskedAt) })
 	var keys []string
 	for _, a := range waiting {
-		if a.Channel == in.channel && a.ChatID == m.ChatID || a.Channel == "" && a.Session == token {
+		if shown, err := in.shows(ctx, a, m.ChatID); err != nil {
+			return false, temporary(err)
+		} else if shown {
 			keys = append(keys, channel.ApprovalKey(a.Session, a.ID))
 			break
 		}
 	}
-	if keys, err = task.StoreStop(ctx, in.bus, tools.CallKey{Session: token, ID: tools.TokenOf(m.ID)}, keys); err != nil {
+	if keys, err = task.StoreStop(ctx, in.bus, tools.CallKey{Session: tools.TokenOf(session), ID: tools.TokenOf(m.ID)}, keys); err != nil {
 		return false, temporary(err)
 	}
 	if len(keys) == 0 {
@@ -182,6 +189,13 @@ func (in *Inbox) answer(ctx context.Context, session string, m channel.Incoming)
 		return false, err
 	}
 	return true, in.reply(ctx, session, m, text)
+}
+
+// shows reports whether the question of a call is shown in a chat of this channel. What a channel
+// sends without a chat is for all of them.
+func (in *Inbox) shows(ctx context.Context, a approvals.Approval, chat string) (bool, error) {
+	to, err := in.notifier.Place(ctx, channel.Notification{Session: a.Session, Channel: a.Channel, ChatID: a.ChatID})
+	return to.Channel == in.channel && (to.ChatID == "" || to.ChatID == chat), err
 }
 
 // Name implements channel.Inbox.
@@ -197,14 +211,10 @@ func (in *Inbox) Decide(ctx context.Context, d channel.Decision) (string, error)
 		if channel.ApprovalKey(a.Session, a.ID) != d.Key {
 			continue
 		}
-		if a.Channel == in.channel && a.ChatID != "" && a.ChatID != d.ChatID {
-			break // the question was for another chat
-		}
-		if a.Channel != "" && a.Channel != in.channel {
-			// The question is shown here only if nothing delivers to its own channel.
-			if elsewhere, err := in.notifier.IsServed(ctx, a.Channel); err != nil {
+		if a.Channel != "" && a.Channel != tools.LastChannel { // otherwise it may be shown elsewhere by now
+			if shown, err := in.shows(ctx, a, d.ChatID); err != nil {
 				return "", temporary(err)
-			} else if elsewhere {
+			} else if !shown {
 				break
 			}
 		}

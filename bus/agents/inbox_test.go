@@ -12,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -67,12 +68,13 @@ func TestStopIsIdempotent(t *testing.T) {
 	}
 }
 
-// A yes or no in a chat answers its oldest question, and only once if it arrives again. Without
+// A yes or no in a chat answers the oldest question that is shown there, and only once if it arrives again. Without
 // a question it is an ordinary message, and misspelt commands never reach the agent.
 func TestAnswersInAChat(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
-	n, err := notify.New(b, notify.Config{})
+	facts := stateOf(b)
+	n, err := notify.New(b, notify.Config{Default: "hook", Channels: map[string]channel.Channel{"hook": newBridge(t, "42", "43", "")}, Facts: facts})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,12 +87,16 @@ func TestAnswersInAChat(t *testing.T) {
 		}
 		return got
 	}
-	ask := func(id, chat string, at time.Time) {
+	park := func(call tools.Call, at time.Time) {
 		t.Helper()
-		call := tools.Call{ID: id, Session: "hook-" + chat, Tool: "shell", Channel: "hook", ChatID: chat, Args: []byte("{}")}
+		call.Tool, call.Args = "shell", []byte("{}")
 		if _, err := task.Park(t.Context(), b, task.Parked{Call: call, Queue: bus.DefaultQueue, State: task.InputRequired, Since: at, Until: at.Add(time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	ask := func(id, chat string, at time.Time) {
+		t.Helper()
+		park(tools.Call{ID: id, Session: "hook-" + chat, Channel: "hook", ChatID: chat}, at)
 	}
 	open := func() (ids []string) {
 		t.Helper()
@@ -121,6 +127,21 @@ func TestAnswersInAChat(t *testing.T) {
 	}
 	if accept("3", "no").ID != "" || !slices.Equal(open(), []string{"other"}) {
 		t.Errorf("after two answers, %q wait", open())
+	}
+	if err := state.SetLastChannel(t.Context(), facts, "elsewhere", state.Channel{Name: "hook", ChatID: "43"}, false); err != nil {
+		t.Fatal(err)
+	}
+	park(tools.Call{ID: "elsewhere", Session: "elsewhere"}, now)
+	for id, call := range map[string]tools.Call{ // of a job, with and without a channel, and of one whose channel is gone
+		"10": {ID: "job", Session: "cron-x"}, "11": {ID: "named", Session: "cron-x", Channel: "hook"}, "12": {ID: "gone", Session: "cron-x", Channel: "gone", ChatID: "7"},
+	} {
+		park(call, now)
+		if accept(id, "no,\nnot now").ID != "" || !slices.Equal(open(), []string{"elsewhere", "other"}) {
+			t.Errorf("after the answer to %s, %q wait", call.ID, open())
+		}
+	}
+	if accept("13", "yes").ID == "" {
+		t.Error("a yes to a question of another chat is no message")
 	}
 	for id, text := range map[string]string{"4": "/help", "5": "/hlep me", "6": "/new"} {
 		if accept(id, text).ID != "" {

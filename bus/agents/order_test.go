@@ -66,6 +66,23 @@ func submitAll(t *testing.T, b *bus.Bus, id string, prompts int) (want []string,
 	return want, took, answers.Wait
 }
 
+// A prompt waits for those before it, also if there are more than are read at once.
+func TestPromptBehindAThousand(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	const before = 1001
+	for i := range before + 1 {
+		if _, err := b.JetStream().PublishAsync(b.Call(bus.AgentQueue, agent.AgentTool, "s", fmt.Sprint("m", i)), []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-b.JetStream().PublishAsyncComplete()
+	earlier, err := busCaller{b}.earlier(t.Context(), "s", fmt.Sprint("m", before))
+	if err != nil || len(earlier) < 1000 || earlier[0] != "m0" {
+		t.Errorf("it waits for %d prompts; %v", len(earlier), err)
+	}
+}
+
 // The prompts of a session run in the order in which they were accepted, although several
 // workers take them at once.
 func TestPromptsRunInOrder(t *testing.T) {

@@ -149,7 +149,7 @@ func (g *Gate) AskAbout(ctx context.Context, p task.Parked) error {
 	final := func(err error) bool {
 		_, refused := errors.AsType[*tools.Error](err)
 		_, rejected := consume.Rejected(err)
-		return refused || rejected || errors.Is(err, bus.ErrTooLarge)
+		return refused || rejected
 	}
 	err := retry.Log(ctx, g.Log, "cannot ask for an approval", askTimeout, final, func() error { return g.Ask(ctx, questionOf(p)) })
 	if err != nil && ctx.Err() == nil {

@@ -2,7 +2,6 @@ package notify
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -45,15 +44,13 @@ func (n *Notifier) FilePiece(
 	if err != nil {
 		return nil, err
 	}
-	if sent.File == nil || offset < 0 || offset > sent.File.Size {
-		err = tools.Errorf(tools.CodeNotFound, "the notification has no such file")
-		if sent.File == nil {
-			return nil, err
-		}
-		return nil, errors.Join(err, sent.File.Close())
+	if sent.File != nil {
+		defer sent.File.Close()
 	}
-	piece, err := io.ReadAll(io.NewSectionReader(sent.File.Content, offset, min(filePiece, sent.File.Size-offset)))
-	return piece, errors.Join(err, sent.File.Close())
+	if sent.File == nil || offset < 0 || offset > sent.File.Size {
+		return nil, tools.Errorf(tools.CodeNotFound, "the notification has no such file")
+	}
+	return io.ReadAll(io.NewSectionReader(sent.File.Content, offset, min(filePiece, sent.File.Size-offset)))
 }
 
 // withBridgeFile decodes a notification, and opens its file.

@@ -43,10 +43,10 @@ func (n *Notifier) routeDead(ctx context.Context, d *consume.Delivery) error {
 		Kind: channel.KindDead, Session: call.Session, Call: call.ID, Tool: call.Tool,
 		Text: fmt.Sprintf("The %s did not run: %s; see dead letter %d", scheduleName(kind, cmp.Or(tick.Name, name)),
 			tools.Excerpt(letter.Reason, 2000), d.Sequence),
-		IsError: true, At: d.Published.UTC(),
+		IsError: true, At: d.Published.UTC(), Channel: call.Channel, ChatID: call.ChatID,
 	}
-	if _, err := n.setChannel(ctx, call.SessionToken(), tools.ResultEvent{Channel: call.Channel, ChatID: call.ChatID}, &notification); err != nil {
+	if _, err := n.setChannel(ctx, call.SessionToken(), &notification); err != nil {
 		return err
 	}
-	return n.put(ctx, notification)
+	return n.put(ctx, notification, false)
 }

@@ -2,7 +2,6 @@ package notify
 
 import (
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,12 +12,9 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 )
 
-// deliveredKey is the key of the record that a channel accepted a notification. It depends
-// on what the user read: a client that publishes another text with the same ID does not
-// suppress this one.
+// deliveredKey is the key of the record that a channel accepted a notification.
 func deliveredKey(n channel.Notification) string {
-	read, _ := json.Marshal([]any{n.ID, n.ChatID, n.Text, n.IsError, n.Approval}) // cannot fail
-	return fmt.Sprintf("delivered.%s.%x", n.Channel, sha256.Sum256(read))
+	return fmt.Sprintf("delivered.%s.%x", n.Channel, n.Digest())
 }
 
 // isStored returns a function that reports whether a stored body is n. Its note and its
@@ -26,11 +22,7 @@ func deliveredKey(n channel.Notification) string {
 func isStored(n channel.Notification) func(body []byte) bool {
 	return func(body []byte) bool {
 		var stored channel.Notification
-		if json.Unmarshal(body, &stored) != nil {
-			return false
-		}
-		stored.Channel = n.Channel
-		return deliveredKey(stored) == deliveredKey(n)
+		return json.Unmarshal(body, &stored) == nil && stored.Digest() == n.Digest()
 	}
 }
 
@@ -46,7 +38,7 @@ func (n *Notifier) wasDelivered(ctx context.Context, notification channel.Notifi
 }
 
 // setDelivered records the delivery for as long as a copy can appear: the event
-// may be routed until maxAge, and the copy may wait for its channel until GiveUp.
+// may be routed until maxAge, and the copy may wait for its channel until giveUp.
 func (n *Notifier) setDelivered(ctx context.Context, d *consume.Delivery, notification channel.Notification) {
 	if d.Header(bus.OnceHeader) == "" {
 		return
@@ -56,7 +48,7 @@ func (n *Notifier) setDelivered(ctx context.Context, d *consume.Delivery, notifi
 	key, at := deliveredKey(notification), time.Now().UTC().Format(time.RFC3339)
 	m, err := n.bus.Entry(ctx, key)
 	if err == nil && len(m.Data) == 0 {
-		_, err = n.bus.PutEntry(ctx, key, []byte(at), m.Sequence, maxAge+n.cfg.GiveUp+time.Hour)
+		_, err = n.bus.PutEntry(ctx, key, []byte(at), m.Sequence, maxAge+giveUp+time.Hour)
 	}
 	if err != nil && !errors.Is(err, bus.ErrConflict) {
 		n.log.Warn().Err(err).Str("channel", notification.Channel).Msg("cannot record the delivery; a copy would be delivered too")

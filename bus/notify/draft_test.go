@@ -15,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // draftChat is a chat with messages that can be edited.
@@ -111,7 +112,10 @@ func TestDraftBecomesTheAnswer(t *testing.T) {
 			go s.show("c1", "ans")
 			<-s.chat.edit
 			s.publish(answer)
-			time.Sleep(time.Second) // the answer would be there
+			time.Sleep(answerWithin + time.Second) // the answer would be there
+			if failing := s.failures.List(); len(failing) > 0 {
+				s.Errorf("the receiver of the answer was not called, and %+v", failing)
+			}
 			s.chat.edit <- struct{}{}
 			s.publish(other)
 		}, []string{"answer", "other"}},
@@ -123,7 +127,7 @@ func TestDraftBecomesTheAnswer(t *testing.T) {
 				if s.notifier, err = New(s.bus, Config{Default: "me", Channels: map[string]channel.Channel{"me": s.chat}}); err != nil {
 					t.Fatal(err)
 				}
-				ctx, cancel := context.WithCancel(t.Context())
+				ctx, cancel := context.WithCancel(s.failures.With(t.Context()))
 				done := make(chan error, 1)
 				go func() { done <- s.notifier.Run(ctx) }()
 				test.run(s)
@@ -142,6 +146,7 @@ type draftStage struct {
 	bus      *bus.Bus
 	notifier *Notifier
 	chat     *draftChat
+	failures trouble.Register
 }
 
 // publish publishes a notification and waits until it is delivered.

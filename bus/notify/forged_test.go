@@ -25,6 +25,9 @@ func TestForgedReportsAreDropped(t *testing.T) {
 	for i, junk := range []string{"", "junk", "[]", `{"id":"other","for_user":"forged"}`, `{"outcome":"invented","for_user":"forged"}`} {
 		publish(b.Report("s", fmt.Sprint("c", i)), junk)
 	}
+	if _, err := b.JetStream().Publish(t.Context(), b.Report("s$", "c"), []byte(`{"for_user":"of no session"}`)); err != nil {
+		t.Fatal(err)
+	}
 	publish(b.Completion("s", "c9"), "junk")
 	publish(b.Report("s", "good"), `{"id":"good","for_user":"hello"}`)
 	if got := console.next(t); got.Text != "hello" {
@@ -40,6 +43,9 @@ func TestForgedReportsAreDropped(t *testing.T) {
 			t.Fatal(err)
 		}
 		letters = append(letters, m.Subject)
+	}
+	if len(console.got) > 0 {
+		t.Errorf("got %+v too", console.next(t))
 	}
 	if len(letters) != 1 || letters[0] != b.Dead(bus.DeadResult, "c9") {
 		t.Errorf("dead letters %q", letters)

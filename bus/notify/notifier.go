@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -22,7 +21,6 @@ import (
 	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
-	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // Config configures a notifier. Channels is required; the rest has defaults.
@@ -42,18 +40,19 @@ type Config struct {
 	// OpenFile, if not nil, opens an artifact of a session or of its sub-agents. A *tools.Error
 	// means that the session has no such artifact, or no longer.
 	OpenFile func(ctx context.Context, session string, a channel.Artifact) (*channel.Document, error)
-	// GiveUp is the age after which a notification that fails again becomes a
-	// dead letter. Default 24 h.
-	GiveUp time.Duration
 	// Grace is how long a running delivery may continue after a stop. Default 20 s.
 	Grace time.Duration
 	// Log receives events about notifications, without their text.
 	Log zerolog.Logger
 }
 
-// maxAge is the age of a result after which it causes no notification, so that a notifier which was
-// down for long does not send old ones.
-const maxAge = 24 * time.Hour
+const (
+	// maxAge is the age of a result after which it causes no notification, so that a notifier which was
+	// down for long does not send old ones.
+	maxAge = 24 * time.Hour
+	// giveUp is the age after which a notification that fails again becomes a dead letter.
+	giveUp = 24 * time.Hour
+)
 
 // Notifier routes results and completions into the outbox, and delivers the
 // outbox of its channels. Any number of notifiers share the work.
@@ -66,7 +65,6 @@ type Notifier struct {
 // New returns a notifier. Run starts it.
 func New(b *bus.Bus, cfg Config) (*Notifier, error) {
 	cfg.Default = cmp.Or(cfg.Default, "console")
-	cfg.GiveUp = cmp.Or(max(cfg.GiveUp, 0), 24*time.Hour)
 	for _, name := range append(sortedNames(cfg.Channels), cfg.Default) {
 		if tools.Token(name) != name || name == tools.LastChannel {
 			return nil, fmt.Errorf("channel %.80q: want a name of the form %s or h_, other than %q", name, tools.TokenForm, tools.LastChannel)
@@ -139,7 +137,7 @@ func (n *Notifier) IsServed(ctx context.Context, name string) (bool, error) {
 	return exists, err
 }
 
-// consume consumes. maxAge and GiveUp limit the time; the number of attempts is not limited.
+// consume consumes. maxAge and giveUp limit the time; the number of attempts is not limited.
 func (n *Notifier) consume(ctx context.Context, consumer bus.Consumer, cfg consume.Config, handle consume.Handler) error {
 	cfg.MaxAttempts, cfg.Grace = math.MaxInt32, n.cfg.Grace
 	return dead.Consume(ctx, n.bus, consumer, cfg, nil, handle)
@@ -192,34 +190,17 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 		}
 	}
 	sending := beginDelivery(ctx, notification, d)
-	reported := make(chan struct{})
-	late := time.AfterFunc(answerWithin, func() { defer close(reported); trouble.Report(ctx, trouble.Channel, name, errNoAnswer) })
-	endLate := sync.OnceFunc(func() { // otherwise its report could follow that of the verdict
-		if !late.Stop() {
-			<-reported
-		}
-	})
 	message, err := n.withFile(sending.ctx, to, notification)
 	if message.File != nil {
-		endLate() // it takes longer
 		defer message.File.Close()
 	}
 	if err == nil {
 		err = n.closeDraft(sending.ctx, to, &message)
 	}
 	if err == nil {
-		err = to.Send(sending.ctx, message)
+		err = sending.send(to, message)
 	}
-	endLate()
-	sending.sent()
-	defer func() {
-		sending.end(verdict)
-		if outcomeOf(verdict) == "failed" {
-			trouble.Report(ctx, trouble.Channel, name, verdict)
-		} else {
-			trouble.Report(ctx, trouble.Channel, name, nil)
-		}
-	}()
+	defer func() { sending.end(verdict) }()
 	if err == nil {
 		n.setDelivered(ctx, d, notification)
 		n.log.Debug().Str("channel", name).Str("notification", tools.Token(notification.ID)).Int("attempt", d.Attempt).Msg("delivered")
@@ -229,17 +210,11 @@ func (n *Notifier) deliver(ctx context.Context, to channel.Channel, notification
 		n.log.Warn().Str("channel", name).Str("chat", tools.Excerpt(notification.ChatID, 64)).Time("until",
 			time.Now().Add(pause)).Msg("the receiver asked for a pause; all notifications for this chat wait")
 	}
-	if ctx.Err() == nil && time.Since(d.Published) > n.cfg.GiveUp {
-		return consume.Reject("undeliverable", fmt.Errorf("not delivered within %s: %w", n.cfg.GiveUp, err))
+	if ctx.Err() == nil && time.Since(d.Published) > giveUp {
+		return consume.Reject("undeliverable", fmt.Errorf("not delivered within %s: %w", giveUp, err))
 	}
 	return err
 }
-
-// answerWithin is how long an attempt may take before its channel counts as failing. Operators see
-// a receiver that hangs within 5 s, and not only when the attempt is given up.
-const answerWithin = 4 * time.Second
-
-var errNoAnswer = fmt.Errorf("the receiver has not answered for %s", answerWithin)
 
 // decode reads a notification from the outbox and sets its defaults: the channel, an id and a time.
 func decode(name string, body []byte, id string, at time.Time) (channel.Notification, error) {

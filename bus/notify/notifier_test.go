@@ -96,9 +96,6 @@ func publish(t *testing.T, b *bus.Bus, subject, body string) {
 type memory map[string]string
 
 func (m memory) Get(_ context.Context, key string) (state.Fact, error) {
-	if strings.HasSuffix(key, ".broken") {
-		return state.Fact{}, errors.New("state is broken")
-	}
 	return state.Fact{Value: m[key]}, nil
 }
 
@@ -141,7 +138,6 @@ func TestRouting(t *testing.T) {
 		{"result", "s1", `{"for_user":"session's last"}`, chat, channel.Notification{Text: "session's last", ChatID: "42"}},
 		{"result", "s1", `{"for_user":"the call's","channel":"console","chat_id":"9"}`, console, channel.Notification{Text: "the call's", ChatID: "9"}},
 		{"result", "s0", `{"for_user":"anywhere","channel":"last"}`, chat, channel.Notification{Text: "anywhere", ChatID: "7"}},
-		{"result", "broken", `{"for_user":"default anyway"}`, console, channel.Notification{Text: "default anyway"}},
 		{"result", "s0", `{"for_user":"nobody","channel":"pager","chat_id":"1"}`, console, channel.Notification{Text: "nobody", Note: noteOn("pager")}},
 		{"result", "s0", `{"for_user":"hostile","channel":"*.>\u0000"}`, console, channel.Notification{Text: "hostile", Note: noteOn("*.>\x00")}},
 		{"completion", "s0", `{"tool":"spawn","outcome":"failed","silent":true,"is_error":true,"error":{"code":"x","message":"it broke"}}`, console,
@@ -306,16 +302,18 @@ func TestRejectedNotificationBecomesADeadLetter(t *testing.T) {
 }
 
 func TestGivesUpWithTheReason(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	console := newRecorder()
-	console.set(errors.New("the disk is full"), nil)
-	letters := bustest.Subscribe(t, b, "stevedore.dead.>")
-	start(t, b, Config{Channels: map[string]channel.Channel{"console": console}, GiveUp: time.Nanosecond})
-	publish(t, b, b.NotifyAny("console"), `{"text":"hello"}`)
-	if letter, _ := bustest.Next[dead.Letter](t, letters); letter.Code != "undeliverable" || letter.Reason != "not delivered within 1ns: the disk is full" {
-		t.Errorf("dead letter %+v", letter)
-	}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		console := newRecorder()
+		console.set(errors.New("the disk is full"), nil)
+		letters := bustest.Subscribe(t, b, "stevedore.dead.>")
+		publish(t, b, b.Notify("console", ""), `{"text":"hello"}`)
+		time.Sleep(giveUp)
+		start(t, b, Config{Channels: map[string]channel.Channel{"console": console}})
+		if letter, _ := bustest.Next[dead.Letter](t, letters); letter.Code != "undeliverable" || letter.Reason != "not delivered within 24h0m0s: the disk is full" {
+			t.Errorf("dead letter %+v", letter)
+		}
+	})
 }
 
 // A sweep moves notifications of a channel without a consumer to the default
@@ -326,6 +324,8 @@ func TestSweepMovesToTheDefaultChannel(t *testing.T) {
 	console := newRecorder()
 	cfg := Config{Channels: map[string]channel.Channel{"console": console}}
 	start(t, b, cfg)
+	tooLarge := fmt.Sprintf(`{"text":"x","tool":"%s"}`, strings.Repeat("x", int(b.Conn().MaxPayload())-100)) // with a note
+	publish(t, b, b.NotifyAny("pager"), tooLarge)
 	publish(t, b, b.NotifyAny("pager"), `{"text":"one","chat_id":"5"}`)
 	publish(t, b, b.NotifyAny("pager"), `not JSON`)
 	if _, err := b.JetStream().CreateConsumer(t.Context(), b.StreamName(bus.Outbox), consumerOf(b, "elsewhere")); err != nil {
@@ -351,7 +351,7 @@ func TestSweepMovesToTheDefaultChannel(t *testing.T) {
 	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(-time.Hour)); moved != 0 || err != nil {
 		t.Errorf("moved %d that are young, %v", moved, err)
 	}
-	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 2 || err != nil {
+	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 3 || err != nil || bustest.Messages(t, b, bus.Dead) != 1 {
 		t.Errorf("moved %d, %v", moved, err)
 	}
 	if got := console.next(t); got.Text != "one" || !strings.HasPrefix(got.Note, `for channel "pager", which has no consumer; channels here: console`) || got.ChatID != "" {
@@ -362,6 +362,13 @@ func TestSweepMovesToTheDefaultChannel(t *testing.T) {
 	}
 	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 0 || err != nil {
 		t.Errorf("moved %d again, %v", moved, err)
+	}
+	// A channel that is gone keeps its consumer until somebody removes that, as "stevedore status" advises.
+	if err := b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Outbox), b.ChannelConsumer("elsewhere").Name); err != nil {
+		t.Fatal(err)
+	}
+	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 1 || err != nil {
+		t.Errorf("moved %d of a channel that is gone, %v", moved, err)
 	}
 }
 
@@ -409,7 +416,7 @@ func TestLongTextIsCutForTheBus(t *testing.T) {
 	for i := range text {
 		text[i] = 'x'
 	}
-	if err := n.put(t.Context(), channel.Notification{ID: "a", Channel: "console", Text: string(text)}); err != nil {
+	if err := n.put(t.Context(), channel.Notification{ID: "a", Channel: "console", Text: string(text)}, false); err != nil {
 		t.Fatal(err)
 	}
 	if got := bustest.Messages(t, b, bus.Outbox); got != 1 {

@@ -32,7 +32,7 @@ func (n *Notifier) route(ctx context.Context, d *consume.Delivery) error {
 		kind = channel.KindCompletion
 	}
 	event, err := tools.DecodeResult(d.Body)
-	if err == nil && (event.ID != "" && event.ID != call && tools.Token(event.ID) != call || event.Outcome != "" && !event.Outcome.Valid()) {
+	if err == nil && (!tools.IsToken(session) || event.ID != "" && event.ID != call && tools.Token(event.ID) != call || event.Outcome != "" && !event.Outcome.Valid()) {
 		err = fmt.Errorf("the message on %q is not a result of that call", d.Subject)
 	}
 	if err != nil && tokens[0] == "report" { // no worker makes such a copy, and a flood of them would push out real letters
@@ -59,7 +59,7 @@ func (n *Notifier) route(ctx context.Context, d *consume.Delivery) error {
 	notification := channel.Notification{
 		ID:   id,
 		Kind: kind, Session: event.Session, Call: event.ID, Tool: event.Tool,
-		Text: text, IsError: event.IsError, At: d.Published.UTC(),
+		Text: text, IsError: event.IsError, At: d.Published.UTC(), Channel: event.Channel, ChatID: event.ChatID,
 	}
 	if event.Markdown && text == event.ForUser {
 		notification.Format = channel.FormatMarkdown
@@ -67,17 +67,20 @@ func (n *Notifier) route(ctx context.Context, d *consume.Delivery) error {
 	if job, ok := jobName(event); ok && !event.IsError { // the text of a failure names the job
 		notification = notification.WithNote("from the " + job)
 	}
-	placed, err := n.setChannel(ctx, session, event, &notification)
+	placed, err := n.setChannel(ctx, session, &notification)
 	if err != nil {
 		return err
 	}
-	if !placed && kind == channel.KindResult && !bus.IsScheduled(event.Action) {
-		if n.showsAll() {
-			return errors.Join(n.put(ctx, notification, bus.AsideHeader), completed)
-		}
-		return completed
+	return errors.Join(n.putPlaced(ctx, notification, placed || kind == channel.KindCompletion || bus.IsScheduled(event.Action)), completed)
+}
+
+// putPlaced is put for a text that is only for its caller if it has no place: a console that shows
+// everything gets it then, but no chat.
+func (n *Notifier) putPlaced(ctx context.Context, notification channel.Notification, placed bool) error {
+	if !placed && !n.showsAll() {
+		return nil
 	}
-	return errors.Join(n.put(ctx, notification), completed)
+	return n.put(ctx, notification, !placed)
 }
 
 // showsAll reports whether the default channel also gets the results that only their caller
@@ -147,41 +150,42 @@ func scheduleName(kind, name string) string {
 	return kind + " " + name
 }
 
-// setChannel sets the channel of a notification: the call's channel, unless it names the
+// setChannel sets the channel of a notification, which has that of its call: that channel, unless it names the
 // chat of another session, otherwise the session's last channel, otherwise the default. If the
 // call's channel has no consumer, it sets the default channel and adds a note. placed is false
 // if neither the call nor its session has a channel.
-func (n *Notifier) setChannel(ctx context.Context, session string, e tools.ResultEvent, to *channel.Notification) (placed bool, err error) {
-	name, chat := e.Channel, e.ChatID
+func (n *Notifier) setChannel(ctx context.Context, session string, to *channel.Notification) (placed bool, err error) {
+	name, chat := to.Channel, to.ChatID
+	to.Channel, to.ChatID = n.cfg.Default, ""
 	switch name {
 	case "":
-		name, chat = n.lastChannel(ctx, session)
+		name, chat, err = n.lastChannel(ctx, session)
 	case tools.LastChannel:
-		name, chat = n.lastChannel(ctx, "")
+		name, chat, err = n.lastChannel(ctx, "")
 	default:
-		if owner, err := n.owner(ctx, session, name, chat); err != nil {
-			return false, err
-		} else if owner != "" && owner != session {
+		var owner string
+		if owner, err = n.owner(ctx, session, name, chat); err == nil && owner != "" && owner != session {
 			n.log.Warn().Str("session", session).Str("channel", tools.Excerpt(name, 64)).Msg("a call named the chat of another session; its " +
 				"notification does not go there")
-			name, chat = n.lastChannel(ctx, session)
+			name, chat, err = n.lastChannel(ctx, session)
 		}
 	}
+	if err != nil {
+		return false, err
+	}
 	if name == "" {
-		to.Channel = n.cfg.Default
 		return false, nil
 	}
 	channel := tools.Token(name)
 	ok, err := n.IsServed(ctx, channel)
-	if err != nil {
+	switch {
+	case err != nil:
 		return false, err
-	}
-	if !ok {
-		to.Channel = n.cfg.Default
+	case ok:
+		to.Channel, to.ChatID = channel, chat
+	default:
 		*to = to.WithNote(n.noConsumer(name))
-		return true, nil
 	}
-	to.Channel, to.ChatID = channel, chat
 	return true, nil
 }
 
@@ -221,45 +225,27 @@ func (n *Notifier) noConsumer(channel string) string {
 	return fmt.Sprintf("for channel %q, which has no consumer; channels here: %s%s", tools.Excerpt(channel, 64), strings.Join(known, ", "), more)
 }
 
-// lastChannel looks up the session's last channel. If that fails, or the channel does not send to the chat, it returns "",
-// so that the notification goes to the default channel.
-func (n *Notifier) lastChannel(ctx context.Context, session string) (name, chat string) {
+// lastChannel looks up the session's last channel. If there is none, or it does not send to its last chat, it returns "".
+func (n *Notifier) lastChannel(ctx context.Context, session string) (name, chat string, err error) {
 	if n.cfg.Facts == nil {
-		return "", ""
+		return "", "", nil
 	}
 	last, err := state.LastChannel(ctx, n.cfg.Facts, session)
 	if err != nil {
-		n.log.Error().Err(err).Str("session", session).Msg("cannot look up the last channel; using the default channel")
-		return "", ""
+		return "", "", err
 	}
 	if limited, ok := n.cfg.Channels[tools.Token(last.Name)].(channel.Limited); ok {
 		if refused := limited.CheckChat(last.ChatID); refused != nil {
 			n.log.Warn().Err(refused).Str("session", session).Msg("the last channel does not send to its last chat; using the default channel")
-			return "", ""
+			return "", "", nil
 		}
 	}
-	return last.Name, last.ChatID
+	return last.Name, last.ChatID, nil
 }
 
-// SendOutput is Send for the output of a tool that an agent called. Like the result of a
-// call, it is only for the caller if it has no place of its own.
-func (n *Notifier) SendOutput(ctx context.Context, output channel.Notification) error {
-	var marks []string
-	if _, scheduled := cron.ParseCallID(output.Call); output.Channel == "" && !scheduled {
-		if name, _ := n.lastChannel(ctx, tools.TokenOf(output.Session)); name == "" {
-			if !n.showsAll() {
-				return nil
-			}
-			marks = append(marks, bus.AsideHeader)
-		}
-	}
-	_, err := n.send(ctx, output, marks...)
-	return err
-}
-
-// put stores a notification in the outbox, with headers that mark it. It cuts a text that is too
-// large for the bus.
-func (n *Notifier) put(ctx context.Context, notification channel.Notification, marks ...string) error {
+// put stores a notification in the outbox. It cuts a text that is too large for the bus. aside is as for
+// bus.AsideHeader.
+func (n *Notifier) put(ctx context.Context, notification channel.Notification, aside bool) error {
 	if notification.At.IsZero() {
 		notification.At = time.Now().UTC()
 	}
@@ -270,8 +256,8 @@ func (n *Notifier) put(ctx context.Context, notification channel.Notification, m
 		}
 		m := bus.Message{Subject: n.notifySubject(notification), Body: body, Key: notification.ID, Same: isStored(notification),
 			Header: nats.Header{bus.OnceHeader: {"1"}}}
-		for _, mark := range marks {
-			m.Header.Set(mark, "1")
+		if aside {
+			m.Header.Set(bus.AsideHeader, "1")
 		}
 		tracing.Add(ctx, m.Header)
 		_, err = n.bus.Publish(ctx, m)
@@ -287,6 +273,8 @@ func (n *Notifier) put(ctx context.Context, notification channel.Notification, m
 			short.Args = ""
 			notification.Approval = &short
 			continue
+		case errors.Is(err, bus.ErrTooLarge): // it has a name of a tool, for example, as long as a message
+			return consume.Reject("too_large", err)
 		case errors.Is(err, bus.ErrFull) && n.wasDelivered(ctx, notification): // an earlier attempt stored it
 			return nil
 		case errors.Is(err, bus.ErrFull):
@@ -302,23 +290,38 @@ func (n *Notifier) put(ctx context.Context, notification channel.Notification, m
 // dropped. If the channel is one of this process and does not send to the chat, the error
 // is a *tools.Error.
 func (n *Notifier) Send(ctx context.Context, message channel.Notification) (channel.Notification, error) {
-	return n.send(ctx, message)
+	return n.send(ctx, message, true)
 }
 
-func (n *Notifier) send(ctx context.Context, message channel.Notification, marks ...string) (channel.Notification, error) {
+// SendOutput is Send for the output of a tool that an agent called. Like the result of a
+// call, it is only for the caller if it has no place of its own.
+func (n *Notifier) SendOutput(ctx context.Context, output channel.Notification) error {
+	_, scheduled := cron.ParseCallID(output.Call)
+	_, err := n.send(ctx, output, scheduled)
+	return err
+}
+
+// Place returns the channel and the chat to which Send would send a message now.
+func (n *Notifier) Place(ctx context.Context, message channel.Notification) (channel.Notification, error) {
+	_, err := n.setChannel(ctx, tools.Call{Session: message.Session}.SessionToken(), &message)
+	message.ChatID = chatOf(n.cfg.Channels[message.Channel], message.ChatID)
+	return message, err
+}
+
+// send sends a message. forUser says that it also has a place if it names none.
+func (n *Notifier) send(ctx context.Context, message channel.Notification, forUser bool) (channel.Notification, error) {
 	if message.ID == "" || strings.TrimSpace(message.Text) == "" {
 		return channel.Notification{}, errors.New("send message: it has no id or no text")
 	}
-	to := tools.ResultEvent{Channel: message.Channel, ChatID: message.ChatID}
-	message.Kind, message.Channel, message.ChatID = channel.KindMessage, "", ""
-	_, err := n.setChannel(ctx, tools.Call{Session: message.Session}.SessionToken(), to, &message)
+	message.Kind = channel.KindMessage
+	placed, err := n.setChannel(ctx, tools.Call{Session: message.Session}.SessionToken(), &message)
 	if limited, ok := n.cfg.Channels[message.Channel].(channel.Limited); ok && err == nil {
 		if refused := limited.CheckChat(message.ChatID); refused != nil {
 			return channel.Notification{}, tools.Errorf(tools.CodeInvalidArguments, "%v", refused)
 		}
 	}
 	if err == nil {
-		err = n.put(ctx, message, marks...)
+		err = n.putPlaced(ctx, message, placed || forUser)
 	}
 	if err != nil {
 		return channel.Notification{}, fmt.Errorf("send message: %w", err)

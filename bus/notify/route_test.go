@@ -1,15 +1,18 @@
 package notify
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/state"
 )
 
 func TestSend(t *testing.T) {
@@ -146,6 +149,31 @@ func TestDefaultChannelGetsNoAnswersOfOthers(t *testing.T) {
 	}
 }
 
+// outOfOrder is a state that fails when it is first asked.
+type outOfOrder struct {
+	state.Store
+	asked atomic.Bool
+}
+
+func (s *outOfOrder) Get(ctx context.Context, key string) (state.Fact, error) {
+	if !s.asked.Swap(true) {
+		return state.Fact{}, errors.New("the state is out of order")
+	}
+	return s.Store.Get(ctx, key)
+}
+
+// A result waits until the last channel of its session can be looked up.
+func TestStateOutOfOrder(t *testing.T) {
+	t.Parallel()
+	b, phone := bustest.New(t), newRecorder()
+	facts := &outOfOrder{Store: lastChannels(t, map[string][2]string{"s1": {"phone", "42"}})}
+	start(t, b, Config{Channels: map[string]channel.Channel{"phone": phone}, Default: "phone", Facts: facts})
+	publish(t, b, b.Report("s1", "a"), `{"for_user":"hello"}`)
+	if got := phone.next(t); got.ChatID != "42" || !facts.asked.Load() {
+		t.Errorf("got %+v", got)
+	}
+}
+
 // A call names only chats that its session has, or that the operator lists. A last chat to which its channel does not
 // send is none.
 func TestChatsOfOtherSessions(t *testing.T) {
@@ -172,6 +200,14 @@ func TestChatsOfOtherSessions(t *testing.T) {
 	publish(t, b, b.Report("s3", "a"), `{"action":"cron","for_user":"of a session whose last chat is refused"}`)
 	if got := phone.next(t); got.ChatID != "" || got.Text != "of a session whose last chat is refused" {
 		t.Errorf("the default channel got %+v", got)
+	}
+	// Nor does the output of a tool go to the default channel.
+	if err := n.SendOutput(t.Context(), channel.Notification{ID: "o", Session: "s0", Call: "a-t1-0", Channel: "log", ChatID: "2", Text: "secret"}); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, b.Completion("s0", "c"), `{"for_user":"of background work"}`)
+	if got := phone.next(t); got.Text != "of background work" {
+		t.Errorf("got %+v", got)
 	}
 	for _, test := range []struct {
 		session, channel, chat string

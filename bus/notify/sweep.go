@@ -9,6 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/consume"
+	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -66,14 +68,12 @@ func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, 
 			if err == nil && m.At.After(before) {
 				break
 			}
-			var marks []string
-			if m.Header.Get(bus.AsideHeader) != "" {
-				marks = append(marks, bus.AsideHeader)
-			}
 			if err == nil {
-				err = n.put(ctx, n.forDefault(name, m), marks...)
+				err = n.put(ctx, n.forDefault(name, m), m.Header.Get(bus.AsideHeader) != "")
 			}
-			if err == nil {
+			if code, rejected := consume.Rejected(err); rejected {
+				err = dead.GiveUp(ctx, n.bus, bus.Outbox, m, code, err)
+			} else if err == nil {
 				err = n.bus.Delete(ctx, bus.Outbox, m.Sequence)
 			}
 			if err != nil {

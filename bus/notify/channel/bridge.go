@@ -1,7 +1,6 @@
 package channel
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,26 +35,12 @@ func NewBridge(chat, allow, style string) (*Bridge, error) {
 	if !ok {
 		return nil, fmt.Errorf("bridge: style: want one of %s", strings.Join(slices.Sorted(maps.Keys(styles))[1:], ", "))
 	}
-	return &Bridge{chats{"bridge", chat, parseChats(allow, chat)}, s}, nil
+	return &Bridge{chats{kind: "bridge", chat: chat, allow: parseChats(allow, chat), threads: true}, s}, nil
 }
 
 // Send implements Channel. It is for tests of a channel by hand.
 func (b *Bridge) Send(context.Context, Notification) error {
 	return consume.Reject("bridged", errors.New("the program at the other end of a bridge takes its notifications from the outbox"))
-}
-
-// CheckChat implements Limited.
-func (b *Bridge) CheckChat(chat string) error { return b.chats.CheckChat(b.Room(chat)) }
-
-// MayReceive implements Receiving.
-func (b *Bridge) MayReceive(chat string) (string, bool) {
-	return chat, b.allow.mayReceive(b.Room(chat))
-}
-
-// Room returns the chat that has a thread.
-func (b *Bridge) Room(chat string) string {
-	room, _, _ := strings.Cut(chat, "/")
-	return room
 }
 
 // Prepared is what a bridge shows of a notification.
@@ -82,21 +67,14 @@ type PreparedFile struct {
 
 // Prepare returns what the bridge shows of a notification. Its error is a rejection.
 func (b *Bridge) Prepare(n Notification) (Prepared, error) {
-	chat := cmp.Or(n.ChatID, b.chat)
-	if chat == "" {
-		return Prepared{}, consume.Reject("no_chat", errors.New("neither the notification nor the channel names a chat"))
+	chat, err := b.destination(n)
+	if err != nil {
+		return Prepared{}, err
 	}
-	if err := b.CheckChat(chat); err != nil {
-		return Prepared{}, consume.Reject("refused_chat", err)
-	}
-	write, parts := b.shape.parts(n)
-	p := Prepared{ChatID: chat, Markup: n.Format == FormatMarkdown}
+	parts, isMarkup := b.shape.messages(n)
+	p := Prepared{ChatID: chat, Markup: isMarkup}
 	for _, part := range parts {
-		text := write(part)
-		if b.shape.mentions != nil {
-			text = b.shape.mentions(text)
-		}
-		p.Parts = append(p.Parts, text)
+		p.Parts = append(p.Parts, part.Text)
 	}
 	if n.Approval != nil {
 		p.Approval = ApprovalKey(n.Approval.Session, n.Approval.ID)
@@ -126,9 +104,8 @@ func (b *Bridge) Draft(session, call, chat string, draft Draft) BridgeDraft {
 	if draft == (Draft{}) {
 		return shown
 	}
-	n := draft.notification()
-	write, parts := b.shape.parts(n)
-	shown.Text, shown.Markup = write(parts[0]), n.Format == FormatMarkdown
+	parts, isMarkup := b.shape.messages(draft.notification())
+	shown.Text, shown.Markup = parts[0].Text, isMarkup
 	return shown
 }
 

@@ -16,6 +16,16 @@ type chats struct {
 	kind  string // of the channel, for errors
 	chat  string // the default; it may be empty
 	allow chatList
+	// threads says that CHAT/THREAD is a chat of its own, which is allowed if CHAT is.
+	threads bool
+}
+
+// Room implements Receiving.
+func (c chats) Room(chat string) string {
+	if c.threads {
+		chat, _, _ = strings.Cut(chat, "/")
+	}
+	return chat
 }
 
 // CheckReceive returns an error if the channel would accept no message.
@@ -27,12 +37,12 @@ func (c chats) CheckReceive() error {
 }
 
 // MayReceive implements Receiving.
-func (c chats) MayReceive(chat string) (string, bool) { return chat, c.allow.mayReceive(chat) }
+func (c chats) MayReceive(chat string) (string, bool) { return chat, c.allow.mayReceive(c.Room(chat)) }
 
 // Chats implements Receiving.
 func (c chats) Chats() []string { return c.allow.named() }
 
-// DefaultChat returns the chat of notifications that name none; it may be empty.
+// DefaultChat implements Receiving.
 func (c chats) DefaultChat() string { return c.chat }
 
 // ListsChats implements Limited.
@@ -40,10 +50,10 @@ func (c chats) ListsChats() bool { return true }
 
 // CheckChat returns an error if the channel does not send to a chat.
 func (c chats) CheckChat(chat string) error {
-	if chat == "" || c.allow.maySend(chat) {
+	if chat == "" || c.allow.maySend(c.Room(chat)) {
 		return nil
 	}
-	return fmt.Errorf("send to %s: the channel does not send to the chat %q; to allow it, add it to the setting allow of the channel",
+	return fmt.Errorf("send to %s: the channel does not send to the chat %q; to allow it, add it to the settings of the channel",
 		c.kind, tools.Excerpt(tools.EscapeLine(chat), 80))
 }
 

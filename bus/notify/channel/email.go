@@ -38,6 +38,7 @@ type EmailConfig struct {
 // Email sends notifications by SMTP. The Message-ID is the same for every
 // attempt, so that mail systems which check it show a notification once.
 type Email struct {
+	chats
 	cfg     EmailConfig
 	host    string
 	opts    []gomail.Option
@@ -48,7 +49,7 @@ type Email struct {
 // NewEmail returns an e-mail channel. It does not connect.
 func NewEmail(cfg EmailConfig) (*Email, error) {
 	e := &Email{
-		cfg: cfg, opts: []gomail.Option{gomail.WithTimeout(sendTimeout)},
+		chats: chats{kind: "email"}, cfg: cfg, opts: []gomail.Option{gomail.WithTimeout(sendTimeout)},
 		// The last two are the arguments of AUTH PLAIN and LOGIN.
 		secrets: secretsOf(nil, cfg.Password, "\x00"+cfg.User+"\x00"+cfg.Password),
 	}
@@ -79,14 +80,13 @@ func NewEmail(cfg EmailConfig) (*Email, error) {
 	if len(cfg.To) == 0 {
 		return nil, errors.New("email: want at least one recipient")
 	}
-	e.cfg.To = nil
 	for i, address := range append([]string{cfg.From}, cfg.To...) {
 		parsed, err := mail.ParseAddress(address)
 		if err != nil {
 			return nil, fmt.Errorf("email: %q is not an address", tools.Excerpt(address, 80))
 		}
 		if i > 0 { // without a name: it is compared with the senders of mails
-			e.cfg.To = append(e.cfg.To, parsed.Address)
+			e.allow = append(e.allow, parsed.Address)
 		}
 	}
 	if _, err := gomail.NewClient(e.host, e.opts...); err != nil {
@@ -98,28 +98,15 @@ func NewEmail(cfg EmailConfig) (*Email, error) {
 // maxSubject bounds a subject, in bytes.
 const maxSubject = 200
 
-// CheckChat returns an error if the channel does not send to an address.
-func (e *Email) CheckChat(address string) error {
-	if address == "" || slices.Contains(e.cfg.To, address) {
-		return nil
-	}
-	return fmt.Errorf("send by %s: the channel does not send to %q", e.host, tools.Excerpt(tools.EscapeLine(address), 80))
-}
-
-func (e *Email) ListsChats() bool { return true }
-
 // MayReceive implements Receiving. Addresses are the same in upper and lower case. Whether a
 // sender is authentic is for the program that reads the mailbox.
 func (e *Email) MayReceive(address string) (string, bool) {
-	i := slices.IndexFunc(e.cfg.To, func(to string) bool { return strings.EqualFold(to, address) })
+	i := slices.IndexFunc(e.allow, func(to string) bool { return strings.EqualFold(to, address) })
 	if i < 0 {
 		return address, false
 	}
-	return e.cfg.To[i], true
+	return e.allow[i], true
 }
-
-// Chats implements Receiving.
-func (e *Email) Chats() []string { return e.cfg.To }
 
 // MaxFile implements FileChannel. Many servers take mails of 25 MB.
 func (e *Email) MaxFile() int64 { return 20 << 20 }
@@ -127,10 +114,10 @@ func (e *Email) MaxFile() int64 { return 20 << 20 }
 // Send sends n as one plain text mail, with its file. If the server refuses the file, it sends
 // the text alone.
 func (e *Email) Send(ctx context.Context, n Notification) error {
-	to := e.cfg.To
+	to := e.allow
 	if n.ChatID != "" {
-		if err := e.CheckChat(n.ChatID); err != nil {
-			return consume.Reject("refused_recipient", err)
+		if _, err := e.destination(n); err != nil {
+			return err
 		}
 		to = []string{n.ChatID}
 	}
@@ -174,7 +161,7 @@ func (e *Email) Send(ctx context.Context, n Notification) error {
 	if err != nil {
 		return e.classify(err)
 	}
-	if err := client.SendWithSMTPClient(connection, m); err != nil {
+	if err := client.SendWithSMTPClient(connection, m); err != nil && !m.IsDelivered() { // it may fail behind the mail
 		err = e.classify(err)
 		if code, refused := consume.Rejected(err); refused && n.File != nil {
 			n, n.File = n.WithNote(n.File.refused(code)), nil

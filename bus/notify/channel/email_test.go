@@ -119,7 +119,7 @@ func newEmail(t *testing.T, s *smtpServer) *Email {
 }
 
 func TestEmailSends(t *testing.T) {
-	s := newSMTP(t, map[string]string{"QUIT": ""}) // QUIT fails after the server accepted the mail
+	s := newSMTP(t, map[string]string{"RSET": "421 going down", "QUIT": ""}) // they fail after the server accepted the mail
 	e := newEmail(t, s)
 	n := Notification{ID: "result.s.c", Call: "message-<1@x>\r\nBcc: evil@example.com", Text: " \nline\tone\r\n.\nline two ü\rBcc: x@example.com", At: time.Now()}
 	for range 2 {
@@ -185,7 +185,7 @@ func TestEmailClassifies(t *testing.T) {
 		}
 	}
 	s := newSMTP(t, nil)
-	if code, _ := consume.Rejected(newEmail(t, s).Send(t.Context(), Notification{Text: "x", ChatID: "victim@example.com"})); code != "refused_recipient" {
+	if code, _ := consume.Rejected(newEmail(t, s).Send(t.Context(), Notification{Text: "x", ChatID: "victim@example.com"})); code != "refused_chat" {
 		t.Errorf("to another address: %q", code)
 	}
 	// The channel sends no password without TLS.

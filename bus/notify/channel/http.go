@@ -2,12 +2,12 @@ package channel
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"mime"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 
@@ -41,11 +41,9 @@ type shape struct {
 	writesURLs bool
 	// escape, if not nil, escapes a text that is not Markdown, for a service that
 	// reads any text as markup.
-	escape func(string) string
-	// mentions, if not nil, disables the mentions of the service.
-	mentions func(string) string
-	limit    int
-	measure  markup.Unit
+	escape  func(string) string
+	limit   int
+	measure markup.Unit
 	// tokenHeader is the header of the credential, tokenPrefix its start.
 	tokenHeader, tokenPrefix string
 	// path is appended to the URL.
@@ -67,8 +65,8 @@ var shapes = map[string]shape{
 		write: markup.WriteMarkdown(markup.EscapeMarkdown, markup.MarkdownLink), escape: markup.EscapeMarkdown, limit: 2000,
 		measure: markup.InUTF16, secretURL: true},
 	"mattermost": {contentType: "application/json", body: func(m message) any { return object{"text": m.Text} },
-		write: markup.WriteMarkdown(markup.InertURLs(markup.EscapeMattermost), markup.CodeLink), writesURLs: true,
-		escape: markup.InertURLs(markup.EscapeMattermost), mentions: disableMentions, limit: 16000, measure: markup.InRunes, secretURL: true},
+		write: markup.WriteMarkdown(escapeMattermost, markup.CodeLink), writesURLs: true,
+		escape: escapeMattermost, limit: 16000, measure: markup.InRunes, secretURL: true},
 	"ntfy": {contentType: "text/plain; charset=utf-8",
 		limit: 4096, measure: markup.InBytes, tokenHeader: "Authorization", tokenPrefix: "Bearer "},
 	"gotify": {contentType: "application/json", body: gotifyBody,
@@ -159,14 +157,10 @@ func NewHTTP(preset string, cfg HTTPConfig) (*HTTP, error) {
 
 // Send posts n in one or more messages.
 func (h *HTTP) Send(ctx context.Context, n Notification) error {
-	write, parts := h.shape.parts(n)
+	parts, isMarkup := h.shape.messages(n)
 	return sendParts(&h.sent, n, parts, func(_ int, part markup.Styled, _ string) error {
-		text := write(part)
-		if h.shape.mentions != nil {
-			text = h.shape.mentions(text)
-		}
-		m := message{Title: title(n), Text: text, Session: markup.Clean(n.Session), Tool: markup.Clean(n.Tool), ID: headerID(n.ID),
-			IsError: n.IsError, Markdown: n.Format == FormatMarkdown}
+		m := message{Title: title(n), Text: part.Text, Session: markup.Clean(n.Session), Tool: markup.Clean(n.Tool), ID: headerID(n.ID),
+			IsError: n.IsError, Markdown: isMarkup}
 		body, err := h.render(m)
 		if err != nil {
 			return consume.Reject("unsendable", fmt.Errorf("post to %s: body: %w", h.post.host, err))
@@ -179,29 +173,37 @@ func (h *HTTP) Send(ctx context.Context, n Notification) error {
 	}, nil)
 }
 
-// parts splits a notification into parts that the service accepts after write.
-func (s shape) parts(n Notification) (write func(markup.Styled) string, parts []markup.Styled) {
-	plain := func(part markup.Styled) string { return part.Text }
+// messages returns the texts that show a notification, none of which is too long for the service, and
+// whether they have its markup. Otherwise, they are plain, and escaped if the service needs that.
+func (s shape) messages(n Notification) (parts []markup.Styled, isMarkup bool) {
 	all := chatText(n, false)
-	switch {
-	case n.Format == FormatMarkdown && s.write != nil:
+	if n.Format == FormatMarkdown && s.write != nil {
+		shown := all
 		if !s.writesURLs {
-			all = all.WithHosts()
+			shown = all.WithHosts()
 		}
-		for limit := s.limit; limit > s.limit/16; limit = limit * 3 / 4 { // marks make a text longer
-			parts = all.Split(limit, s.measure)
-			if !slices.ContainsFunc(parts, func(part markup.Styled) bool { return markup.Size(s.write(part), s.measure) > s.limit }) {
-				return s.write, parts
-			}
+		if parts, ok := s.split(shown, s.measure, s.write); ok {
+			return parts, true
 		}
-		all = all.Plain()
-	case n.Format == FormatMarkdown:
-		return plain, all.Plain().Split(s.limit, s.measure)
 	}
 	if s.escape == nil {
-		return plain, all.Split(s.limit, s.measure)
+		return all.Plain().Split(s.limit, s.measure), false
 	}
-	return func(part markup.Styled) string { return s.escape(part.Text) }, all.Split(s.limit, markup.Escaped(s.measure))
+	parts, _ = s.split(all.Plain(), markup.Escaped(s.measure), func(part markup.Styled) string { return s.escape(part.Text) })
+	return parts, false
+}
+
+// split splits a text into parts that write does not make too long; ok is false if it makes them
+// much longer.
+func (s shape) split(all markup.Styled, measure markup.Unit, write func(markup.Styled) string) (parts []markup.Styled, ok bool) {
+	for limit := s.limit; limit > s.limit/16 && !ok; limit = limit * 3 / 4 {
+		parts, ok = all.Split(limit, measure), true
+		for i, part := range parts {
+			parts[i] = markup.Styled{Text: write(part)}
+			ok = ok && markup.Size(parts[i].Text, s.measure) <= s.limit
+		}
+	}
+	return parts, ok
 }
 
 func (h *HTTP) render(m message) ([]byte, error) {
@@ -247,47 +249,44 @@ func chatText(n Notification, showsMarkdown bool) markup.Styled {
 
 var massMention = lazyregexp.New(`(?i)@(all|channel|here|everyone)`)
 
-// disableMentions breaks the mentions that notify all members.
-func disableMentions(text string) string {
-	return massMention.ReplaceAllString(text, "@\u200b$1")
+// escapeMattermost also breaks the mentions that notify all members.
+func escapeMattermost(text string) string {
+	return massMention.ReplaceAllString(markup.InertURLs(markup.EscapeMattermost)(text), "@\u200b$1")
 }
 
 // partsSent counts the parts of notifications that were sent, so that the next
 // attempt continues after them. It is lost on a restart.
 type partsSent struct {
 	mu     sync.Mutex
-	counts map[string]int // of notifications whose last attempt failed, by chat and id
+	counts map[[sha256.Size]byte]int // of notifications whose last attempt failed, by Notification.Digest
 }
 
 // maxPartsSent limits the counts, because a notification that becomes a dead letter
 // leaves its count. Without its count, an attempt starts with the first part.
 const maxPartsSent = 10_000
 
-func (p *partsSent) get(key string) int {
+func (p *partsSent) get(key [sha256.Size]byte) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.counts[key]
 }
 
-func (p *partsSent) set(key string, count int) {
+func (p *partsSent) set(key [sha256.Size]byte, count int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.counts == nil || len(p.counts) >= maxPartsSent {
-		p.counts = map[string]int{}
+		p.counts = map[[sha256.Size]byte]int{}
 	}
 	if delete(p.counts, key); count > 0 {
 		p.counts[key] = count
 	}
 }
 
-// partsKey is the key of n in partsSent.
-func partsKey(n Notification) string { return n.ChatID + "\x00" + n.ID }
-
 // sendParts sends the parts of n, and then its file. The first part replaces the message that n
 // replaces, unless that is gone. If the service refuses the file, the user learns why.
 func sendParts(sent *partsSent, n Notification, parts []markup.Styled, send func(i int, part markup.Styled, replaced string) error,
 	sendFile func(f *Document) error) error {
-	key := partsKey(n)
+	key := n.Digest()
 	for i := sent.get(key); i < len(parts); i++ {
 		replaced := ""
 		if i == 0 {

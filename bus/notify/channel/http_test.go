@@ -226,7 +226,8 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// If the second of three parts fails, the next attempt continues with it.
+// If the second of three parts fails, the next attempt continues with it. Another text with the same id is another
+// notification.
 func TestPartsContinueAfterAFailure(t *testing.T) {
 	h := newHook(t, status(200), status(500))
 	c, err := NewHTTP("discord", HTTPConfig{URL: h.URL})
@@ -237,13 +238,16 @@ func TestPartsContinueAfterAFailure(t *testing.T) {
 	if err := c.Send(t.Context(), n); err == nil {
 		t.Error("no error")
 	}
+	if err := c.Send(t.Context(), Notification{ID: "1", Text: "other"}); err != nil || len(h.bodies) != 3 {
+		t.Errorf("another text: %v, %d requests", err, len(h.bodies))
+	}
 	if err := c.Send(t.Context(), n); err != nil {
 		t.Fatal(err)
 	}
-	if len(h.bodies) != 4 || h.bodies[1] != h.bodies[2] || h.bodies[0] == h.bodies[1] {
+	if len(h.bodies) != 5 || h.bodies[1] != h.bodies[3] || h.bodies[0] == h.bodies[1] {
 		t.Errorf("%d requests", len(h.bodies))
 	}
-	if err := c.Send(t.Context(), Notification{ID: "2", Text: "next"}); err != nil || len(h.bodies) != 5 {
+	if err := c.Send(t.Context(), Notification{ID: "2", Text: "next"}); err != nil || len(h.bodies) != 6 {
 		t.Errorf("next: %v, %d requests", err, len(h.bodies))
 	}
 }

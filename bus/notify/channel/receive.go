@@ -118,6 +118,10 @@ type Receiving interface {
 	MayReceive(chat string) (string, bool)
 	// Chats lists the chats whose users may write.
 	Chats() []string
+	// DefaultChat returns the chat of notifications that name none; it may be empty.
+	DefaultChat() string
+	// Room returns the chat that has a thread, or the chat itself.
+	Room(chat string) string
 }
 
 // reception is one Receive: where the messages go, and what it logs.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/markup"
 )
 
@@ -63,7 +64,7 @@ func NewTelegram(token string, cfg BotConfig) (*Telegram, error) {
 	}
 	api.secrets = secretsOf(nil, token, path+"sendMessage", path+"sendDocument") // errors may show the URL
 	api.url += path
-	return &Telegram{chats: chats{"telegram", cfg.Chat, parseChats(cfg.Allow, cfg.Chat)}, api: api}, nil
+	return &Telegram{chats: chats{kind: "telegram", chat: cfg.Chat, allow: parseChats(cfg.Allow, cfg.Chat)}, api: api}, nil
 }
 
 // Send sends n as one or more messages, or as a file if it is long. The text
@@ -76,11 +77,13 @@ func (t *Telegram) Send(ctx context.Context, n Notification) error {
 	}
 	text := chatText(n, false).WithHosts()
 	parts := text.Split(telegramLimit, markup.InUTF16)
-	if key := partsKey(n); len(parts) > telegramMessages && t.sent.get(key) == 0 {
-		err := t.sendText(ctx, chat, n, text)
-		if err == nil && n.Replaces != "" {
-			err = t.RemoveDraft(ctx, chat, n.Replaces)
+	if key := n.Digest(); len(parts) > telegramMessages && t.sent.get(key) == 0 {
+		if n.Replaces != "" { // first: after a failure, the file would be sent again
+			if err := t.RemoveDraft(ctx, chat, n.Replaces); err != nil {
+				return err
+			}
 		}
+		err := t.sendText(ctx, chat, n, text)
 		switch {
 		case err == nil:
 			t.sent.set(key, len(parts))
@@ -206,7 +209,7 @@ func (t *Telegram) ShowDraft(ctx context.Context, chat, id string, draft Draft) 
 // RemoveDraft implements DraftChannel.
 func (t *Telegram) RemoveDraft(ctx context.Context, chat, id string) error {
 	err := t.request(ctx, "deleteMessage", object{"chat_id": chat, "message_id": json.Number(id)}, nil)
-	if isBadRequest(err) {
+	if _, refused := consume.Rejected(err); refused {
 		return nil // the user has deleted it, or it is too old
 	}
 	return err

@@ -139,6 +139,7 @@ func (t *Telegram) handle(ctx context.Context, u telegramUpdate, r *reception) e
 	case u.Callback != nil:
 		return t.decide(ctx, u, r)
 	}
+	r.log.Warn().Int64("update", u.ID).Msg("ignored an update that cannot be read as a message or a button")
 	return nil
 }
 

@@ -19,9 +19,9 @@ import (
 // Webhook-Id and Idempotency-Key are the same for every attempt: a receiver that
 // drops known ids gets each notification effectively once.
 type Webhook struct {
+	chats  // none are listed: it sends to any chat and receives from none
 	post   *poster
 	signer *standardwebhooks.Webhook
-	allow  chatList // empty means that it sends to any chat and receives from none
 }
 
 // NewWebhook returns a channel that posts to url. The secret has the form
@@ -33,7 +33,7 @@ func NewWebhook(url, secret, allow string) (*Webhook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
-	w := &Webhook{post: post, allow: parseChats(allow, "")}
+	w := &Webhook{chats: chats{kind: "webhook", allow: parseChats(allow, "")}, post: post}
 	if secret != "" {
 		if w.signer, err = standardwebhooks.NewWebhook(secret); err != nil {
 			return nil, fmt.Errorf("webhook to %s: want a secret of the form whsec_BASE64", post.host)
@@ -49,15 +49,15 @@ type webhookBody struct {
 	Data      Notification `json:"data"`
 }
 
-// CheckChat returns an error if the channel does not send to a chat.
+// CheckChat implements Limited.
 func (w *Webhook) CheckChat(chat string) error {
-	if chat == "" || len(w.allow) == 0 || w.allow.maySend(chat) {
+	if !w.ListsChats() {
 		return nil
 	}
-	return fmt.Errorf("webhook to %s: the channel does not send to the chat %q; to allow it, add it to the setting allow of the "+
-		"channel", w.post.host, tools.Excerpt(tools.EscapeLine(chat), 80))
+	return w.chats.CheckChat(chat)
 }
 
+// ListsChats implements Limited.
 func (w *Webhook) ListsChats() bool { return len(w.allow) > 0 }
 
 // Send posts n once.

@@ -85,8 +85,6 @@ func (w *Webhook) receive(rw http.ResponseWriter, r *http.Request, inbox Inbox, 
 	switch {
 	case m.ChatID == "" || text == "" || m.ID == "":
 		return refuse(http.StatusBadRequest, "chat_id and text are required")
-	case len(m.ID)+len(m.ChatID) > 1000:
-		return refuse(http.StatusBadRequest, "id and chat_id are too long")
 	case !w.allow.mayReceive(m.ChatID):
 		log.Warn().Str("chat", tools.Excerpt(m.ChatID, 80)).Msg("rejected a message of a chat that is not allowed; to accept it, add the " +
 			"chat to the setting allow of the channel")

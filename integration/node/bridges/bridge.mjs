@@ -27,18 +27,25 @@ export class Permanent extends Error {
   }
 }
 
-// retry repeats what fails, because the network or the way to it is down.
-export async function retry(name, work) {
+// retry repeats what fails, because the network or the way to it is down. final ends it with what the network refuses.
+export async function retry(name, work, { final } = {}) {
   for (let pause = 500; ; pause = Math.min(pause * 2, 30_000)) {
     try {
       return await work();
     } catch (err) {
-      if (stopped.aborted) throw err;
+      if (stopped.aborted || final && err instanceof Permanent) throw err;
       log(`cannot reach ${name}`, { error: String(err?.message ?? err) });
       await sleep(err instanceof Permanent ? 60_000 : err.retryAfter * 1000 || pause);
     }
   }
 }
+
+// inTurn handles the events of a network one after the other, and gives up one that the network refuses: the others wait.
+let last = Promise.resolve();
+export const inTurn = (name, work) => last = last.then(() => retry(name, work, { final: true })).catch((err) => log("an event is lost", { error: err.message }));
+
+// told shows the user of a network what became of his answer, which is stored.
+export const told = (name, work) => retry(name, work, { final: true }).catch((err) => log("cannot show an answer", { error: err.message }));
 
 // login connects to the server that NATS_URL and its like name, each behind the prefix.
 export function login(prefix = "") {

@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { REST } from "@discordjs/rest";
 import { WebSocketManager } from "@discordjs/ws";
-import { connect, log, Permanent, retry, stopped } from "./bridge.mjs";
+import { connect, inTurn, log, Permanent, retry, stopped, told } from "./bridge.mjs";
 
 const { DISCORD_TOKEN: token, DISCORD_API_URL: api } = process.env;
 const intents = 1 << 9 | 1 << 12; // messages in servers and direct ones
@@ -98,21 +98,18 @@ async function decide(press) {
   if (!["yes", "no"].includes(answer)) return;
   const chat = press.guild_id ? await chatOf(press.channel_id) : press.channel_id;
   const text = await bridge.decide(chat, (press.member?.user ?? press.user).id, key, answer === "yes");
-  await call("POST", `/interactions/${press.id}/${press.token}/callback`, { body: { type: 7, data: { content: `${press.message.content}\n\n${text}`, components: [] } } });
+  await told("Discord", () => call("POST", `/interactions/${press.id}/${press.token}/callback`, { body: { type: 7, data: { content: `${press.message.content}\n\n${text}`, components: [] } } }));
 }
 
 await retry("Discord", () => catchUp(true));
 const delivering = bridge.deliver(network);
-let last = Promise.resolve(); // events are handled one after the other
-const inTurn = (work) => last = last.then(() => retry("Discord", work)).catch((err) => log("an event is lost", { error: err.message }));
-
 const gateway = new WebSocketManager({ token, intents, rest });
-gateway.on("ready", ({ user }) => { self = user.id; inTurn(() => catchUp(false)); log("connected to Discord"); });
+gateway.on("ready", ({ user }) => { self = user.id; inTurn("Discord", () => catchUp(false)); log("connected to Discord"); });
 gateway.on("error", (err) => log("the gateway failed", { error: err.message }));
 gateway.on("closed", (code) => { if (code === 4004) log("Discord refuses the token"); });
 gateway.on("dispatch", ({ t, d }) => {
-  if (t === "MESSAGE_CREATE") inTurn(() => handle(d));
-  if (t === "INTERACTION_CREATE") inTurn(() => decide(d));
+  if (t === "MESSAGE_CREATE") inTurn("Discord", () => handle(d));
+  if (t === "INTERACTION_CREATE") inTurn("Discord", () => decide(d));
 });
 await retry("Discord", () => gateway.connect());
 if (!stopped.aborted) await new Promise((done) => stopped.addEventListener("abort", done));

@@ -2,7 +2,7 @@
 // SLACK_BOT_TOKEN (xoxb-...) and SLACK_APP_TOKEN (xapp-...); the rest as bridge.mjs says.
 import { LogLevel, SocketModeClient } from "@slack/socket-mode";
 import { WebClient } from "@slack/web-api";
-import { connect, log, Permanent, retry, sleep, stopped } from "./bridge.mjs";
+import { connect, inTurn, log, Permanent, retry, sleep, stopped, told } from "./bridge.mjs";
 
 const { SLACK_BOT_TOKEN: token, SLACK_APP_TOKEN: appToken, SLACK_API_URL: slackApiUrl } = process.env;
 const bridge = await connect();
@@ -98,22 +98,20 @@ async function catchUp(begin) {
 }
 
 const delivering = bridge.deliver(network);
-let last = Promise.resolve(); // messages are handed in one after the other
-const inTurn = (work) => last = last.then(() => retry("Slack", work)).catch((err) => log("an event is lost", { error: err.message }));
 while (!stopped.aborted) {
   await retry("Slack", () => catchUp(true));
   const socket = new SocketModeClient({ appToken, autoReconnectEnabled: false, logLevel: LogLevel.ERROR, clientOptions: { slackApiUrl, retryConfig: { retries: 0 } } });
-  socket.on("slack_event", ({ ack, type, body }) => inTurn(async () => {
+  socket.on("slack_event", ({ ack, type, body }) => inTurn("Slack", async () => {
     const action = body.actions?.[0];
     if (type === "events_api") await handle(body.event);
     else if (action && ["yes", "no"].includes(action.action_id)) {
       const thread = body.message?.thread_ts && body.message.thread_ts !== body.message.ts ? `/${body.message.thread_ts}` : "";
       const text = await bridge.decide(body.channel.id + thread, body.user.id, action.value, action.action_id === "yes");
-      await call("chat.update", { channel: body.channel.id, ts: body.message.ts, text: `${body.message.text}\n\n${text}`, blocks: [] });
+      await told("Slack", () => call("chat.update", { channel: body.channel.id, ts: body.message.ts, text: `${body.message.text}\n\n${text}`, blocks: [] }));
     }
     await ack().catch(() => {}); // the connection has ended: Slack sends the event again
   }));
-  socket.on("connected", () => inTurn(() => catchUp(false)));
+  socket.on("connected", () => inTurn("Slack", () => catchUp(false)));
   const ended = new Promise((done) => socket.once("disconnected", done));
   const leave = () => socket.disconnect();
   stopped.addEventListener("abort", leave);
