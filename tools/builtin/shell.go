@@ -111,7 +111,7 @@ func (sh *shell) run(ctx context.Context, call tools.Call, args shellArgs) *tool
 		return tools.Failure(err)
 	}
 	defer func() { _ = files.remove() }() // what is left, the end of the worker removes
-	cmd, err := sh.command(cmdCtx, call.Session, args, files.environment())
+	cmd, err := sh.command(cmdCtx, call.SessionToken(), args, files.environment())
 	if err != nil {
 		return tools.Failure(err)
 	}
@@ -240,7 +240,7 @@ func (sh *shell) command(ctx context.Context, session string, args shellArgs, en
 			return nil, tools.Errorf(tools.CodeToolFailed, "failed to start the command: no program %q in PATH", argv[0])
 		}
 	}
-	run := sandbox.Run{Dir: dir, Env: append(environment(dir), env...), Tmp: tools.Token(session), Contained: true, Approved: tools.Approved(ctx)}
+	run := sandbox.Run{Dir: dir, Env: append(environment(dir), env...), Tmp: session, Contained: true, Approved: tools.Approved(ctx)}
 	cmd, err := sh.sandbox.Command(ctx, run, argv...)
 	if err != nil {
 		return nil, tools.Errorf(tools.CodeToolFailed, "failed to start the command: %v", err)
