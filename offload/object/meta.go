@@ -66,20 +66,21 @@ func (s *Store) encodeBlob(in *record.Ingested, nuid string, seqs []uint64) ([]b
 	return json.Marshal(info)
 }
 
-// decodeBlob decodes a meta message. An object of another client has no index.
-func decodeBlob(m jsapi.Message) (*blob, error) {
+// decodeBlob decodes a meta message. An object of another client has no index, and what is no
+// description of an object counts as a deleted one.
+func decodeBlob(m jsapi.Message) *blob {
 	b := &blob{seq: m.Sequence, data: m.Data}
-	if err := json.Unmarshal(m.Data, &b.ObjectInfo); err != nil {
-		return nil, fmt.Errorf("decode object: %w", err)
+	if json.Unmarshal(m.Data, &b.ObjectInfo) != nil {
+		b.ObjectInfo = jetstream.ObjectInfo{Deleted: true}
 	}
 	encoded, err := base64.StdEncoding.DecodeString(b.Metadata[metaIndex])
 	if err != nil || len(encoded) == 0 {
-		return b, nil
+		return b
 	}
 	b.indexDigest = digestOf(encoded)
 	var x index.Index
 	if x.UnmarshalBinary(encoded) != nil || uint64(x.Size()) != b.Size || x.Blocks() != int(b.Chunks) {
-		return b, nil
+		return b
 	}
 	runs, err := base64.StdEncoding.DecodeString(b.Metadata[metaChunks])
 	if err == nil && len(runs) > 0 {
@@ -89,7 +90,7 @@ func decodeBlob(m jsapi.Message) (*blob, error) {
 	if err == nil && (b.seqs != nil || x.Blocks() <= smallChunks) {
 		b.index = &x
 	}
-	return b, nil
+	return b
 }
 
 func digestOf(data []byte) string {
@@ -103,7 +104,7 @@ func (s *Store) blob(ctx context.Context, name string) (*blob, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decodeBlob(m)
+	return decodeBlob(m), nil
 }
 
 // latestBlob is blob, but it asks the leader, so its answer is never outdated.
@@ -112,7 +113,7 @@ func (s *Store) latestBlob(ctx context.Context, name string) (*blob, error) {
 	if err != nil {
 		return nil, err
 	}
-	return decodeBlob(m)
+	return decodeBlob(m), nil
 }
 
 // complete reports whether this store wrote the object, with this index, and all its chunks
