@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -122,7 +121,7 @@ func (p *protection) list(dir string) listing {
 	if err != nil {
 		return listing{unreadable: !errors.Is(err, os.ErrNotExist)}
 	}
-	if isGitDir(entries) { // a bare repository
+	if WouldBeGitDir(dir, "") { // a bare repository
 		l.found = []string{"."}
 		return l
 	}
@@ -135,16 +134,4 @@ func (p *protection) list(dir string) listing {
 		}
 	}
 	return l
-}
-
-// isGitDir is WouldBeGitDir for the entries of a directory.
-func isGitDir(entries []os.DirEntry) bool {
-	has := map[string]bool{}
-	for _, entry := range entries {
-		switch name := strings.ToLower(entry.Name()); name {
-		case "head", "objects", "refs", "commondir":
-			has[name] = true
-		}
-	}
-	return has["head"] && (has["objects"] && has["refs"] || has["commondir"])
 }
