@@ -39,9 +39,6 @@ type ShellConfig struct {
 	Refuse error
 	// Artifacts opens the artifacts that commands name. nil means that they cannot.
 	Artifacts OpenArtifact
-	// NoPIDNamespace runs commands of the default sandbox, with besteffort, without
-	// namespaces, also where the kernel allows them.
-	NoPIDNamespace bool
 }
 
 // maxTimeout is the largest timeout_seconds.
@@ -70,11 +67,7 @@ func newShell(ws *workspace) (*tools.FuncTool, error) {
 	cfg.MaxOutput = cmp.Or(cfg.MaxOutput, 64<<20)
 	sh := &shell{workspace: ws, cfg: cfg, sandbox: cfg.Sandbox}
 	if sh.sandbox == nil && cfg.Refuse == nil {
-		mode := sandbox.DefaultMode
-		if cfg.NoPIDNamespace {
-			mode = sandbox.BestEffort
-		}
-		sb, err := sandbox.New(sandbox.Config{Mode: mode, Workspace: ws.real, NoNamespaces: cfg.NoPIDNamespace})
+		sb, err := sandbox.New(sandbox.Config{Workspace: ws.real})
 		switch {
 		case errors.Is(err, sandbox.ErrUnconfined):
 			sh.cfg.Refuse = err
