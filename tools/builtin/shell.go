@@ -265,15 +265,15 @@ func (sh *shell) execute(cmd *exec.Cmd, out *tools.Output) (end sandbox.Ended, e
 	}
 	defer r.Close()
 	cmd.Stdout, cmd.Stderr = w, w
-	copied := make(chan struct{})
+	copied := make(chan error, 1)
 	end, err = sh.sandbox.Execute(cmd, sh.cfg.Grace, func() {
 		_ = w.Close()
 		go func() {
-			defer close(copied)
 			// After an error of out, which Output.Err returns, the command
 			// receives SIGPIPE instead of blocking on a full pipe.
-			_, _ = io.Copy(out, r)
+			_, err := io.Copy(out, r)
 			_ = r.Close()
+			copied <- err
 		}()
 	})
 	if cmd.Process == nil {
@@ -282,7 +282,9 @@ func (sh *shell) execute(cmd *exec.Cmd, out *tools.Output) (end sandbox.Ended, e
 	}
 	// Only a process that escaped can still hold the pipe open.
 	_ = r.SetReadDeadline(time.Now().Add(sh.cfg.Grace))
-	<-copied
+	if errors.Is(<-copied, os.ErrDeadlineExceeded) {
+		end.Unsafe = append(end.Unsafe, fmt.Sprintf("the output may lack its end, which did not come within %v after the command", sh.cfg.Grace))
+	}
 	return end, err
 }
 

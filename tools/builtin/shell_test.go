@@ -394,6 +394,14 @@ func TestShellKillsTheGroupOfAKilledReaper(t *testing.T) {
 	if left := survivors(t, m); left != nil {
 		t.Errorf("survived: %q", left)
 	}
+	// What left the group survives, and may print more.
+	m = mark(t)
+	res := b.run(t.Context(), "shell", args{"command": "setsid sh -c 'until [ -e stop ]; do sleep 0.1; done #" + m + "' & echo begun; kill -9 $PPID; sleep 5"})
+	b.file("stop", "")
+	survivors(t, m)
+	if !strings.Contains(res.ForLLM, "begun\n") || !strings.Contains(res.ForLLM, "may lack its end") {
+		t.Errorf("the output of a process that goes on: %q", res.ForLLM)
+	}
 }
 
 // childrenOf returns the children of a process, as far as the kernel lists them.
