@@ -110,7 +110,7 @@ func (s *scan) add(p *protection, dir, path, name string) {
 func (p *protection) list(dir string) listing {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() {
-		return listing{}
+		return listing{unreadable: err != nil && !errors.Is(err, os.ErrNotExist)} // of a directory that may not be entered
 	}
 	changed := changeTime(info)
 	if l, ok := p.dirs[dir]; ok && !changed.IsZero() && l.changed.Equal(changed) && changed.Before(l.read.Add(-racy)) {
