@@ -131,22 +131,21 @@ func (s *Store) complete(ctx context.Context, b *blob, indexDigest string) bool 
 }
 
 // renew publishes the meta message of an object again, so that a sweep considers it
-// young. It reports whether a complete object exists.
-func (s *Store) renew(ctx context.Context, digest, indexDigest string) (bool, error) {
+// young. It reports whether a complete object exists, and otherwise the last sequence of its subject.
+func (s *Store) renew(ctx context.Context, digest, indexDigest string) (exists bool, last uint64, err error) {
 	for {
 		b, err := s.latestBlob(ctx, digest)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("look for the object: %w", err)
-		}
-		if !s.complete(ctx, b, indexDigest) {
-			return false, nil
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			return false, 0, nil
+		case err != nil:
+			return false, 0, fmt.Errorf("look for the object: %w", err)
+		case !s.complete(ctx, b, indexDigest):
+			return false, b.seq, nil
 		}
 		err = s.storeMeta(ctx, digest, b.data, b.seq)
 		if !isWrongSequence(err) {
-			return err == nil, err
+			return err == nil, b.seq, err
 		}
 	}
 }
