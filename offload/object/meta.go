@@ -68,19 +68,22 @@ func (s *Store) encodeBlob(in *record.Ingested, nuid string, seqs []uint64) ([]b
 
 // decodeBlob decodes a meta message. An object of another client has no index, and what is no
 // description of an object counts as a deleted one.
-func decodeBlob(m jsapi.Message) *blob {
+func decodeBlob(m jsapi.Message, err error) (*blob, error) {
+	if err != nil {
+		return nil, err
+	}
 	b := &blob{seq: m.Sequence, data: m.Data}
 	if json.Unmarshal(m.Data, &b.ObjectInfo) != nil {
 		b.ObjectInfo = jetstream.ObjectInfo{Deleted: true}
 	}
 	encoded, err := base64.StdEncoding.DecodeString(b.Metadata[metaIndex])
 	if err != nil || len(encoded) == 0 {
-		return b
+		return b, nil
 	}
 	b.indexDigest = digestOf(encoded)
 	var x index.Index
 	if x.UnmarshalBinary(encoded) != nil || uint64(x.Size()) != b.Size || x.Blocks() != int(b.Chunks) {
-		return b
+		return b, nil
 	}
 	runs, err := base64.StdEncoding.DecodeString(b.Metadata[metaChunks])
 	if err == nil && len(runs) > 0 {
@@ -90,7 +93,7 @@ func decodeBlob(m jsapi.Message) *blob {
 	if err == nil && (b.seqs != nil || x.Blocks() <= smallChunks) {
 		b.index = &x
 	}
-	return b
+	return b, nil
 }
 
 func digestOf(data []byte) string {
@@ -100,20 +103,12 @@ func digestOf(data []byte) string {
 
 // blob looks an object up. ErrMsgNotFound.
 func (s *Store) blob(ctx context.Context, name string) (*blob, error) {
-	m, err := s.api.GetMessage(ctx, s.stream(), jsapi.Get{LastBySubject: s.metaSubject(name)})
-	if err != nil {
-		return nil, err
-	}
-	return decodeBlob(m), nil
+	return decodeBlob(s.api.GetMessage(ctx, s.stream(), jsapi.Get{LastBySubject: s.metaSubject(name)}))
 }
 
 // latestBlob is blob, but it asks the leader, so its answer is never outdated.
 func (s *Store) latestBlob(ctx context.Context, name string) (*blob, error) {
-	m, err := s.api.GetFromLeader(ctx, s.stream(), jsapi.Get{LastBySubject: s.metaSubject(name)})
-	if err != nil {
-		return nil, err
-	}
-	return decodeBlob(m), nil
+	return decodeBlob(s.api.GetFromLeader(ctx, s.stream(), jsapi.Get{LastBySubject: s.metaSubject(name)}))
 }
 
 // complete reports whether this store wrote the object, with this index, and all its chunks

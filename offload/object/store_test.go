@@ -212,8 +212,8 @@ func FuzzDecodeBlob(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		b := decodeBlob(jsapi.Message{Data: data})
-		if b.index == nil {
+		b, err := decodeBlob(jsapi.Message{Data: data}, nil)
+		if err != nil || b.index == nil {
 			return
 		}
 		if b.index.Blocks() != int(b.Chunks) || b.seqs != nil && len(b.seqs) != int(b.Chunks) {
