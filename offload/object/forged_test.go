@@ -124,6 +124,19 @@ func TestCorruptRecords(t *testing.T) {
 			t.Errorf("after its removal, %s: %v", id, err)
 		}
 	}
+	for _, key := range []string{"x", "a.b.c"} { // no artifact has it, so nobody could remove it
+		if _, err := js.Publish(t.Context(), "$KV."+defaultRecordBucket+"."+key, []byte("{")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Sweep(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	for _, err := range s.List(t.Context(), "") {
+		if err != nil {
+			t.Error(err)
+		}
+	}
 	storetest.CheckContent(t, s, secret, []byte("the secret of s2"))
 }
 
