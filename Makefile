@@ -88,6 +88,7 @@ bench:
 	go test -run '^$$' -bench Publish -benchtime 1x ./bus
 	go test -run '^$$' -bench List -benchtime 3x ./bus/task
 	go test -run '^$$' -bench 'Index|Put|Read|Grep|Offload' -benchtime 15x -timeout 60m ./offload/...
+	go test -run '^$$' -bench 'Saves' -benchtime 5x ./state
 
 # Durable jobs per second against other job systems, in one table. asynq needs redis-server,
 # River needs PostgreSQL.

@@ -114,7 +114,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/mcp/artifacts": {"offload", "tools", "tools/lazyregexp"},
 	"cmd/internal/mcp/wrap":      {"offload", "tools", "tools/retry", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/command", "cmd/internal/mcp/hosts", "cmd/internal/mcp/wire", "tools/lazyregexp"},
 
-	"state":         {},
+	"state":         {"state/durable"},
 	"state/kv":      {"bus/jsapi", "state"},
 	"state/durable": {},
 

@@ -234,8 +234,8 @@ var mutants = []mutant{
 
 	// Disks.
 	{"the server does not sync", "bus/embedded/server.go", "SyncAlways:        !cfg.NoSync,", "SyncAlways:        false,", "bus/embedded", "TestEachPublishIsSynced"},
-	{"a file is not synced", "state/durable/durable.go", "	if err := temp.Sync(); err != nil {\n		return err\n	}\n", "", "state/durable", "TestCrashStates"},
-	{"a directory is not synced", "state/durable/durable.go", "	if err := d.Sync(filepath.Dir(name)); err != nil {", "	if err := error(nil); err != nil {", "state/durable", "TestCrashStates"},
+	{"a file is not synced", "state/durable/durable.go", "	if err := temp.Sync(); err != nil {\n		return err\n	}\n", "", "state", "TestCrashStates"},
+	{"a directory is not synced", "state/durable/durable.go", "	if err := d.Sync(filepath.Dir(name)); err != nil {", "	if err := error(nil); err != nil {", "state", "TestCrashStates"},
 	{"the directory of artifacts is not synced", "state/durable/durable.go", `func() error { return syncDir(d.Root.OpenFile, name) }`, `func() error { return nil }`, "offload/disk", "TestPutReachesTheDisk"},
 	{"damaged blocks are read", "offload/internal/blocks/blocks.go", "	if err := r.index.Check(i, data); err != nil {\n		return nil, err\n	}\n", "", "offload/disk", "TestStore"},
 	{"an unmarked store is read", "offload/disk/format.go", "		return &durable.FormatError{Dir: path,\n			Problem", "		_ = &durable.FormatError{Dir: path,\n			Problem", "offload/disk", "TestForeignDirectoryIsRefused"},

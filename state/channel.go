@@ -85,7 +85,7 @@ func Record(ctx context.Context, store Store, u Use, confirm func() (bool, error
 }
 
 // SetLastChannel records the channel as the last one of session, and session as the last
-// one of the channel (see Store.Set). If shared is set, it also records what
+// one of the channel, in one step (see Store.Set). If shared is set, it also records what
 // all sessions share. session is a token; if it is empty, only the last channel of all
 // sessions is recorded.
 func SetLastChannel(ctx context.Context, store Store, session string, channel Channel, shared bool) error {

@@ -14,14 +14,17 @@ type Store interface {
 	// Get returns the fact under key, or the zero Fact if there is none.
 	Get(ctx context.Context, key string) (Fact, error)
 	// Set writes values by key and leaves all other facts as they are. An empty value
-	// deletes its key. It writes one after the other in the order of their keys.
+	// deletes its key. File writes the values in one step; KV writes one after the
+	// other in the order of their keys.
 	//
-	// When Set returns nil, the values are durable. After an error, the keys before the
-	// one that it names are written.
+	// When Set returns nil, the values are durable. When it returns an error,
+	// nothing changed, unless the error came after the last step (File: the fsync
+	// of the directory; KV: the wait for the reply) or ctx ended meanwhile.
 	Set(ctx context.Context, values map[string]string) error
 }
 
-// Fact is a value and the time of its last write, in UTC, by the clock of the server.
+// Fact is a value and the time of its last write, in UTC (File: this host's clock;
+// KV: the server's).
 type Fact struct {
 	Value     string    `json:"value"` // never empty
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
@@ -32,7 +35,7 @@ const (
 	maxValue = 64 << 10 // bytes
 )
 
-// keyPattern matches what NATS accepts as a key.
+// keyPattern matches what NATS accepts as a key, and every file format.
 var keyPattern = regexp.MustCompile(`^[A-Za-z0-9_=-]+(\.[A-Za-z0-9_=-]+)*$`)
 
 func checkKey(key string) error {

@@ -92,7 +92,7 @@ func runAgentChild() error {
 	if err != nil {
 		return err
 	}
-	recorder, err := notify.New(b, notify.Config{Conversations: dyingRecorder{NewConversations(b, nil), die}})
+	recorder, err := notify.New(b, notify.Config{Conversations: dyingRecorder{NewConversations(b, stateOf(b), nil), die}})
 	if err != nil {
 		return err
 	}

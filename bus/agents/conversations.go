@@ -24,23 +24,24 @@ import (
 type Conversations struct {
 	log       agent.Conversations
 	facts     state.Store
+	shared    state.Store // what the processes of a bus know of each other
 	receiving []string
 }
 
-// NewConversations returns the conversations of a bus. receiving are the channels whose users may
-// write to the agent by this process.
-func NewConversations(b *bus.Bus, receiving []string) Conversations {
-	return Conversations{busLog{session.New(b)}, Facts(b), receiving}
+// NewConversations returns the conversations of a bus. facts has the last channels of
+// sessions; receiving are the channels whose users may write to the agent by this process.
+func NewConversations(b *bus.Bus, facts state.Store, receiving []string) Conversations {
+	return Conversations{busLog{session.New(b)}, facts, sharedState(b), receiving}
 }
 
-// Facts returns the store of what the processes of a bus know of its users, such as their last channels.
-func Facts(b *bus.Bus) state.Store {
+// sharedState is the state on the bus; that of a server in this process is in a file.
+func sharedState(b *bus.Bus) state.Store {
 	return kv.New(func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) })
 }
 
 // SetReceives tells the notifiers of all processes that this one receives what the users of a channel write.
 func SetReceives(ctx context.Context, b *bus.Bus, channel string) error {
-	return state.SetReceives(ctx, Facts(b), channel)
+	return state.SetReceives(ctx, sharedState(b), channel)
 }
 
 // SubSessions returns a function that returns the sessions of the sub-agents that the runs of
@@ -66,7 +67,7 @@ const ConsoleSession = "console"
 // the channel has no default.
 func (c Conversations) sessionOf(ctx context.Context, n channel.Notification, chat string) (session string, receives bool, err error) {
 	if receives = slices.Contains(c.receiving, n.Channel); !receives { // another process may
-		if receives, err = state.Receives(ctx, c.facts, tools.TokenOf(n.Channel)); err != nil {
+		if receives, err = state.Receives(ctx, c.shared, tools.TokenOf(n.Channel)); err != nil {
 			return "", false, err
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
@@ -16,19 +18,25 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/state"
+	"github.com/stevedore-bus/stevedore/state/kv"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
 )
 
+// stateOf returns the state of a bus.
+func stateOf(b *bus.Bus) state.Store {
+	return kv.New(func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) })
+}
+
 // startNotifier runs a notifier with a phone that records conversations.
 func startNotifier(t *testing.T, b *bus.Bus) (user, state.Store) {
 	t.Helper()
 	u := user{make(chan channel.Notification, 100)}
-	facts := Facts(b)
+	facts := stateOf(b)
 	n, err := notify.New(b, notify.Config{
 		Channels: map[string]channel.Channel{"console": u, "phone": u}, Facts: facts,
-		Conversations: NewConversations(b, nil), Log: bustest.Log(t),
+		Conversations: NewConversations(b, facts, nil), Log: bustest.Log(t),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +148,7 @@ func TestQuestionsAboutBackgroundWork(t *testing.T) {
 		}
 	}
 	// The reply of a run, and a message to a chat without a conversation, add nothing.
-	if err := NewConversations(b, nil).Received(context.Background(), channel.Notification{ID: "x", Channel: "phone", ChatID: "8", Session: "other", Text: "hello"}, "8"); err != nil {
+	if err := NewConversations(b, facts, nil).Received(context.Background(), channel.Notification{ID: "x", Channel: "phone", ChatID: "8", Session: "other", Text: "hello"}, "8"); err != nil {
 		t.Error(err)
 	}
 	if n := len(notices(t, b, "chat")); n != 4 {
@@ -151,7 +159,7 @@ func TestQuestionsAboutBackgroundWork(t *testing.T) {
 		{ID: "monday", Text: "Backup failed."}, {ID: "tuesday", Text: "Backup failed."}, {ID: strings.Repeat("i", 2<<20), Text: strings.Repeat("t", 2<<20)},
 	} {
 		n.Channel, n.ChatID = "phone", "7"
-		if err := NewConversations(b, nil).Received(t.Context(), n, "7"); err != nil {
+		if err := NewConversations(b, facts, nil).Received(t.Context(), n, "7"); err != nil {
 			t.Error(err)
 		}
 	}
@@ -174,7 +182,7 @@ func (u user) Send(_ context.Context, n channel.Notification) error {
 func TestAlertBeforeTheFirstMessage(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
-	c := NewConversations(b, []string{"me", "app"})
+	c := NewConversations(b, stateOf(b), []string{"me", "app"})
 	for _, n := range []channel.Notification{
 		{ID: "7", Call: "run-1", Channel: "console"}, // no user of the console may answer it
 		{ID: "1", Call: "heartbeat-main-20260102T150405Z", Channel: "console"},
@@ -220,7 +228,7 @@ func TestAlertBeforeTheFirstMessage(t *testing.T) {
 func TestTextsOfChannelsWithoutAChat(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
-	facts := Facts(b)
+	facts := stateOf(b)
 	for id, at := range map[string]state.Channel{"reader": {Name: "file"}, "r1": {Name: "hook", ChatID: "r1"}, "console": {Name: "console"}} {
 		if err := state.SetLastChannel(t.Context(), facts, id, at, true); err != nil {
 			t.Fatal(err)
@@ -234,7 +242,7 @@ func TestTextsOfChannelsWithoutAChat(t *testing.T) {
 	if err := state.SetReceives(t.Context(), facts, "app"); err != nil {
 		t.Fatal(err)
 	}
-	c := NewConversations(b, nil)
+	c := NewConversations(b, facts, nil)
 	for i, n := range []channel.Notification{
 		{Channel: "file", Session: "mine"}, {Channel: "file", Session: "heartbeat-main"}, {Channel: "file", Session: "nobody"},
 		{Channel: "console", Session: "mine"},

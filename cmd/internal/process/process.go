@@ -75,7 +75,7 @@ func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdou
 	if err != nil {
 		return err
 	}
-	facts, err := openFacts(ctx, &o.Connection, b)
+	facts, err := openState(&o.Connection, b, log)
 	if err != nil {
 		return err
 	}

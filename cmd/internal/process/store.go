@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -16,7 +17,9 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
 	"github.com/stevedore-bus/stevedore/offload/object"
+	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/state/durable"
+	"github.com/stevedore-bus/stevedore/state/kv"
 )
 
 // StoreOptions select the artifact store.
@@ -105,4 +108,13 @@ func (o *StoreOptions) identity(connection *cli.Connection, b *bus.Bus) (spec, i
 		id = info.ModTime().UTC().String()
 	}
 	return "disk:" + dir, id
+}
+
+// openState opens the state of this installation: a file next to an embedded
+// server, or a bucket that all hosts share.
+func openState(connection *cli.Connection, b *bus.Bus, log zerolog.Logger) (state.Store, error) {
+	if connection.External() {
+		return kv.New(func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) }), nil
+	}
+	return state.OpenFile(filepath.Join(connection.Data, "state.json"), state.FileConfig{Log: log})
 }

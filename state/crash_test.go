@@ -1,4 +1,4 @@
-package durable
+package state
 
 import (
 	"bytes"
@@ -6,11 +6,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
-// TestCrashStates records the operations of a few saves and reads each state of the
+// TestCrashStates records the operations of a few saves and loads each state of the
 // disk that a power loss between two of them may leave. It must be the state of the last
 // save that returned, or of the next one.
 func TestCrashStates(t *testing.T) {
@@ -30,7 +33,7 @@ func TestCrashStatesNoticeMissingSyncs(t *testing.T) {
 	t.Parallel()
 	for _, dropped := range []string{"sync file", "sync dir"} {
 		if _, violations := crashStates(t, recordSaves(t, 3, dropped)); len(violations) == 0 {
-			t.Errorf("without %q every crash state can still be read", dropped)
+			t.Errorf("without %q every crash state still loads", dropped)
 		}
 	}
 }
@@ -43,22 +46,15 @@ type operation struct {
 	save int    // returned: which save
 }
 
-// save is the content of a save.
-func save(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strings.Repeat(fmt.Sprint(n), 100*n)
-}
-
 // recordSaves makes n saves of growing size and returns their operations, without those
 // of kind dropped.
 func recordSaves(t *testing.T, n int, dropped string) []operation {
 	r := &recorder{names: make(map[string]int)}
-	d := openDir(t, t.TempDir())
-	d.Hook = r.do
+	path := filepath.Join(t.TempDir(), "state.json")
+	f := openFile(t, path)
+	f.hook = r.do
 	for i := range n {
-		must(t, d.WriteFile("f", []byte(save(i+1)), 0o600, nil))
+		must(t, f.Set(t.Context(), map[string]string{"n": strconv.Itoa(i + 1), "pad": strings.Repeat("p", 100*(i+1))}))
 		r.add(operation{kind: "returned", save: i + 1})
 	}
 	var kept []operation
@@ -94,17 +90,21 @@ func crashStates(t *testing.T, ops []operation) (states int, violations []string
 }
 
 func checkCrash(t *testing.T, dir string, acknowledged int) error {
-	if err := openDir(t, dir).RemoveTemps("f"); err != nil {
-		return err
+	f := openFile(t, filepath.Join(dir, "state.json"))
+	got, _ := strconv.Atoi(get(t, f, "n").Value)
+	if got != acknowledged && got != acknowledged+1 {
+		return fmt.Errorf("loaded save %d, want %d or the next", got, acknowledged)
 	}
-	got, err := os.ReadFile(filepath.Join(dir, "f"))
-	if err != nil && acknowledged > 0 || string(got) != save(acknowledged) && string(got) != save(acknowledged+1) {
-		return fmt.Errorf("read %d bytes, %v, want save %d or the next", len(got), err, acknowledged)
+	if pad := get(t, f, "pad").Value; pad != strings.Repeat("p", 100*got) {
+		return fmt.Errorf("loaded save %d with %d bytes of another", got, len(pad))
 	}
-	if len(got) > 0 {
-		checkNames(t, dir, "f")
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Name() != "state.json" && e.Name() != "state.json.lock" {
+			return fmt.Errorf("found %q after opening", e.Name()) // a corrupt or a temporary file
+		}
 	}
-	return nil
+	return err
 }
 
 // disk is what a sequence of operations leaves on the disk: durable and pending changes.
@@ -183,7 +183,7 @@ type recorder struct {
 func (r *recorder) add(op operation) { r.ops = append(r.ops, op) }
 
 // do is a Hook that records the operations.
-func (r *recorder) do(op Operation, do func() error) error {
+func (r *recorder) do(op durable.Operation, do func() error) error {
 	switch op.Kind {
 	case "create":
 		r.files++
