@@ -115,7 +115,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/mcp/wrap":      {"offload", "tools", "tools/retry", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/command", "cmd/internal/mcp/hosts", "cmd/internal/mcp/wire", "tools/lazyregexp"},
 
 	"state":         {"state/durable"},
-	"state/kv":      {"state"},
+	"state/kv":      {"bus/jsapi", "state"},
 	"state/durable": {},
 
 	"integration":                         {"*"},

@@ -52,9 +52,9 @@ func ErrorExcerpt(text string) string {
 	return Excerpt(OneLine(first), maxActivityText)
 }
 
-// ArgsExcerpt returns the start of a call's arguments for an Activity.
+// ArgsExcerpt is ShownArgs for an Activity.
 func ArgsExcerpt(args json.RawMessage) string {
-	if text := strings.TrimSpace(string(args)); text != "" && text != "{}" && text != "null" {
+	if text := strings.TrimSpace(ShownArgs(Call{Args: args})); text != "" && text != "{}" && text != "null" {
 		return Excerpt(text, maxActivityText)
 	}
 	return ""

@@ -65,3 +65,15 @@ func TestDigest(t *testing.T) {
 		t.Errorf("digest = %s, want %s", got, want)
 	}
 }
+
+// People see the arguments of a sub-agent without its limits, also while it runs.
+func TestShownArgs(t *testing.T) {
+	args := json.RawMessage(`{"grant":{"tools":["` + strings.Repeat("x", 600) + `"]},"task":"read é` + strings.Repeat("é", 600) + `"}`)
+	all, short := tools.ShownArgs(tools.Call{Args: args}), tools.ArgsExcerpt(args)
+	if !strings.HasPrefix(short, `{"task":"read é`) || len(short) > 250 || !strings.HasPrefix(all, strings.TrimSuffix(short, "…")) {
+		t.Errorf("shown are %q and %q", all, short)
+	}
+	if got := tools.ArgsExcerpt(json.RawMessage(" {} ")); got != "" {
+		t.Errorf("no arguments: %q", got)
+	}
+}

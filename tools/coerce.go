@@ -106,9 +106,9 @@ func coerceValue(want string, value json.RawMessage) (json.RawMessage, bool) {
 	case "boolean":
 		return booleanOf(text, isText)
 	case "string": // of a number or a boolean, or the only one of a list
-		var list []string
-		if json.Unmarshal(value, &list) == nil && len(list) == 1 {
-			return strconv.AppendQuote(nil, list[0]), true
+		var list []json.RawMessage
+		if json.Unmarshal(value, &list) == nil && len(list) == 1 && bytes.HasPrefix(list[0], []byte(`"`)) {
+			return list[0], true
 		}
 		scalar := !isText && len(value) > 0 && !bytes.ContainsAny(value[:1], "{[n")
 		return strconv.AppendQuote(nil, text), scalar

@@ -44,6 +44,7 @@ func TestCoercedArguments(t *testing.T) {
 		`{"id":"a","filter":"{\"k\":\"v\"}"}`: `{"id":"a","filter":{"k":"v"}}`,
 		`{"id":"a","list":"[\"x\"]"}`:         `{"id":"a","list":["x"]}`,
 		`{"id":["a"],"list":"x, [y]"}`:        `{"id":"a","list":["x, [y]"]}`,
+		`{"id":["\u001b\udb40\udc41"]}`:       `{"id":"\u001b` + "\U000e0041\"}",
 		`"{\"id\":\"a\"}"`:                    `{"id":"a"}`,
 		`{"id":"a","name":"a","flag":1}`:      `{"id":"a","flag":true}`,
 		`{"id":null,"name":"a","flag":"yes"}`: `{"id":"a","flag":true}`,

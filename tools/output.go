@@ -161,9 +161,10 @@ func (o *Output) ReadAt(p []byte, off int64) (int, error) {
 // Reader returns a reader of the bytes that are kept now.
 func (o *Output) Reader() *io.SectionReader { return io.NewSectionReader(o, 0, o.Size()) }
 
-// Text returns the whole output if it has at most limit bytes. Otherwise ok is false.
+// Text returns the whole output if it has at most limit bytes, or, if that is 0, as many as are kept in
+// memory. Otherwise ok is false.
 func (o *Output) Text(limit int64) (text string, ok bool, err error) {
-	if o.Size() > limit {
+	if o.Size() > cmp.Or(limit, o.limits.Memory) {
 		return "", false, nil
 	}
 	b, err := io.ReadAll(o.Reader())

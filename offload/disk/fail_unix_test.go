@@ -398,8 +398,8 @@ func putOnFullDisk(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 		_, err := s.Put(context.Background(), storetest.NewRecord("s", "new"), bytes.NewReader(storetest.Text(2*index.BlockSize, 64)), nil)
-		if !errors.Is(err, syscall.EFBIG) || !strings.Contains(err.Error(), "disk is full") {
-			t.Errorf("limit %d: %v, want a full disk", limit, err)
+		if !errors.Is(err, syscall.EFBIG) || !errors.Is(err, offload.ErrQuota) || !strings.Contains(err.Error(), "disk has no space") {
+			t.Errorf("limit %d: %v, want a full store", limit, err)
 		}
 		// The content fits and its record does not: the old record stays.
 		_, err = s.Put(context.Background(), storetest.NewRecord("s", "again"), bytes.NewReader(storetest.Text(50, 65)), func(r *offload.Record, _ offload.Content) error {

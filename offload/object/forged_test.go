@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
@@ -48,6 +49,44 @@ func TestForgedBlob(t *testing.T) {
 	}
 }
 
+// A description that no client writes hides no content for good, does not end a sweep, and does not
+// name the chunks of others.
+func TestGarbageAsDescription(t *testing.T) {
+	t.Parallel()
+	js := connect(t, startServer(t, server.Options{}))
+	var c storetest.Clock
+	s := openTest(t, js, Config{StoreConfig: offload.StoreConfig{Now: c.Now}})
+	data := storetest.Text(300_000, 1)
+	victim := storetest.Put(t, s, storetest.NewRecord("s", "victim"), data)
+	name := strings.TrimPrefix(victim.Digest, offload.DigestPrefix)
+	publish := func(name, meta string) {
+		t.Helper()
+		if _, err := js.PublishMsg(t.Context(), natsMessage(s.metaSubject(name), []byte(meta), nats.Header{"Nats-Rollup": {"sub"}})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(name, "{")
+	if _, err := storetest.ReadAll(t.Context(), openTest(t, js, Config{}), victim); !errors.Is(err, offload.ErrCorrupt) {
+		t.Errorf("read %v, want ErrCorrupt", err)
+	}
+	storetest.CheckContent(t, s, storetest.Put(t, s, victim, data), data)
+	for name, meta := range map[string]string{"a": "{", "b": "", "c": `{"size":-1,"nuid":5}`, "d": `{"deleted":true,"nuid":">"}`, "e": `{"nuid":"*"}`} {
+		publish(name, meta)
+	}
+	c.Advance(6 * 24 * time.Hour)
+	if rec, err := s.Get(t.Context(), "s", "victim"); err != nil || rec.ExpiresAt.Before(c.Now().Add(24*time.Hour)) {
+		t.Fatalf("%+v, %v", rec, err)
+	}
+	c.Advance(2 * 24 * time.Hour)
+	if _, err := s.Sweep(t.Context(), time.Hour); err != nil {
+		t.Error(err)
+	}
+	storetest.CheckContent(t, s, victim, data)
+	if left, err := s.objects(t.Context()); err != nil || len(left) != 1 {
+		t.Errorf("left are %+v, %v; want the victim", left, err)
+	}
+}
+
 // A record that is not JSON, or that belongs to another session, is not served. It does
 // not hide the others, and it can be removed.
 func TestCorruptRecords(t *testing.T) {
@@ -83,6 +122,19 @@ func TestCorruptRecords(t *testing.T) {
 		}
 		if _, err := reader.Record(t.Context(), "s1", id); tools.CodeOf(err) != tools.CodeNotFound {
 			t.Errorf("after its removal, %s: %v", id, err)
+		}
+	}
+	for _, key := range []string{"x", "a.b.c"} { // no artifact has it, so nobody could remove it
+		if _, err := js.Publish(t.Context(), "$KV."+defaultRecordBucket+"."+key, []byte("{")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Sweep(t.Context(), 0); err != nil {
+		t.Error(err)
+	}
+	for _, err := range s.List(t.Context(), "") {
+		if err != nil {
+			t.Error(err)
 		}
 	}
 	storetest.CheckContent(t, s, secret, []byte("the secret of s2"))

@@ -66,11 +66,15 @@ func (s *Store) encodeBlob(in *record.Ingested, nuid string, seqs []uint64) ([]b
 	return json.Marshal(info)
 }
 
-// decodeBlob decodes a meta message. An object of another client has no index.
-func decodeBlob(m jsapi.Message) (*blob, error) {
+// decodeBlob decodes a meta message. An object of another client has no index, and what is no
+// description of an object counts as a deleted one.
+func decodeBlob(m jsapi.Message, err error) (*blob, error) {
+	if err != nil {
+		return nil, err
+	}
 	b := &blob{seq: m.Sequence, data: m.Data}
-	if err := json.Unmarshal(m.Data, &b.ObjectInfo); err != nil {
-		return nil, fmt.Errorf("decode object: %w", err)
+	if json.Unmarshal(m.Data, &b.ObjectInfo) != nil {
+		b.ObjectInfo = jetstream.ObjectInfo{Deleted: true}
 	}
 	encoded, err := base64.StdEncoding.DecodeString(b.Metadata[metaIndex])
 	if err != nil || len(encoded) == 0 {
@@ -99,20 +103,12 @@ func digestOf(data []byte) string {
 
 // blob looks an object up. ErrMsgNotFound.
 func (s *Store) blob(ctx context.Context, name string) (*blob, error) {
-	m, err := s.api.GetMessage(ctx, s.stream(), jsapi.Get{LastBySubject: s.metaSubject(name)})
-	if err != nil {
-		return nil, err
-	}
-	return decodeBlob(m)
+	return decodeBlob(s.api.GetMessage(ctx, s.stream(), jsapi.Get{LastBySubject: s.metaSubject(name)}))
 }
 
 // latestBlob is blob, but it asks the leader, so its answer is never outdated.
 func (s *Store) latestBlob(ctx context.Context, name string) (*blob, error) {
-	m, err := s.api.GetFromLeader(ctx, s.stream(), jsapi.Get{LastBySubject: s.metaSubject(name)})
-	if err != nil {
-		return nil, err
-	}
-	return decodeBlob(m)
+	return decodeBlob(s.api.GetFromLeader(ctx, s.stream(), jsapi.Get{LastBySubject: s.metaSubject(name)}))
 }
 
 // complete reports whether this store wrote the object, with this index, and all its chunks
@@ -130,22 +126,21 @@ func (s *Store) complete(ctx context.Context, b *blob, indexDigest string) bool 
 }
 
 // renew publishes the meta message of an object again, so that a sweep considers it
-// young. It reports whether a complete object exists.
-func (s *Store) renew(ctx context.Context, digest, indexDigest string) (bool, error) {
+// young. It reports whether a complete object exists, and otherwise the last sequence of its subject.
+func (s *Store) renew(ctx context.Context, digest, indexDigest string) (exists bool, last uint64, err error) {
 	for {
 		b, err := s.latestBlob(ctx, digest)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("look for the object: %w", err)
-		}
-		if !s.complete(ctx, b, indexDigest) {
-			return false, nil
+		switch {
+		case errors.Is(err, jetstream.ErrMsgNotFound):
+			return false, 0, nil
+		case err != nil:
+			return false, 0, fmt.Errorf("look for the object: %w", err)
+		case !s.complete(ctx, b, indexDigest):
+			return false, b.seq, nil
 		}
 		err = s.storeMeta(ctx, digest, b.data, b.seq)
 		if !isWrongSequence(err) {
-			return err == nil, err
+			return err == nil, b.seq, err
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -212,7 +213,8 @@ func (r *records) list(ctx context.Context, session string) (recs []offload.Reco
 	return recs, corrupt, err
 }
 
-// each calls f for the last message of each key, including delete markers.
+// each calls f for the last message of each key, including delete markers. It leaves out what has no
+// key of a record: nobody could remove it.
 func (r *records) each(ctx context.Context, keys string, f func(jetstream.KeyValueEntry)) error {
 	w, err := r.kv.Watch(ctx, keys)
 	if err != nil {
@@ -230,7 +232,9 @@ func (r *records) each(ctx context.Context, keys string, f func(jetstream.KeyVal
 			if k == nil {
 				return nil
 			}
-			f(k)
+			if session, id, _ := strings.Cut(k.Key(), "."); record.CheckKey(session, id) == nil {
+				f(k)
+			}
 			idle.Reset(listTimeout)
 		case <-ctx.Done():
 			return ctx.Err()

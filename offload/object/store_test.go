@@ -212,7 +212,7 @@ func FuzzDecodeBlob(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		b, err := decodeBlob(jsapi.Message{Data: data})
+		b, err := decodeBlob(jsapi.Message{Data: data}, nil)
 		if err != nil || b.index == nil {
 			return
 		}

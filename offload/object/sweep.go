@@ -13,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/record"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Sweep implements offload.Store. It needs the permission to purge both buckets.
@@ -92,8 +93,8 @@ func (s *Store) objects(ctx context.Context) (list []sweptObject, err error) {
 			return nil, fmt.Errorf("list objects: %w", err)
 		}
 		o := sweptObject{seq: m.Sequence, time: m.Time}
-		if err := json.Unmarshal(m.Data, &o); err != nil {
-			return nil, fmt.Errorf("list objects: message %d: %w", m.Sequence, err)
+		if json.Unmarshal(m.Data, &o) != nil { // no object, see decodeBlob
+			o = sweptObject{Deleted: true, seq: m.Sequence, time: m.Time}
 		}
 		o.foreign, o.Metadata = o.Metadata[metaIndex] == "", nil
 		list = append(list, o)
@@ -121,7 +122,7 @@ func (s *Store) sweepObject(ctx context.Context, o sweptObject, users map[string
 		return fmt.Errorf("remove object %q: %w", o.Name, err)
 	}
 	subject := s.chunkSubject(o.NUID)
-	if users[subject] == 1 {
+	if users[subject] == 1 && tools.IsToken(o.NUID) { // a wildcard would remove the chunks of others
 		if err := s.blobs.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
 			return fmt.Errorf("remove the chunks of object %q: %w", o.Name, err)
 		}

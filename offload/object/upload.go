@@ -129,7 +129,7 @@ func (u *upload) commit(ctx context.Context, in *record.Ingested) error {
 	}
 	if u.quotaErr != nil {
 		defer u.discard(ctx)
-		if exists, err := u.s.renew(ctx, in.Digest, indexDigest(in)); err != nil || exists {
+		if exists, _, err := u.s.renew(ctx, in.Digest, indexDigest(in)); err != nil || exists {
 			return err
 		}
 		return u.quotaErr
@@ -254,18 +254,10 @@ func (u *upload) retract(ctx context.Context, meta jetstream.PubAckFuture) error
 // step if another client, such as a sweep, changed the object in between.
 func (u *upload) resolveConflict(ctx context.Context, in *record.Ingested) error {
 	for {
-		if exists, err := u.s.renew(ctx, in.Digest, indexDigest(in)); err != nil || exists {
+		exists, last, err := u.s.renew(ctx, in.Digest, indexDigest(in))
+		if err != nil || exists {
 			u.discard(ctx)
 			return err
-		}
-		var last uint64
-		if b, err := u.s.latestBlob(ctx, in.Digest); err == nil {
-			last = b.seq
-			if u.s.complete(ctx, b, indexDigest(in)) {
-				continue // another Put named it in between
-			}
-		} else if !errors.Is(err, jetstream.ErrMsgNotFound) {
-			return u.committed(ctx, err)
 		}
 		if err := u.publishMeta(ctx, in, last); !isWrongSequence(err) {
 			return u.committed(ctx, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/state"
 )
 
@@ -67,10 +68,9 @@ func put(ctx context.Context, bucket jetstream.KeyValue, key, value string) erro
 	return err
 }
 
-// explainFull adds advice if the stream is full: code 10077 comes from the
-// bucket's limits, 10047 from the server's.
+// explainFull adds advice if the server has no space for the value.
 func explainFull(err error) error {
-	if api, ok := errors.AsType[*jetstream.APIError](err); ok && (api.ErrorCode == 10077 || api.ErrorCode == 10047) {
+	if jsapi.IsNoSpace(err) {
 		return fmt.Errorf("the bucket is full; increase its size, or give it a TTL that removes old facts: %w", err)
 	}
 	return err

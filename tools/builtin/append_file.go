@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/charset"
@@ -60,8 +59,7 @@ func (ws *workspace) appendTo(ctx context.Context, rel string, text string, old 
 	}
 	encoding := ""
 	if err == nil {
-		all := strings.ContainsFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) // otherwise only UTF-16 matters
-		encoding, err = charset.Of(file, info.Size(), all)
+		encoding, err = charset.Of(file, info.Size(), !isASCII(text)) // for ASCII, only UTF-16 matters
 	}
 	if err == nil {
 		text, err = charset.Encode(text, encoding)

@@ -43,6 +43,7 @@ func (ws *workspace) grep(ctx context.Context, call tools.Call, args grepArgs) *
 		if err := checkGlob(args.Glob); err != nil {
 			return tools.Failure(err)
 		}
+		args.Glob = path.Clean(args.Glob)
 	}
 	pattern, err := grep.Compile(args.Pattern, args.IgnoreCase)
 	if err != nil {

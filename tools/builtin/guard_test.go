@@ -101,6 +101,10 @@ func TestHidesTheDataDirectory(t *testing.T) {
 		b.fails("grep", args{"pattern": "secret", "path": path}, "data directory")
 		b.fails("write_file", args{"path": path, "content": "x"}, "data directory")
 	}
+	for _, path := range []string{"link/new", "link/new/file", ".local/data/new"} {
+		b.fails("write_file", args{"path": path, "content": "x"}, "data directory")
+		b.fails("append_file", args{"path": path, "content": "x"}, "data directory")
+	}
 	b.fails("list_dir", args{"path": "link"}, "data directory")
 	for tool, a := range map[string]args{"grep": {"pattern": "secret|fine"}, "glob": {"pattern": "**/cred*"}, "list_dir": {"recursive": true}} {
 		if got := b.ok(tool, a); strings.Contains(got, "credential") || strings.Contains(got, "secret of") {

@@ -66,7 +66,7 @@ func sendMessage(ctx context.Context, sender Sender, call tools.Call, args messa
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "content is empty"))
 	case m.Channel == "" && m.ChatID != "":
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "chat_id needs a channel; set that too"))
-	case len(m.Channel)+len(m.ChatID) > 1000:
+	case len(m.Channel) > tools.MaxIDLen, len(m.ChatID) > tools.MaxIDLen: // as in a call
 		return tools.Failure(tools.Errorf(tools.CodeInvalidArguments, "channel and chat_id are too long"))
 	}
 	// The key contains the requested channel, because the user's last channel may have

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -63,6 +64,7 @@ func TestMessage(t *testing.T) {
 		"other channel":      {here, args{"content": "hi", "channel": "console"}, "console", ""},
 		"other channel+chat": {here, args{"content": "hi", "channel": "slack", "chat_id": "x"}, "slack", "x"},
 		"same channel":       {here, args{"content": "hi", "channel": "telegram"}, "telegram", "42"},
+		"long id":            {tools.Call{Session: "s1", Channel: "x", ChatID: strings.Repeat("c", tools.MaxIDLen)}, args{"content": "hi"}, "x", strings.Repeat("c", tools.MaxIDLen)},
 		"nowhere":            {tools.Call{Session: "s1"}, args{"content": "hi"}, "", ""},
 	} {
 		o, send := newMessages(t)

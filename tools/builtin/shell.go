@@ -39,9 +39,6 @@ type ShellConfig struct {
 	Refuse error
 	// Artifacts opens the artifacts that commands name. nil means that they cannot.
 	Artifacts OpenArtifact
-	// NoPIDNamespace runs commands of the default sandbox, with besteffort, without
-	// namespaces, also where the kernel allows them.
-	NoPIDNamespace bool
 }
 
 // maxTimeout is the largest timeout_seconds.
@@ -70,11 +67,7 @@ func newShell(ws *workspace) (*tools.FuncTool, error) {
 	cfg.MaxOutput = cmp.Or(cfg.MaxOutput, 64<<20)
 	sh := &shell{workspace: ws, cfg: cfg, sandbox: cfg.Sandbox}
 	if sh.sandbox == nil && cfg.Refuse == nil {
-		mode := sandbox.DefaultMode
-		if cfg.NoPIDNamespace {
-			mode = sandbox.BestEffort
-		}
-		sb, err := sandbox.New(sandbox.Config{Mode: mode, Workspace: ws.real, NoNamespaces: cfg.NoPIDNamespace})
+		sb, err := sandbox.New(sandbox.Config{Workspace: ws.real})
 		switch {
 		case errors.Is(err, sandbox.ErrUnconfined):
 			sh.cfg.Refuse = err
@@ -111,7 +104,7 @@ func (sh *shell) run(ctx context.Context, call tools.Call, args shellArgs) *tool
 		return tools.Failure(err)
 	}
 	defer func() { _ = files.remove() }() // what is left, the end of the worker removes
-	cmd, err := sh.command(cmdCtx, call.Session, args, files.environment())
+	cmd, err := sh.command(cmdCtx, call.SessionToken(), args, files.environment())
 	if err != nil {
 		return tools.Failure(err)
 	}
@@ -240,7 +233,7 @@ func (sh *shell) command(ctx context.Context, session string, args shellArgs, en
 			return nil, tools.Errorf(tools.CodeToolFailed, "failed to start the command: no program %q in PATH", argv[0])
 		}
 	}
-	run := sandbox.Run{Dir: dir, Env: append(environment(dir), env...), Tmp: tools.Token(session), Contained: true, Approved: tools.Approved(ctx)}
+	run := sandbox.Run{Dir: dir, Env: append(environment(dir), env...), Tmp: session, Contained: true, Approved: tools.Approved(ctx)}
 	cmd, err := sh.sandbox.Command(ctx, run, argv...)
 	if err != nil {
 		return nil, tools.Errorf(tools.CodeToolFailed, "failed to start the command: %v", err)
@@ -272,15 +265,15 @@ func (sh *shell) execute(cmd *exec.Cmd, out *tools.Output) (end sandbox.Ended, e
 	}
 	defer r.Close()
 	cmd.Stdout, cmd.Stderr = w, w
-	copied := make(chan struct{})
+	copied := make(chan error, 1)
 	end, err = sh.sandbox.Execute(cmd, sh.cfg.Grace, func() {
 		_ = w.Close()
 		go func() {
-			defer close(copied)
 			// After an error of out, which Output.Err returns, the command
 			// receives SIGPIPE instead of blocking on a full pipe.
-			_, _ = io.Copy(out, r)
+			_, err := io.Copy(out, r)
 			_ = r.Close()
+			copied <- err
 		}()
 	})
 	if cmd.Process == nil {
@@ -289,7 +282,9 @@ func (sh *shell) execute(cmd *exec.Cmd, out *tools.Output) (end sandbox.Ended, e
 	}
 	// Only a process that escaped can still hold the pipe open.
 	_ = r.SetReadDeadline(time.Now().Add(sh.cfg.Grace))
-	<-copied
+	if errors.Is(<-copied, os.ErrDeadlineExceeded) {
+		end.Unsafe = append(end.Unsafe, fmt.Sprintf("the output may lack its end, which did not come within %v after the command", sh.cfg.Grace))
+	}
 	return end, err
 }
 

@@ -62,7 +62,7 @@ func (sh *shell) stage(ctx context.Context, call tools.Call, ids []string, stdin
 	if len(ids) > maxArtifacts {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "a command can have %d artifacts, not %d", maxArtifacts, len(ids))
 	}
-	tmp, visible, err := sh.sandbox.Tmp(tools.Token(call.Session))
+	tmp, visible, err := sh.sandbox.Tmp(call.SessionToken())
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (sh *shell) stage(ctx context.Context, call tools.Call, ids []string, stdin
 	err = s.root.Mkdir(s.name, 0o700)
 	for _, id := range ids {
 		if err == nil {
-			err = sh.write(ctx, call, s, id, tools.Token(id))
+			err = sh.write(ctx, call, s, id, tools.TokenOf(id))
 		}
 	}
 	if err == nil && stdin != "" {

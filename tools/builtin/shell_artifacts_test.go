@@ -42,7 +42,7 @@ func TestShellArtifacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = sb.Close() })
-	cfg.Shell = builtin.ShellConfig{Sandbox: sb, Artifacts: artifactsOf(map[string]string{"a": "b\na\n", "large": large, "../x": "odd\n", "cut": "c\n"})}
+	cfg.Shell = builtin.ShellConfig{Sandbox: sb, Artifacts: artifactsOf(map[string]string{"a": "b\na\n", "large": large, "../x": "odd\n", tools.Token("../x"): "odd\n", "cut": "c\n"})}
 	b = newFixture(t, cfg)
 	for _, row := range []struct {
 		args args
@@ -51,7 +51,8 @@ func TestShellArtifacts(t *testing.T) {
 		{args{"command": "sort $ARTIFACTS/a", "artifacts": []string{"a"}}, "a\nb\n[Exit code: 0]"},
 		{args{"command": "wc -l; ls -A $ARTIFACTS | wc -l", "stdin": args{"$artifact": "large"}, "artifacts": []string{"a", "a"}}, "600000\n2\n[Exit code: 0]"},
 		{args{"command": "true", "stdin": args{"$artifact": "large"}}, "(no output)\n[Exit code: 0]"},
-		{args{"command": "cat $ARTIFACTS/h_*", "artifacts": []string{"../x"}}, "odd\n[Exit code: 0]"},
+		{args{"command": "cat $ARTIFACTS/" + tools.Token("../x"), "artifacts": []string{"../x"}}, "odd\n[Exit code: 0]"},
+		{args{"command": "cat $ARTIFACTS/" + tools.Token("../x"), "artifacts": []string{tools.Token("../x")}}, "odd\n[Exit code: 0]"},
 		{args{"command": "cat $ARTIFACTS/cut", "artifacts": []string{"cut"}}, "c\n[cut: the rest is lost]\n[Exit code: 0]"},
 		{args{"command": "cat", "stdin": args{"$artifact": "cut"}}, "c\n[cut: the rest is lost]\n[Exit code: 0]"},
 		{args{"command": "echo ${ARTIFACTS-none}"}, "none\n[Exit code: 0]"},
@@ -83,6 +84,11 @@ func TestShellArtifacts(t *testing.T) {
 		}
 		return nil
 	})
+	b.ok("shell", args{"command": "echo kept > $TMPDIR/file"})
+	b.session = tools.DefaultSession // as without a session
+	if got := b.ok("shell", args{"command": "cat $TMPDIR/file"}); !strings.HasPrefix(got, "kept") {
+		t.Errorf("the file of the default session: %q", got)
+	}
 	if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
 		t.Errorf("written outside: %v, %v", left, err)
 	}

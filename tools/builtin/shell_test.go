@@ -141,8 +141,8 @@ func TestShellWithoutOutputByAgent(t *testing.T) {
 // The exit code after a signal is that of shells, with and without a PID namespace.
 func TestShellExitCodes(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
-		b := newFixture(t, builtin.Config{Shell: cfg})
+	both(t, func(t *testing.T, cfg builtin.Config) {
+		b := newFixture(t, cfg)
 		for command, want := range map[string]string{
 			"kill -9 $$": "[Exit code: 137]", "kill -TERM $$": "[Exit code: 143]", "exit 255": "[Exit code: 255]",
 			"no-such-program-here": "no-such-program-here: ", "./no-such-program-here": "not found\n[Exit code: 127]",
@@ -197,11 +197,22 @@ func TestShellEnvironmentIsAnAllowList(t *testing.T) {
 const testTimeout = 3 * time.Minute
 
 // both runs a test with a PID namespace, if the kernel allows one, and without.
-func both(t *testing.T, f func(t *testing.T, cfg builtin.ShellConfig)) {
-	cfg := builtin.ShellConfig{Grace: 300 * time.Millisecond}
-	t.Run("namespace", func(t *testing.T) { f(t, cfg) })
-	cfg.NoPIDNamespace = true
-	t.Run("group", func(t *testing.T) { f(t, cfg) })
+func both(t *testing.T, f func(t *testing.T, cfg builtin.Config)) {
+	shell := builtin.ShellConfig{Grace: 300 * time.Millisecond}
+	t.Run("namespace", func(t *testing.T) { f(t, builtin.Config{Workspace: t.TempDir(), Shell: shell}) })
+	t.Run("group", func(t *testing.T) {
+		cfg := builtin.Config{Workspace: t.TempDir(), Shell: shell}
+		cfg.Shell.Sandbox = withoutNamespaces(t, cfg.Workspace)
+		f(t, cfg)
+	})
+}
+
+func withoutNamespaces(t *testing.T, workspace string) *sandbox.Sandbox {
+	t.Helper()
+	sb, err := sandbox.New(sandbox.Config{Mode: sandbox.BestEffort, Workspace: workspace, NoNamespaces: true})
+	must(t, err)
+	t.Cleanup(func() { _ = sb.Close() })
+	return sb
 }
 
 // mark is a sleep time, in seconds, that only one test uses, to find its processes.
@@ -239,8 +250,8 @@ func survivors(t *testing.T, mark string) []string {
 
 func TestShellTimesOut(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
-		b := newFixture(t, builtin.Config{Shell: cfg})
+	both(t, func(t *testing.T, cfg builtin.Config) {
+		b := newFixture(t, cfg)
 		for _, command := range []string{
 			"echo begun; sleep MARK",
 			"echo begun; trap '' TERM; sleep MARK; sleep MARK",
@@ -275,8 +286,8 @@ func TestShellTimesOut(t *testing.T) {
 
 func TestShellCancelled(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
-		b := newFixture(t, builtin.Config{Shell: cfg})
+	both(t, func(t *testing.T, cfg builtin.Config) {
+		b := newFixture(t, cfg)
 		m := mark(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -318,9 +329,9 @@ func TestShellAfterTheDeadline(t *testing.T) {
 
 // A background process keeps the pipe open. It must not delay the result or survive it.
 func TestShellKillsBackgroundProcesses(t *testing.T) {
-	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
-		cfg.Grace = time.Hour // nothing may wait for it
-		b := newFixture(t, builtin.Config{Shell: cfg})
+	both(t, func(t *testing.T, cfg builtin.Config) {
+		cfg.Shell.Grace = time.Hour // nothing may wait for it
+		b := newFixture(t, cfg)
 		m := mark(t)
 		if got := b.ok("shell", args{"command": "sleep " + m + " & sleep " + m + " & echo done"}); got != "done\n[Exit code: 0]" {
 			t.Errorf("got %q", got)
@@ -348,10 +359,10 @@ func needNamespace(t *testing.T, b *fixture) {
 // Without a PID namespace, a reaper kills what left the group.
 func TestShellKillsWhatLeftTheGroup(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
-		cfg.Grace = 200 * time.Millisecond
-		b := newFixture(t, builtin.Config{Shell: cfg})
-		if !cfg.NoPIDNamespace {
+	both(t, func(t *testing.T, cfg builtin.Config) {
+		cfg.Shell.Grace = 200 * time.Millisecond
+		b := newFixture(t, cfg)
+		if cfg.Shell.Sandbox == nil {
 			needNamespace(t, b)
 		}
 		m := mark(t)
@@ -376,11 +387,20 @@ func TestShellKillsTheGroupOfAKilledReaper(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("commands have no reaper here")
 	}
-	b := newFixture(t, builtin.Config{Shell: builtin.ShellConfig{NoPIDNamespace: true, Grace: 200 * time.Millisecond}})
+	dir := t.TempDir()
+	b := newFixture(t, builtin.Config{Workspace: dir, Shell: builtin.ShellConfig{Sandbox: withoutNamespaces(t, dir), Grace: 200 * time.Millisecond}})
 	m := mark(t)
 	b.run(t.Context(), "shell", args{"command": "sleep " + m + " & kill -9 $PPID; sleep " + m, "timeout_seconds": 20})
 	if left := survivors(t, m); left != nil {
 		t.Errorf("survived: %q", left)
+	}
+	// What left the group survives, and may print more.
+	m = mark(t)
+	res := b.run(t.Context(), "shell", args{"command": "setsid sh -c 'until [ -e stop ]; do sleep 0.1; done #" + m + "' & echo begun; kill -9 $PPID; sleep 5"})
+	b.file("stop", "")
+	survivors(t, m)
+	if !strings.Contains(res.ForLLM, "begun\n") || !strings.Contains(res.ForLLM, "may lack its end") {
+		t.Errorf("the output of a process that goes on: %q", res.ForLLM)
 	}
 }
 
@@ -400,8 +420,15 @@ func childrenOf(parent int) (pids []int) {
 
 // runWorker is a child process that runs two shell calls, like a worker.
 func runWorker() int {
-	all, _, err := builtin.Tools(builtin.Config{Workspace: os.Getenv("STEVEDORE_TEST_DIR"),
-		Shell: builtin.ShellConfig{NoPIDNamespace: os.Getenv("STEVEDORE_TEST_GROUP") != ""}})
+	cfg := builtin.Config{Workspace: os.Getenv("STEVEDORE_TEST_DIR")}
+	var err error
+	if os.Getenv("STEVEDORE_TEST_GROUP") != "" {
+		cfg.Shell.Sandbox, err = sandbox.New(sandbox.Config{Mode: sandbox.BestEffort, Workspace: cfg.Workspace, NoNamespaces: true})
+	}
+	var all []tools.Tool
+	if err == nil {
+		all, _, err = builtin.Tools(cfg)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -416,11 +443,11 @@ func runWorker() int {
 // After a kill -9 of the worker, no process survives.
 func TestShellDiesWithTheWorker(t *testing.T) {
 	t.Parallel()
-	both(t, func(t *testing.T, cfg builtin.ShellConfig) {
-		b := newFixture(t, builtin.Config{Shell: cfg})
+	both(t, func(t *testing.T, cfg builtin.Config) {
+		b := newFixture(t, cfg)
 		m := mark(t)
 		command, group := "sleep "+m+" & setsid sleep "+m+" & (sleep "+m+" | cat) & touch running; sleep "+m, "1"
-		if !cfg.NoPIDNamespace {
+		if cfg.Shell.Sandbox == nil {
 			needNamespace(t, b)
 			group = ""
 		}

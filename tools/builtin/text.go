@@ -11,15 +11,6 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// inline is the largest output that is returned as text, because it is in memory
-// anyway.
-func (ws *workspace) inline() int64 {
-	if ws.cfg.Output.Memory > 0 {
-		return ws.cfg.Output.Memory
-	}
-	return 1 << 20
-}
-
 // setOutput puts the output into res: as text if it is small, otherwise as a file. Bytes
 // that are not UTF-8 stay in the output, because a text would lose them, and so does an output
 // with notes, which do not belong to its artifact.
@@ -27,7 +18,7 @@ func (ws *workspace) setOutput(res *tools.Result, out *tools.Output) *tools.Resu
 	if err := out.Err(); err != nil {
 		return ws.failed(out, "", "", err)
 	}
-	text, ok, err := out.Text(ws.inline())
+	text, ok, err := out.Text(0)
 	switch {
 	case err != nil:
 		_ = out.Close()
@@ -36,7 +27,7 @@ func (ws *workspace) setOutput(res *tools.Result, out *tools.Output) *tools.Resu
 		res.Output = out
 		return res
 	}
-	_ = out.Close() // memory only, or an unnamed file that was read
+	_ = out.Close()
 	res.ForLLM = text
 	return res
 }

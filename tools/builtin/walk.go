@@ -91,8 +91,13 @@ func (w *walker) descend(ctx context.Context, f found, depth int) error {
 		return nil
 	}
 	defer sub.Close()
-	if info, err := sub.Stat("."); err != nil || slices.ContainsFunc(w.skip, func(dir fs.FileInfo) bool { return os.SameFile(dir, info) }) {
-		return err
+	info, err := sub.Stat(".")
+	if err != nil { // its names may be read, and nothing in it
+		w.unreadable++
+		return nil
+	}
+	if slices.ContainsFunc(w.skip, func(dir fs.FileInfo) bool { return os.SameFile(dir, info) }) {
+		return nil
 	}
 	return w.walkDir(ctx, sub, f.path, depth)
 }

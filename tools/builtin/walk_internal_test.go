@@ -4,6 +4,7 @@ package builtin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -54,5 +55,26 @@ func TestWalkGoesNoDeeperThanItMay(t *testing.T) {
 	paths, note := walked(t, ws, &walker{})
 	if len(paths) != maxDepth+1 || note != "[1 directories could not be read]" {
 		t.Errorf("visited %d directories, note %q; want %d", len(paths), note, maxDepth+1)
+	}
+}
+
+// A directory whose names may be read, and nothing in it, ends no walk.
+func TestWalkCountsWhatItMayNotEnter(t *testing.T) {
+	if os.Getuid() == 0 {
+		t.Skip("root may enter each directory")
+	}
+	ws := testWorkspace(t)
+	for _, path := range []string{"a/b/file", "z"} {
+		path = filepath.Join(ws.dir, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(ws.dir, "a"), 0o400); err != nil {
+		t.Fatal(err)
+	}
+	defer os.Chmod(filepath.Join(ws.dir, "a"), 0o700)
+	if paths, note := walked(t, ws, &walker{}); !slices.Contains(paths, "z") || note != "[1 directories could not be read]" {
+		t.Errorf("visited %q, note %q", paths, note)
 	}
 }

@@ -113,11 +113,8 @@ func (c SearchConfig) search(ctx context.Context, args webSearchArgs) ([]foundPa
 	case len(body) > maxSearchBytes:
 		return nil, tools.Errorf(tools.CodeToolFailed, "the answer of the search service is larger than %d bytes", maxSearchBytes)
 	}
-	pages, err := c.pages(body)
-	if err != nil {
-		return nil, tools.Errorf(tools.CodeToolFailed, "the search service answered no JSON (%v): %s", err, tools.Excerpt(string(body), 200))
-	}
-	return pages[:min(count, len(pages))], nil
+	pages, err := pagesOf(body)
+	return pages[:min(count, len(pages))], err
 }
 
 // searchClient follows no redirect, because the next server would get the key.
@@ -163,16 +160,22 @@ func (c SearchConfig) refusal(status int, body []byte) error {
 	return tools.Errorf(tools.CodeToolFailed, "the search service answered %s: %s", statusText(status), tools.Excerpt(string(body), 200))
 }
 
-func (c SearchConfig) pages(body []byte) ([]foundPage, error) {
+// pagesOf returns the pages in an answer.
+func pagesOf(body []byte) ([]foundPage, error) {
 	var answer struct {
 		Results []foundPage
 		Web     struct{ Results []foundPage } // of Brave
+		// Unresponsive are the engines of SearXNG that did not answer, with the reason.
+		Unresponsive []any `json:"unresponsive_engines"`
 	}
-	err := json.Unmarshal(body, &answer)
-	if c.Service == Brave {
-		return answer.Web.Results, err
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, tools.Errorf(tools.CodeToolFailed, "the search service answered no JSON (%v): %s", err, tools.Excerpt(string(body), 200))
 	}
-	return answer.Results, err
+	pages := append(answer.Results, answer.Web.Results...)
+	if len(pages) == 0 && len(answer.Unresponsive) > 0 {
+		return nil, tools.Errorf(tools.CodeToolFailed, "no page was found, and the search service got no answer of %s", tools.Excerpt(fmt.Sprint(answer.Unresponsive), 200))
+	}
+	return pages, nil
 }
 
 // showPages returns the text for the model.

@@ -96,6 +96,7 @@ func TestWebSearchFails(t *testing.T) {
 		"broken":       {builtin.Tavily, 502, `<html>`, `{"query":"x"}`, "answered 502 Bad Gateway: <html>"},
 		"HTML":         {builtin.SearXNG, 200, `<html>`, `{"query":"x"}`, "answered no JSON"},
 		"null results": {builtin.SearXNG, 200, `{"results":null}`, `{"query":"x"}`, "No page was found"},
+		"engines":      {builtin.SearXNG, 200, `{"results":[],"unresponsive_engines":[["brave","timeout"],["google","CAPTCHA"]]}`, `{"query":"x"}`, "no answer of [[brave timeout] [google CAPTCHA]]"},
 		"huge":         {builtin.SearXNG, 200, strings.Repeat(" ", 3<<20), `{"query":"x"}`, "larger than"},
 		"many":         {builtin.SearXNG, 200, `{"results":[` + strings.Repeat(`{"url":"u"},`, 99) + `{}]}`, `{"query":"x","count":-1}`, "1. (no title)\n   u\n"},
 	} {

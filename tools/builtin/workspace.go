@@ -83,8 +83,8 @@ func (ws *workspace) rel(path string) (string, error) {
 		return rel, err
 	}
 	full := filepath.Join(ws.real, rel)
-	if real, err := filepath.EvalSymlinks(full); err == nil {
-		full = real
+	if real, err := ws.realDir(rel); err == nil { // also of a path whose end does not exist yet
+		full = filepath.Join(ws.real, real)
 	}
 	if slices.ContainsFunc(ws.hide, func(dir string) bool { return Inside(dir, full) }) {
 		return "", tools.Errorf(tools.CodeInvalidArguments, "access denied: path %q is in the data directory of the worker", path)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,7 +135,7 @@ func runWriter() int {
 		fmt.Println(err)
 		return 1
 	}
-	all, _, err := builtin.Tools(builtin.Config{Workspace: os.Getenv("STEVEDORE_TEST_DIR"), Shell: builtin.ShellConfig{NoPIDNamespace: true}})
+	all, _, err := builtin.Tools(builtin.Config{Workspace: os.Getenv("STEVEDORE_TEST_DIR"), Shell: builtin.ShellConfig{Refuse: io.EOF}})
 	if err != nil {
 		fmt.Println(err)
 		return 1

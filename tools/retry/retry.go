@@ -32,13 +32,13 @@ func Do(ctx context.Context, pauses backoff.BackOff, final func(error) bool, fai
 // After returns the pause that a server names in Retry-After-Ms or Retry-After: a number, also with
 // a fraction, or a date. It is between 1 ms and most.
 func After(header http.Header, most time.Duration) (pause time.Duration, ok bool) {
-	for name, unit := range map[string]time.Duration{"Retry-After-Ms": time.Millisecond, "Retry-After": time.Second} {
-		if n, err := strconv.ParseFloat(header.Get(name), 64); err == nil {
-			pause, ok = time.Duration(min(max(n, 0), float64(most/unit))*float64(unit)), true
-		}
-	}
 	if at, err := http.ParseTime(header.Get("Retry-After")); err == nil {
 		pause, ok = time.Until(at), true
+	}
+	for i, unit := range []time.Duration{time.Second, time.Millisecond} { // the finer one counts
+		if n, err := strconv.ParseFloat(header.Get([]string{"Retry-After", "Retry-After-Ms"}[i]), 64); err == nil {
+			pause, ok = time.Duration(min(max(n, 0), float64(most/unit))*float64(unit)), true
+		}
 	}
 	if !ok {
 		return 0, false

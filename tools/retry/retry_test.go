@@ -59,8 +59,10 @@ func TestAfter(t *testing.T) {
 				t.Errorf("Retry-After %q: %s, %v, want %s", value, got, ok, want)
 			}
 		}
-		if got, _ := After(http.Header{"Retry-After-Ms": {"70"}}, time.Hour); got != 70*time.Millisecond {
-			t.Errorf("70 ms became %s", got)
+		for range 50 { // the finer of two that a server names
+			if got, _ := After(http.Header{"Retry-After-Ms": {"70"}, "Retry-After": {"1"}}, time.Hour); got != 70*time.Millisecond {
+				t.Fatalf("70 ms became %s", got)
+			}
 		}
 	})
 }

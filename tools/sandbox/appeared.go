@@ -232,11 +232,10 @@ func openDir(parent *os.Root, name string) (*os.Root, error) {
 	if !seen.IsDir() {
 		return nil, errors.New("a directory has become something else")
 	}
-	dir, err := parent.OpenRoot(name)
-	if errors.Is(err, os.ErrPermission) {
+	if seen.Mode()&0o500 != 0o500 {
 		_ = parent.Chmod(name, 0o700)
-		dir, err = parent.OpenRoot(name)
 	}
+	dir, err := parent.OpenRoot(name)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
@@ -32,7 +33,7 @@ var refusals = []struct {
 	refusal Refusal
 }{
 	{lazyregexp.New(`(?i)network is unreachable|could not resolve|name resolution|temporary failure in name|no such host|enotfound|eai_again|nodename nor servname|failed to lookup address|unable to resolve host|name or service not known|could not connect to server|connection refused|econnrefused|socket.*permission denied`), NoNetwork},
-	{lazyregexp.New(`(?i)(\.git\b|\.vscode|\.husky|\.claude|\.cursor|\.agents|agents\.md|skill\.md|claude\.md).*(read-only file system|device or resource busy)`), Protected},
+	{lazyregexp.New(`(?i)(` + strings.ReplaceAll(strings.Join(executed, "|"), ".", `\.`) + `)\b.*(read-only file system|device or resource busy)`), Protected},
 	{lazyregexp.New(`(?i)read-only file system|erofs|device or resource busy|ebusy`), ReadOnly},
 	{lazyregexp.New(`(?i)permission denied|eacces|operation not permitted|eperm`), Unreadable},
 	{lazyregexp.New(`(?i)too many open files|emfile`), OpenFiles},

@@ -26,9 +26,15 @@ func TestScanFindsWhatIsNew(t *testing.T) {
 	for i := range 6_000 {
 		mkdir(t, dir, "0", fmt.Sprint("d", i))
 	}
+	for _, name := range []string{"head", "objects", "refs"} { // what git takes for a repository depends on the file system
+		mkdir(t, dir, "lower", name)
+	}
 	var p protection
-	if found := p.scan([]string{dir}).found; len(found) > 0 {
+	if found := p.scan([]string{dir}).found; len(found) > 0 != WouldBeGitDir(filepath.Join(dir, "lower"), "") {
 		t.Fatalf("found %q", found)
+	}
+	if err := os.RemoveAll(filepath.Join(dir, "lower")); err != nil {
+		t.Fatal(err)
 	}
 	var want []string
 	for _, path := range []string{"1/.git", "0/d5999/.git", "1/2/3/4/5/6/AGENTS.md", "z/.vscode"} {

@@ -465,6 +465,8 @@ func TestExplain(t *testing.T) {
 		"touch: cannot touch '/usr/x': Read-only file system":                          sandbox.ReadOnly,
 		"fatal: Unable to create '/home/me/ws/.git/index.lock': Read-only file system": sandbox.Protected,
 		"error: could not write config file .git/config: Device or resource busy":      sandbox.Protected,
+		"sh: 1: cannot create .idea/workspace.xml: Read-only file system":              sandbox.Protected,
+		"sh: 1: cannot create .gitignore: Read-only file system":                       sandbox.ReadOnly,
 		"cat: /etc/shadow: Permission denied":                                          sandbox.Unreadable,
 		"cat: /home/me/key: No such file or directory":                                 sandbox.Hidden,
 		"sh: 1: Cannot fork":        sandbox.Processes,

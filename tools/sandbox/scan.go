@@ -5,7 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 )
@@ -111,7 +110,7 @@ func (s *scan) add(p *protection, dir, path, name string) {
 func (p *protection) list(dir string) listing {
 	info, err := os.Lstat(dir)
 	if err != nil || !info.IsDir() {
-		return listing{}
+		return listing{unreadable: err != nil && !errors.Is(err, os.ErrNotExist)} // of a directory that may not be entered
 	}
 	changed := changeTime(info)
 	if l, ok := p.dirs[dir]; ok && !changed.IsZero() && l.changed.Equal(changed) && changed.Before(l.read.Add(-racy)) {
@@ -122,7 +121,7 @@ func (p *protection) list(dir string) listing {
 	if err != nil {
 		return listing{unreadable: !errors.Is(err, os.ErrNotExist)}
 	}
-	if isGitDir(entries) { // a bare repository
+	if WouldBeGitDir(dir, "") { // a bare repository
 		l.found = []string{"."}
 		return l
 	}
@@ -135,16 +134,4 @@ func (p *protection) list(dir string) listing {
 		}
 	}
 	return l
-}
-
-// isGitDir is WouldBeGitDir for the entries of a directory.
-func isGitDir(entries []os.DirEntry) bool {
-	has := map[string]bool{}
-	for _, entry := range entries {
-		switch name := strings.ToLower(entry.Name()); name {
-		case "head", "objects", "refs", "commondir":
-			has[name] = true
-		}
-	}
-	return has["head"] && (has["objects"] && has["refs"] || has["commondir"])
 }
