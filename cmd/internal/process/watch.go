@@ -82,7 +82,7 @@ func watchPermissions(ctx context.Context, b *bus.Bus) error {
 // failures returns what fails, without what a refused permission explains.
 func failures(r *trouble.Register) []trouble.Failure {
 	list := r.List()
-	if !slices.ContainsFunc(list, func(f trouble.Failure) bool { return f.Kind == trouble.Permission && stops(f) }) {
+	if !slices.ContainsFunc(list, func(f trouble.Failure) bool { return f.Kind == trouble.Permission && Stops(f.Kind, f.Name) }) {
 		return list
 	}
 	return slices.DeleteFunc(list, func(f trouble.Failure) bool {
@@ -93,9 +93,9 @@ func failures(r *trouble.Register) []trouble.Failure {
 // optional matches what calls go on without: permissions of housekeeping and of the agent protocol.
 var optional = regexp.MustCompile(` (\$JS\.API\.STREAM|agents)\.`)
 
-// stops reports whether a process with a failure cannot do its work.
-func stops(f trouble.Failure) bool {
-	return f.Kind.Stops() && !(f.Kind == trouble.Permission && optional.MatchString(f.Name))
+// Stops reports whether a process with a failure cannot do its work.
+func Stops(kind trouble.Kind, name string) bool {
+	return kind.Stops() && !(kind == trouble.Permission && optional.MatchString(name))
 }
 
 // watchWorkspace reports a directory of the tools that was removed or replaced: they keep the one of before open.
