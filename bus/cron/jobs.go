@@ -158,24 +158,28 @@ func (js *Jobs) Get(ctx context.Context, by Caller, name string) (Entry, error) 
 }
 
 // List lists the caller's jobs by name and then the heartbeats, or those of a kind of schedule
-// that is not empty, after the Answer.Next of a list before. One that runs once is listed until a worker takes its tick.
+// that is not empty, after the Answer.Next of a list before. One that runs once is listed
+// until a worker takes its tick, and again for a day after it has failed.
 func (js *Jobs) List(ctx context.Context, by Caller, kind, after string) iter.Seq2[Entry, error] {
 	if after != "" && !strings.Contains(after, ".") {
 		after = bus.Cron + "." + after
 	}
 	return func(yield func(Entry, error) bool) {
 		for e, err := range js.all(ctx, kind, after, true, by.mayOwn) {
-			taken := false
 			switch {
 			case err != nil:
 			case !by.sees(e):
 				continue
 			case e.Ended:
-				_, taken, err = js.lastRecord(ctx, e)
+				var record RunRecord
+				var taken bool
+				if record, taken, err = js.lastRecord(ctx, e); taken {
+					e.LastRun, err = readRun(ctx, js.bus, record)
+				}
 			default:
 				e.LastRun, err = js.lastRun(ctx, e)
 			}
-			if taken {
+			if err == nil && !e.isListed() {
 				continue
 			}
 			if err != nil {

@@ -139,18 +139,27 @@ func (js *Jobs) failing(ctx context.Context, subject string, runs []bus.Stored) 
 		if err == nil && run.EndedAt.IsZero() {
 			continue // it goes on
 		}
-		if err != nil || run.Message == "" || run.Outcome == tools.Cancelled {
+		if err != nil || !run.failed() {
 			return Entry{}, err
 		}
 		tokens := js.bus.Split(subject)
 		e, ok, err := js.read(ctx, tokens[1], tokens[2])
-		if err != nil || !ok || e.Disabled || e.Ended && time.Since(run.EndedAt) > endedFails || e.Session != record.Session {
+		if e.LastRun = run; err != nil || !ok || e.Disabled || !e.isListed() || e.Session != record.Session {
 			return Entry{}, err
 		}
-		e.LastRun = run
 		return e, nil
 	}
 	return Entry{}, nil
+}
+
+// failed reports whether the run has ended and did not succeed.
+func (run *Run) failed() bool {
+	return !run.EndedAt.IsZero() && run.Message != "" && run.Outcome != tools.Cancelled
+}
+
+// isListed reports whether lists have the job: one that ran once only if it failed within a day.
+func (e Entry) isListed() bool {
+	return !e.Ended || e.LastRun == nil || e.LastRun.failed() && time.Since(e.LastRun.EndedAt) <= endedFails
 }
 
 func (run *Run) apply(e tools.ResultEvent) {

@@ -216,13 +216,11 @@ func listJobs(out io.Writer, list cron.Answer) error {
 	t := cli.NewTable("name", "session", "when", "calls", "next", "last", "outcome")
 	for _, e := range list.Jobs {
 		name, when, next, last, outcome := e.Name, any(e.When()), any(e.Next), time.Time{}, "-"
-		switch {
-		case e.Kind != "":
+		if e.Kind != "" {
 			name += " (" + e.Kind + ")"
-		case e.Disabled:
-			next = "disabled"
-		case e.Ended:
-			next = "due"
+		}
+		if idle := e.Idle(); idle != "" {
+			next = idle
 		}
 		if !e.At.IsZero() {
 			when = e.At
