@@ -157,18 +157,8 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 				return cli.Exit(cli.ExitUsage, "--output saves a whole artifact: use it with --all and without --offset")
 			}
 			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-				if file != "" && file != "-" {
-					size, err := exportArtifact(ctx, o, b, in.ArtifactID, file, cmd.ErrOrStderr())
-					switch {
-					case err == nil && o.JSON:
-						err = cli.JSON(cmd.OutOrStdout(), savedArtifact{ID: in.ArtifactID, File: file, Size: size})
-					case err == nil:
-						err = cli.Line(cmd.ErrOrStderr(), "saved %d bytes to %s", size, file)
-					}
-					return err
-				}
 				if all {
-					return rpc.Download(ctx, b, o.Session, in.ArtifactID, in.Offset, cmd.OutOrStdout())
+					return downloadArtifact(ctx, o, b, in, file, cmd)
 				}
 				answer, err := client.Ask(ctx, o, b, rpc.GetArtifact, in)
 				if err != nil {
@@ -184,13 +174,6 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 	cmd.Flags().StringVarP(&file, "output", "o", "", "with --all, save to `FILE` when everything has arrived and its digest is right; - is the standard output")
 	cmd.MarkFlagsMutuallyExclusive("all", "limit")
 	return cmd
-}
-
-// savedArtifact is what "artifacts get --output" prints with --json.
-type savedArtifact struct {
-	ID   string `json:"artifact_id"`
-	File string `json:"file"`
-	Size int64  `json:"size"`
 }
 
 // newArtifactsSweep returns "stevedore artifacts sweep", which opens the store itself: an
