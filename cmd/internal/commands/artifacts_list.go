@@ -13,13 +13,9 @@ import (
 func printArtifacts(o *client.Options, out io.Writer, l *offload.Listing) error {
 	empty := fmt.Sprintf("No artifacts in the session %s; for those of another one, add --session (see %s).", o.Session,
 		o.Connection.Command("sessions", "ls"))
-	err := client.PrintTable(out, l.Artifacts, empty,
+	return client.PrintTable(out, l.Artifacts, empty,
 		[]string{"artifact", "tool", "type", "size", "lines", "tokens", "created", "expires"},
 		func(a offload.ListedArtifact) []any {
 			return []any{a.ID, dash(a.Metadata["tool_name"]), a.Type, bus.FormatBytes(a.Size), a.Lines, a.Tokens, a.CreatedAt, a.ExpiresAt}
 		})
-	if err == nil && l.Damaged > 0 {
-		_, err = fmt.Fprintf(out, "Damaged records of artifacts, which are not in this list: %d\n", l.Damaged)
-	}
-	return err
 }

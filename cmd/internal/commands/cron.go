@@ -125,7 +125,7 @@ func (o *cronOptions) command(action, use, short string) *cobra.Command {
 				if err != nil {
 					return o.exit(err)
 				}
-				if err := o.print(cmd.OutOrStdout(), answer); err != nil {
+				if err := o.print(cmd, answer); err != nil {
 					return err
 				}
 				for _, warning := range warnings {
@@ -198,23 +198,18 @@ func (o *cronOptions) exit(err error) error {
 	return err
 }
 
-func (o *cronOptions) print(out io.Writer, answer cron.Answer) error {
-	if o.JSON && answer.Jobs != nil {
-		return cli.JSONLines(out, answer.Jobs)
+func (o *cronOptions) print(cmd *cobra.Command, answer cron.Answer) error {
+	body, err := bus.Encode(answer)
+	if err != nil {
+		return err
 	}
-	if o.JSON {
-		return cli.JSON(out, answer)
-	}
-	if answer.Action == cron.ActionList && len(answer.Jobs) > 0 {
-		return listJobs(out, answer)
-	}
-	_, err := fmt.Fprintln(out, answer.Text())
-	return err
+	return client.Answer[cron.Answer]{Out: answer, Body: body}.Print(&o.Options, cmd, printJobs)
 }
 
-func listJobs(out io.Writer, list cron.Answer) error {
-	t := cli.NewTable("name", "session", "when", "calls", "next", "last", "outcome")
-	for _, e := range list.Jobs {
+// printJobs prints a list of jobs, or what was done to one.
+func printJobs(cmd *cobra.Command, answer cron.Answer) error {
+	columns := []string{"name", "session", "when", "calls", "next", "last", "outcome"}
+	return client.PrintTable(cmd.OutOrStdout(), answer.Jobs, answer.Text(), columns, func(e cron.Entry) []any {
 		name, when, next, last, outcome := e.Name, any(e.When()), any(e.Next), time.Time{}, "-"
 		if e.Kind != "" {
 			name += " (" + e.Kind + ")"
@@ -228,13 +223,8 @@ func listJobs(out io.Writer, list cron.Answer) error {
 		if e.LastRun != nil {
 			last, outcome = e.LastRun.Due, e.LastRun.Text()
 		}
-		t.Row(name, e.Session, when, e.CallText(), next, last, outcome)
-	}
-	err := t.Print(out, "")
-	if err == nil && list.Next != "" {
-		err = cli.Line(out, "(There are more: continue after %s.)", list.Next)
-	}
-	return err
+		return []any{name, e.Session, when, e.CallText(), next, last, outcome}
+	})
 }
 
 // next returns the command that previews the runs of a job or of a schedule.
