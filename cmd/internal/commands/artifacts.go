@@ -25,7 +25,7 @@ const artifactsHelp = `List, read and search artifacts: the results that workers
 answers all commands except sweep over the bus, so they work on any host. Each session
 has its own artifacts.
 
-  stevedore artifacts ls --session s1
+  stevedore artifacts ls --session s1         or --all
   stevedore artifacts get ID                  print the first 15,000 characters
   stevedore artifacts get ID --all -o FILE    save the whole artifact, exactly as it was stored
   stevedore artifacts lines ID 100 120
@@ -59,19 +59,31 @@ func newArtifactsLs(o *client.Options) *cobra.Command {
 	var (
 		filter        []string
 		limit, offset int
+		all           bool
 	)
-	cmd := client.RequestCommand(o, "ls", "List the artifacts of the session", rpc.QueryArtifacts, func([]string) (rpc.ReadRequest, error) {
-		in := rpc.ReadRequest{Filter: map[string]string{}, Limit: int64(limit), Offset: int64(offset)}
+	cmd := o.Command("ls", "List the artifacts of the session", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
+		in, op := rpc.ReadRequest{Filter: map[string]string{}, Limit: int64(limit), Offset: int64(offset)}, rpc.QueryArtifacts
 		for _, f := range filter {
 			name, value, ok := strings.Cut(f, "=")
 			if !ok {
-				return in, fmt.Errorf("--filter %q: want NAME=VALUE", f)
+				return cli.Exit(cli.ExitUsage, "--filter %q: want NAME=VALUE", f)
 			}
 			in.Filter[name] = value
 		}
-		return in, nil
-	}, func(cmd *cobra.Command, l *offload.Listing) error { return printArtifacts(o, cmd.OutOrStdout(), l) })
+		if all {
+			op = rpc.ListAllArtifacts
+		}
+		answer, err := client.Ask(ctx, o, b, op, in)
+		if err != nil {
+			return err
+		}
+		return answer.Print(o, cmd, func(cmd *cobra.Command, l *offload.Listing) error {
+			return printArtifacts(o, cmd.OutOrStdout(), l, all)
+		})
+	})
+	cmd.Flags().BoolVar(&all, "all", false, "list those of all sessions")
 	cmd.Flags().StringArrayVar(&filter, "filter", nil, "show only artifacts with this `NAME=VALUE` in their metadata, such as tool_name=shell")
+	cmd.MarkFlagsMutuallyExclusive("all", "filter")
 	addPage(cmd, &limit, "the newest; default and most 200")
 	cmd.Flags().IntVar(&offset, "offset", 0, "leave out the newest `NUMBER`")
 	return cmd
