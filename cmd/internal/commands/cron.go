@@ -58,6 +58,7 @@ func newCronCommand() *cobra.Command {
 	update := o.command(cron.ActionUpdate, "update NAME [TOOL [ARGS]]", "Change a job; settings that are not given stay")
 	for _, c := range []*cobra.Command{add, update} {
 		o.addTimes(c)
+		c.Flags().StringVar(&o.request.At, "at", "", "`TIME` to run once, such as 2026-11-21T09:00:00+01:00, or a duration from now, such as 20m")
 		c.Flags().StringVar(&o.request.Queue, "queue", "", "`QUEUE` of the calls; default "+bus.DefaultQueue)
 		c.Flags().StringVar(&o.request.Channel, "channel", "", "`CHANNEL` that delivers the results to the user")
 		c.Flags().StringVar(&o.request.ChatID, "chat-id", "", "`CHAT` within the channel")
@@ -95,10 +96,9 @@ func (o *cronOptions) jobNames(ctx context.Context, _ *client.Options, b *bus.Bu
 }
 
 func (o *cronOptions) addTimes(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.request.At, "at", "", "`TIME` to run once, such as 2026-11-21T09:00:00+01:00, or a duration from now, such as 20m")
 	cmd.Flags().StringVar(&o.request.Every, "every", "", "`INTERVAL` between runs, such as 30m")
 	cmd.Flags().StringVar(&o.request.Cron, "cron", "", "`EXPRESSION` of 5 fields, or 6 with seconds first, such as '30 9 * * 1-5'")
-	cmd.Flags().StringVar(&o.request.TimeZone, "time-zone", "", "`ZONE` of --cron and --at, such as Europe/Berlin; default UTC")
+	cmd.Flags().StringVar(&o.request.TimeZone, "time-zone", "", "`ZONE` of the times, such as Europe/Berlin; default UTC")
 }
 
 func (o *cronOptions) command(action, use, short string) *cobra.Command {
@@ -260,9 +260,7 @@ func (o *cronOptions) next() *cobra.Command {
 			return o.printTimes(cmd.OutOrStdout(), j.TimeZone, j.DueAfter(time.Now(), o.count))
 		},
 	}
-	cmd.Flags().StringVar(&o.request.Every, "every", "", "`INTERVAL` between runs, such as 30m")
-	cmd.Flags().StringVar(&o.request.Cron, "cron", "", "`EXPRESSION` of 5 fields, or 6 with seconds first")
-	cmd.Flags().StringVar(&o.request.TimeZone, "time-zone", "", "`ZONE` of --cron; default UTC")
+	o.addTimes(cmd)
 	cmd.Flags().IntVarP(&o.count, "count", "n", 5, "`NUMBER` of runs")
 	return cmd
 }
