@@ -359,15 +359,8 @@ const (
 
 // firstOutput returns the start of a text, and whether that is the whole text.
 func firstOutput(text string) (start string, whole bool) {
-	end, lines := min(len(text), maxOutput), 0
-	for i := range end {
-		if text[i] == '\n' {
-			if lines++; lines == maxOutputLines {
-				end = i
-				break
-			}
-		}
-	}
+	lines := strings.SplitN(text[:min(len(text), maxOutput)], "\n", maxOutputLines+1)
+	end := len(strings.Join(lines[:min(len(lines), maxOutputLines)], "\n"))
 	for end < len(text) && !utf8.RuneStart(text[end]) {
 		end--
 	}

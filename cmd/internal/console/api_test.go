@@ -323,7 +323,7 @@ func TestDeadLettersSchedulesChannels(t *testing.T) {
 	if _, body := in.request("GET", "/api/schedules", ""); strings.Count(body, "T") < 5 || !strings.Contains(body, `"args_excerpt":"{\"text\":\"make backup\"}"`) || !strings.Contains(body, `"every 6h"`) {
 		t.Errorf("schedules %s", body)
 	}
-	if status, body := in.request("POST", "/api/schedules/backup/disable", ""); status != http.StatusOK || !strings.Contains(body, `"enabled":false`) {
+	if status, body := in.request("POST", "/api/schedules/backup/disable", ""); status != http.StatusOK || !strings.Contains(body, `"enabled":false,"idle":"disabled"`) {
 		t.Errorf("disable: %d %s", status, body)
 	}
 	if status, body := in.request("POST", "/api/schedules/none/enable", ""); status != http.StatusNotFound {
