@@ -120,17 +120,20 @@ func (l Letter) decompress() ([]byte, error) {
 // one returns the query for a single message of the stream.
 func one(sequence uint64) bus.Query { return bus.Query{From: sequence, Before: sequence + 1} }
 
-// decode decodes a message of the stream. ok is false for the body of another letter and for
-// a message that is not a letter.
+// decode decodes a message of the stream. ok is false for the body of another letter. A message that
+// is no letter counts as one that can only be removed.
 func decode(s bus.Subjects, m bus.Stored) (l Stored, ok bool) {
 	tokens := s.Split(m.Subject)
 	if len(tokens) != 3 || tokens[1] == bus.DeadBody {
 		return Stored{}, false
 	}
 	l.Number = m.Sequence
-	err := json.Unmarshal(m.Body, &l.Letter)
+	if json.Unmarshal(m.Body, &l.Letter) != nil || l.Subject == "" {
+		l.Letter = Letter{At: m.At, Reason: "this is no dead letter: another program stored it; remove it"}
+		l.Gzip, _ = compress(m.Body) // in memory
+	}
 	l.Kind, l.Name = tokens[1], tokens[2] // the subject counts, not the body
-	return l, err == nil && l.Subject != ""
+	return l, true
 }
 
 // kindOf returns the kind and the name of the letter of a message with a subject. A token of
