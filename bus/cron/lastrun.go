@@ -165,7 +165,7 @@ func (e Entry) isListed() bool {
 func (run *Run) apply(e tools.ResultEvent) {
 	run.Outcome = e.Outcome
 	if e.Outcome != tools.Async {
-		run.EndedAt = e.StartedAt.Add(time.Duration(e.DurationMS) * time.Millisecond)
+		run.EndedAt = e.EndedAt()
 	}
 	if e.IsError {
 		run.Message = e.ForLLM
