@@ -25,6 +25,8 @@ type Fill struct {
 	Rejects bool
 	// Altered is nil if the stream stores what is published.
 	Altered *AlteredError
+	// Format is a *jsapi.FormatError, or nil if programs of this version use the stream.
+	Format error
 
 	lost bool // its leader has not heard of enough servers for silentAfter
 }
@@ -111,7 +113,7 @@ func (s Subjects) FillOf(info *jetstream.StreamInfo) Fill {
 	f := Fill{
 		Stream: strings.TrimPrefix(info.Config.Name, s.StreamName("")), Name: info.Config.Name, Bytes: int64(info.State.Bytes),
 		MaxBytes: max(info.Config.MaxBytes, 0), Messages: info.State.Msgs, At: info.TimeStamp,
-		Rejects: info.Config.Discard == jetstream.DiscardNew, lost: HasLostQuorum(info.Cluster), Altered: s.altered(info.Config),
+		Rejects: info.Config.Discard == jetstream.DiscardNew, lost: HasLostQuorum(info.Cluster), Altered: s.altered(info.Config), Format: s.checkFormat(info),
 	}
 	if info.State.Msgs > 0 {
 		f.Oldest = info.State.FirstTime

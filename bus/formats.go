@@ -74,3 +74,11 @@ func (b *Bus) checkFormats(ctx context.Context) error {
 	}
 	return nil
 }
+
+// checkFormat returns a *jsapi.FormatError if a stream has another format than this program uses.
+func (s Subjects) checkFormat(info *jetstream.StreamInfo) error {
+	if d, ok := jsapi.CheckFormat(info, s.Wants(info.Config.Name)); !ok {
+		return &jsapi.FormatError{Differences: []jsapi.FormatDifference{d}}
+	}
+	return nil
+}

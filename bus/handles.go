@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/stevedore-bus/stevedore/bus/jsapi"
 )
 
 // Stream returns the handle of a stream. It caches the handle, because each lookup is
@@ -23,8 +21,8 @@ func (b *Bus) Stream(ctx context.Context, stream string) (s jetstream.Stream, er
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, err)
 	}
-	if d, ok := jsapi.CheckFormat(s.CachedInfo(), b.Wants(name)); !ok && !b.cfg.AnyFormat {
-		return nil, &jsapi.FormatError{Differences: []jsapi.FormatDifference{d}}
+	if err := b.checkFormat(s.CachedInfo()); err != nil && !b.cfg.AnyFormat {
+		return nil, err
 	}
 	b.handles.Store(name, s)
 	return s, nil

@@ -2,6 +2,7 @@ package tools
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -65,6 +66,11 @@ type ResultEvent struct {
 	Action  string `json:"action,omitempty"`
 	// Delivery is that of the call.
 	Delivery Delivery `json:"delivery,omitempty"`
+}
+
+// EndedAt is when the call ended. It is not zero, although a program that is no worker may not say when the call began.
+func (e ResultEvent) EndedAt() time.Time {
+	return cmp.Or(e.StartedAt, time.Unix(0, 0).UTC()).Add(time.Duration(e.DurationMS) * time.Millisecond)
 }
 
 // EventError is an Error on the wire.

@@ -1,13 +1,13 @@
 package admin
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // checkStreamBytes returns an error if Config.StreamBytes names no stream with a size. The
@@ -21,7 +21,7 @@ func checkStreamBytes(b *bus.Bus) error {
 	}
 	for name := range b.Config().StreamBytes {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("there is no stream %q with a size; want one of %s", name, strings.Join(known, ", "))
+			return tools.Errorf(tools.CodeInvalidArguments, "there is no stream %q with a size; want one of %s", name, strings.Join(known, ", "))
 		}
 	}
 	return nil

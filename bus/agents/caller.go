@@ -197,6 +197,9 @@ func (c busCaller) call(ctx context.Context, call tools.Call) (tools.ResultEvent
 // endOf returns why a run ended that has its result although its conversation has no end
 // entry. A cancelled run may be about to write that entry.
 func (c busCaller) endOf(ctx context.Context, call tools.CallKey) (agent.Reason, error) {
+	if !tools.IsToken(call.Session) || !tools.IsToken(call.ID) { // another program wrote the entry, and no call can have this key
+		return agent.Abandoned, nil
+	}
 	stored, err := task.ReadResults(ctx, c.bus, call.Session, call.ID)
 	switch {
 	case err != nil || len(stored) == 0:

@@ -21,19 +21,20 @@ func FileOpener(reader *offload.Reader, command func(session, id string) string)
 		if rec.Digest != a.Digest {
 			return nil, errors.Join(tools.Errorf(tools.CodeNotFound, "the artifact %.100q is another one", a.ID), content.Close())
 		}
-		return &channel.Document{Name: channel.FileName(fileName(rec)), Size: content.Size(), Content: content, Close: content.Close,
+		return &channel.Document{Name: FileName(rec), Size: content.Size(), Content: content, Close: content.Close,
 			Command: command(rec.Session, rec.ID)}, nil
 	}
 }
 
-// fileName returns the name of a file of a user, and otherwise the id with the usual ending.
-func fileName(rec offload.Record) string {
+// FileName returns the name of the file that users get: that of a file of a user, and otherwise the id with the usual ending.
+func FileName(rec offload.Record) string {
 	if name := rec.Metadata["action_name"]; rec.Metadata["tool_name"] == offload.ToolUpload && name != "" {
-		return name
+		return channel.FileName(name)
 	}
+	ending := map[string]string{"TEXT": ".txt", "JSON": ".json"}[rec.Type]
 	// A type that is malformed has no ending.
 	if endings, _ := mime.ExtensionsByType(rec.MediaType); rec.Type == "BINARY" && len(endings) > 0 {
-		return rec.ID + endings[0]
+		ending = endings[0]
 	}
-	return rec.ID + map[string]string{"TEXT": ".txt", "JSON": ".json"}[rec.Type]
+	return channel.FileName(rec.ID + ending)
 }

@@ -100,6 +100,18 @@ func TestListConversations(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Session != "s3" || list[0].Match != "Answer to r2" {
 		t.Errorf("search: %+v, %v", list, err)
 	}
+	// An entry whose run no call can have hides no other conversation, and does not keep its own open.
+	for i, odd := range []string{`{"kind":"user"}`, `{"kind":"user","run":"a.*"}`, `{"kind":"user","run":"r","message":{"role":"user"},"call":{"id":"r","session":"x","tool":"subagent"}}`} {
+		name := fmt.Sprint("odd", i)
+		appendEntries(t, b, name, odd)
+		list, _, err := conversations(t, b, agents.ListQuery{})
+		if err != nil || len(list) != 9 || list[0].Session != name || list[0].State != string(agent.Abandoned) {
+			t.Errorf("after %s: %+v, %v", odd, list, err)
+		}
+		if err := remove(t, b, name, false); err != nil {
+			t.Errorf("after %s: %v", odd, err)
+		}
+	}
 }
 
 // A search looks at a bounded number of entries at once, and the next page goes on.

@@ -142,7 +142,7 @@ func (r *traceReader) completeCall(ctx context.Context, s *agent.TraceStep) erro
 	}
 	if len(stored) > 0 {
 		last := stored[len(stored)-1]
-		s.State, s.RanMS, s.EndedAt = string(last.Outcome), last.DurationMS, last.StartedAt.Add(time.Duration(last.DurationMS)*time.Millisecond)
+		s.State, s.RanMS, s.EndedAt = string(last.Outcome), last.DurationMS, last.EndedAt()
 		if len(stored) > 1 { // the log has the first one, such as that the call goes on in the background
 			s.Answer(last.Result)
 		}

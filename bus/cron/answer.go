@@ -97,17 +97,25 @@ func (e Entry) CallText() string {
 	return e.Tool
 }
 
+// Idle says why a job has no next run; empty if it has one.
+func (e Entry) Idle() string {
+	switch {
+	case e.Disabled:
+		return "disabled"
+	case e.Ended && e.LastRun == nil:
+		return "due, waits for a worker"
+	case e.Ended:
+		return "ended"
+	}
+	return ""
+}
+
 // line describes a job in one line.
 func (e Entry) line() string {
 	line := fmt.Sprintf("%s, calls %s", e.When(), e.CallText())
-	switch {
-	case e.Disabled:
-		line += ", disabled"
-	case e.Ended && e.LastRun == nil:
-		line += ", due, waits for a worker"
-	case e.Ended:
-		line += ", ended"
-	case !e.Next.IsZero():
+	if idle := e.Idle(); idle != "" {
+		line += ", " + idle
+	} else if !e.Next.IsZero() {
 		line += ", next " + e.inZone(e.Next).Format(time.RFC3339)
 	}
 	if e.LastRun != nil {

@@ -181,8 +181,9 @@ func TestFailedJobNotifiesItsOwner(t *testing.T) {
 		case <-time.After(bustest.Timeout):
 			t.Error("no notification")
 		}
-		if n := count(t, jobs, cron.Caller{Operator: true}); n != 1 {
-			t.Errorf("%d jobs are listed, want the one that failed", n)
+		if list, err := jobs.Do(t.Context(), cron.Caller{Operator: true}, "", cron.Request{Action: cron.ActionList}); err != nil ||
+			!strings.Contains(list.Text(), "ended, last run") || !strings.Contains(list.Text(), "failed: the disk is full") { // the status names it, too
+			t.Errorf("%q, %v", list.Text(), err)
 		}
 
 		// Get still returns it with its outcome, and it can get a new time.
@@ -213,6 +214,9 @@ func TestFailedJobNotifiesItsOwner(t *testing.T) {
 		}
 		if e, err := jobs.Get(t.Context(), alice, "once"); err != nil || e.LastRun.Message != "the result is no longer stored" {
 			t.Errorf("without its result: %+v, %v", e.LastRun, err)
+		}
+		if n := count(t, jobs, cron.Caller{Operator: true}); n != 0 {
+			t.Errorf("%d jobs are left", n)
 		}
 		again, err := jobs.Update(t.Context(), alice, "once", func(j *cron.Job) error { j.At = time.Now().Add(time.Hour); return nil })
 		if err != nil || again.Ended || again.Next.IsZero() {

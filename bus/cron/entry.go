@@ -14,8 +14,8 @@ type Entry struct {
 	ChangedAt time.Time `json:"changed_at,omitzero"`
 	// Next is the next due time; zero if there is none.
 	Next time.Time `json:"next,omitzero"`
-	// Ended means that the time of a job that runs once has passed. Get returns an
-	// ended job for a month; List only until a worker takes its tick, and for a day if it failed.
+	// Ended means that the time of a job that runs once has passed. Get returns an ended job for a
+	// month; List until a worker takes its tick, and for a day after it has failed.
 	Ended bool `json:"ended,omitempty"`
 	// Unchanged: the update that returned the entry changed nothing.
 	Unchanged bool `json:"unchanged,omitempty"`
@@ -67,13 +67,14 @@ type EntryJSON struct {
 	Every    string `json:"every,omitempty"` // such as "30m"
 	Timeout  string `json:"timeout,omitempty"`
 	Enabled  bool   `json:"enabled"`
+	Idle     string `json:"idle,omitempty"` // why there is no next run
 }
 
 type entryFields Entry // without MarshalJSON
 
 // Fields returns the form of e in JSON, to which other fields can be added.
 func (e Entry) Fields() EntryJSON {
-	return EntryJSON{entryFields(e), e.stored, e.When(), duration(e.Every), duration(e.Timeout), !e.Disabled}
+	return EntryJSON{entryFields(e), e.stored, e.When(), duration(e.Every), duration(e.Timeout), !e.Disabled, e.Idle()}
 }
 
 // MarshalJSON writes an EntryJSON.

@@ -158,8 +158,8 @@ func (js *Jobs) Get(ctx context.Context, by Caller, name string) (Entry, error) 
 }
 
 // List lists the caller's jobs by name and then the heartbeats, or those of a kind of schedule
-// that is not empty, after the Answer.Next of a list before. One that runs once is listed until a worker takes its tick, and
-// while Failing names it.
+// that is not empty, after the Answer.Next of a list before. One that runs once is listed
+// until a worker takes its tick, and again for a day after it has failed.
 func (js *Jobs) List(ctx context.Context, by Caller, kind, after string) iter.Seq2[Entry, error] {
 	if after != "" && !strings.Contains(after, ".") {
 		after = bus.Cron + "." + after
@@ -173,7 +173,7 @@ func (js *Jobs) List(ctx context.Context, by Caller, kind, after string) iter.Se
 			case err != nil:
 				yield(Entry{}, fmt.Errorf("list jobs: %w", err))
 				return
-			case !by.sees(e), e.Ended && e.LastRun != nil && !e.fails(e.LastRun): // not for this list
+			case !by.sees(e), !e.isListed():
 			case !yield(e, nil):
 				return
 			}

@@ -127,11 +127,6 @@ func (js *Jobs) Failing(ctx context.Context) (failing []Entry, more bool, err er
 	return slices.DeleteFunc(failing, func(e Entry) bool { return e.LastRun == nil }), more, err
 }
 
-// fails reports whether a run of e failed that somebody should look at.
-func (e Entry) fails(run *Run) bool {
-	return run.Message != "" && run.Outcome != tools.Cancelled && !run.EndedAt.IsZero() && !(e.Ended && time.Since(run.EndedAt) > endedFails)
-}
-
 // failing returns the schedule of the records of some runs, the newest first, with its last run that has ended if
 // that failed.
 func (js *Jobs) failing(ctx context.Context, subject string, runs []bus.Stored) (Entry, error) {
@@ -144,24 +139,33 @@ func (js *Jobs) failing(ctx context.Context, subject string, runs []bus.Stored) 
 		if err == nil && run.EndedAt.IsZero() {
 			continue // it goes on
 		}
-		if err != nil || run.Message == "" {
+		if err != nil || !run.failed() {
 			return Entry{}, err
 		}
 		tokens := js.bus.Split(subject)
 		e, ok, err := js.read(ctx, tokens[1], tokens[2])
-		if err != nil || !ok || e.Disabled || !e.fails(run) || e.Session != record.Session {
+		if e.LastRun = run; err != nil || !ok || e.Disabled || !e.isListed() || e.Session != record.Session {
 			return Entry{}, err
 		}
-		e.LastRun = run
 		return e, nil
 	}
 	return Entry{}, nil
 }
 
+// failed reports whether the run has ended and did not succeed.
+func (run *Run) failed() bool {
+	return !run.EndedAt.IsZero() && run.Message != "" && run.Outcome != tools.Cancelled
+}
+
+// isListed reports whether lists have the job: one that ran once only if it failed within a day.
+func (e Entry) isListed() bool {
+	return !e.Ended || e.LastRun == nil || e.LastRun.failed() && time.Since(e.LastRun.EndedAt) <= endedFails
+}
+
 func (run *Run) apply(e tools.ResultEvent) {
 	run.Outcome = e.Outcome
 	if e.Outcome != tools.Async {
-		run.EndedAt = e.StartedAt.Add(time.Duration(e.DurationMS) * time.Millisecond)
+		run.EndedAt = e.EndedAt()
 	}
 	if e.IsError {
 		run.Message = e.ForLLM

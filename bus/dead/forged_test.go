@@ -43,7 +43,7 @@ func TestForgedLetterIsNotRetried(t *testing.T) {
 		t.Errorf("%d letters, listed %d, %v", n, len(letters), err)
 	}
 	garbage := letters[len(letters)-1]
-	if garbage.Number != ack.Sequence || !strings.Contains(garbage.Reason, `no dead letter: "hello"`) || retry(t.Context(), b, garbage) == nil {
+	if garbage.Number != ack.Sequence || !strings.Contains(garbage.Reason, "this is no dead letter") || retry(t.Context(), b, garbage) == nil {
 		t.Errorf("the letter that is none: %+v", garbage)
 	}
 	dead.RemoveAll(t.Context(), b, letters, func(_ dead.Stored, err error) {

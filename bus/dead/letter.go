@@ -23,8 +23,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/consume"
-	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Letter is a message that was rejected or whose last attempt failed, with the reason.
@@ -122,17 +120,17 @@ func (l Letter) decompress() ([]byte, error) {
 // one returns the query for a single message of the stream.
 func one(sequence uint64) bus.Query { return bus.Query{From: sequence, Before: sequence + 1} }
 
-// decode decodes a message of the stream. ok is false for the body of another letter. What another program stored there
-// counts as a letter, so that it is listed and can be removed.
+// decode decodes a message of the stream. ok is false for the body of another letter. A message that
+// is no letter counts as one that can only be removed.
 func decode(s bus.Subjects, m bus.Stored) (l Stored, ok bool) {
 	tokens := s.Split(m.Subject)
 	if len(tokens) != 3 || tokens[1] == bus.DeadBody {
 		return Stored{}, false
 	}
 	l.Number = m.Sequence
-	if err := json.Unmarshal(m.Body, &l.Letter); err != nil || l.Subject == "" {
-		reason := fmt.Sprintf("another program stored this, which is no dead letter: %q", tools.Excerpt(string(m.Body), 200))
-		l.Letter = Letter{Code: consume.CodeUndecodable, Reason: reason, At: m.At}
+	if json.Unmarshal(m.Body, &l.Letter) != nil || l.Subject == "" {
+		l.Letter = Letter{At: m.At, Reason: "this is no dead letter: another program stored it; remove it"}
+		l.Gzip, _ = compress(m.Body) // in memory
 	}
 	l.Kind, l.Name = tokens[1], tokens[2] // the subject counts, not the body
 	return l, true

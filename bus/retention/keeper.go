@@ -226,6 +226,9 @@ func (k *Keeper) Ready() error {
 		if f.Altered != nil {
 			return f.Altered
 		}
+		if f.Format != nil { // no command and no new worker connects
+			return f.Format
+		}
 	}
 	if f, ok := fullest(k.Fills()); ok && f.Ratio() >= bus.NearlyFull {
 		return f.Full()

@@ -3,6 +3,7 @@ package retention_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/integration/slow"
 )
@@ -156,6 +158,21 @@ func TestYoungRecordsStay(t *testing.T) {
 		t.Errorf("ready: %v", err)
 	}
 	put(t, b, b.Result("s", "new"), text)
+
+	// A stream that lost the version of its format is trimmed, but nobody else connects.
+	stream, err := b.Stream(t.Context(), bus.Outbox)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := stream.CachedInfo().Config
+	config.Metadata = map[string]string{"made": "by hand"}
+	if _, err := b.JetStream().UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	check(t, k)
+	if _, ok := errors.AsType[*jsapi.FormatError](k.Ready()); !ok {
+		t.Errorf("ready: %v", k.Ready())
+	}
 }
 
 // A full calls stream is backpressure, and the error says what it waits for.

@@ -50,13 +50,18 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 	return Get(ctx, b, session, id)
 }
 
+// IsOver reports whether Cancel failed because the call has ended or is gone.
+func IsOver(err error) bool {
+	code := tools.CodeOf(err)
+	return code == tools.CodeInvalidArguments || code == tools.CodeNotFound
+}
+
 // CancelOpen is Cancel for a call that may have ended, or may be gone.
 func CancelOpen(ctx context.Context, b *bus.Bus, k tools.CallKey, by string) error {
-	_, err := Cancel(ctx, b, k.Session, k.ID, by)
-	if code := tools.CodeOf(err); code == tools.CodeInvalidArguments || code == tools.CodeNotFound {
-		return nil
+	if _, err := Cancel(ctx, b, k.Session, k.ID, by); !IsOver(err) {
+		return err
 	}
-	return err
+	return nil
 }
 
 // removeQueued removes the messages of a cancelled call that no worker has. A worker would drop

@@ -35,11 +35,6 @@ func (l Listing) Text() string {
 	for i, t := range l.Tasks {
 		lines[i] = t.Text()
 	}
-	return strings.Join(append(lines, l.Notes()...), "\n")
-}
-
-// Notes are the lines that say what the list leaves out.
-func (l Listing) Notes() (lines []string) {
 	if l.Omitted > 0 {
 		lines = append(lines, fmt.Sprintf("(and %d more; to see one of them: tasks get ID)", l.Omitted))
 	}
@@ -49,7 +44,7 @@ func (l Listing) Notes() (lines []string) {
 	if l.Incomplete {
 		lines = append(lines, "(Too many calls are queued to check all of them; calls of this session may be missing.)")
 	}
-	return lines
+	return strings.Join(lines, "\n")
 }
 
 // maxListed is the most tasks in a list, which has to fit into one message.

@@ -203,7 +203,7 @@ func (t *Task) apply(e tools.ResultEvent) {
 		return
 	}
 	t.State = State(e.Outcome)
-	t.EndedAt = e.StartedAt.Add(time.Duration(e.DurationMS) * time.Millisecond)
+	t.EndedAt = e.EndedAt()
 	if e.Error != nil {
 		t.Message = e.Error.Message
 	}

@@ -111,7 +111,7 @@ func TestSettingsFileIsBounded(t *testing.T) {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		err := FromFile(pflag.NewFlagSet("x", pflag.ContinueOnError), name, Names{}, func(string) {})
+		err := FromFile(pflag.NewFlagSet("x", pflag.ContinueOnError), name, Names{})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.30q: %v; want %q", text, err, want)
 		}

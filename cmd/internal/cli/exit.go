@@ -109,7 +109,8 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdin io.Reade
 	switch {
 	case errors.Is(err, bus.ErrUnreachable):
 		return ExitUnreachable
-	case strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "required flag"):
+	case strings.HasPrefix(err.Error(), "unknown command"), strings.HasPrefix(err.Error(), "if any flags in the group"),
+		tools.CodeOf(err) == tools.CodeInvalidArguments:
 		return ExitUsage
 	}
 	return ExitFailed

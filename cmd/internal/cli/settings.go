@@ -47,7 +47,7 @@ func AddConfigFlag(cmd *cobra.Command) {
 		known := namesOf(cmd.Root())
 		warn := func(text string) { fmt.Fprintf(cmd.ErrOrStderr(), "%s: warning: %s\n", cmd.Root().Name(), text) }
 		known.checkEnvironment(cmd.Flags(), warn)
-		return resolve(cmd.Flags(), known, warn)
+		return resolve(cmd.Flags(), known)
 	}
 }
 
@@ -94,7 +94,7 @@ func (n Names) checkEnvironment(flags *pflag.FlagSet, warn func(string)) {
 	}
 }
 
-func resolve(flags *pflag.FlagSet, known Names, warn func(string)) error {
+func resolve(flags *pflag.FlagSet, known Names) error {
 	if flags.Changed("server") && flags.Changed("context") {
 		return Exit(ExitUsage, "want either --server or --context")
 	}
@@ -105,7 +105,7 @@ func resolve(flags *pflag.FlagSet, known Names, warn func(string)) error {
 	if file == nil || file.Value.String() == "" {
 		return nil
 	}
-	return FromFile(flags, file.Value.String(), known, warn)
+	return FromFile(flags, file.Value.String(), known)
 }
 
 // fromEnvironment reads our variables first, then those of other programs. An empty variable
@@ -162,7 +162,7 @@ func envName(flag string) string {
 
 // FromFile sets the settings that are not set from a settings file. It refuses keys that are not
 // known, because they are mostly typos.
-func FromFile(flags *pflag.FlagSet, name string, known Names, warn func(string)) error {
+func FromFile(flags *pflag.FlagSet, name string, known Names) error {
 	data, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Exit(ExitUsage, "settings file %q does not exist", name)

@@ -11,13 +11,14 @@ import (
 )
 
 // listFields are the fields of the answers that are lists.
-var listFields = []string{"artifacts", "tasks", "tools", "approvals", "dead", "sessions", "used"}
+var listFields = []string{"artifacts", "tasks", "tools", "approvals", "dead", "sessions", "used", "jobs"}
 
 // notes are the fields of a list that say what it leaves out.
 var notes = map[string]string{
 	"omitted":    "stevedore: %s more are not in this list",
 	"incomplete": "stevedore: too many calls are queued to check all of them; some may be missing%.0s",
 	"next":       "stevedore: there may be more: continue with --after %s",
+	"damaged":    "stevedore: damaged records of artifacts, which are not in this list: %s",
 }
 
 // answerFields are the fields of an answer.

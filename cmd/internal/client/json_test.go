@@ -18,6 +18,8 @@ func TestPrintList(t *testing.T) {
 		{`{"sessions":[{"id":1}],"next":0}`, "{\"id\":1}\n", ""},
 		{`{"artifacts":[{"id":1}],"count":9}`, "{\"id\":1}\n", "These are 1 of 9 artifacts.\n"},
 		{`{"artifacts":[{"id":1}],"count":9,"next_offset":6}`, "{\"id\":1}\n", "These are 1 of 9 artifacts. There are older ones: continue with --offset 6.\n"},
+		{`{"artifacts":[{"id":1}],"count":1,"damaged":2}`, "{\"id\":1}\n", "stevedore: damaged records of artifacts, which are not in this list: 2\n"},
+		{`{"action":"list","jobs":[{"id":1}],"next":"cron.b"}`, "{\"id\":1}\n", "stevedore: there may be more: continue with --after cron.b\n"},
 		{`{"tasks":[],"incomplete":true}`, "", "stevedore: too many calls are queued to check all of them; some may be missing\n"},
 		{`{"text":"x","id":1}`, "{\"id\":1}\n", ""},
 	} {

@@ -213,20 +213,18 @@ func (o promptOptions) submit(ctx context.Context, b *bus.Bus, show func(tools.P
 	event, err := rpc.Submit(wait, b, bus.AgentQueue, o.call)
 	stopWarning()
 	stopWatching()
-	switch {
-	case errors.Is(err, rpc.ErrPending) && ctx.Err() != nil:
-		return event, cli.Exit(cli.ExitPending, "interrupted; the run continues; to wait for its answer: %s", o.resume())
-	case noWorker && errors.Is(err, context.Canceled) && ctx.Err() == nil:
-		return event, cli.Exit(cli.ExitPending, "no worker with a model is running; the prompt stays queued: %s, then send the same "+
-			"prompt again with --session %s --id %s to get the answer",
-			o.startModel(), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
-	case err != nil && ctx.Err() == nil && client.Outage(connected, b) != nil:
-		return event, fmt.Errorf("%w; a run that has started continues: when the bus is back, send the same prompt again with --session "+
-			"%s --id %s to wait for it", client.Outage(connected, b), cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
-	case errors.Is(err, rpc.ErrPending) && ctx.Err() == nil:
-		return event, cli.Exit(cli.ExitPending, "no answer after %s; the run continues; to wait for its answer: %s", o.Wait, o.resume())
-	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
-		return event, cli.Exit(cli.ExitUsage, "%w", err)
+	outage := client.Outage(connected, b)
+	again := fmt.Sprintf("send the same prompt again with --session %s --id %s to ", cli.ShellWord(o.call.Session), cli.ShellWord(o.call.ID))
+	switch pending := errors.Is(err, rpc.ErrPending); {
+	case pending && ctx.Err() != nil:
+		err = cli.Exit(cli.ExitPending, "interrupted; the run continues; to wait for its answer: %s", o.resume())
+	case err == nil, ctx.Err() != nil:
+	case noWorker && errors.Is(err, context.Canceled):
+		err = cli.Exit(cli.ExitPending, "no worker with a model is running; the prompt stays queued: %s, then %sget the answer", o.startModel(), again)
+	case pending && outage == nil:
+		err = cli.Exit(cli.ExitPending, "no answer after %s; the run continues; to wait for its answer: %s", o.Wait, o.resume())
+	default:
+		err = notAnswered(err, outage, o.Wait, again+"wait for it")
 	}
 	return event, err
 }
@@ -361,15 +359,8 @@ const (
 
 // firstOutput returns the start of a text, and whether that is the whole text.
 func firstOutput(text string) (start string, whole bool) {
-	end, lines := min(len(text), maxOutput), 0
-	for i := range end {
-		if text[i] == '\n' {
-			if lines++; lines == maxOutputLines {
-				end = i
-				break
-			}
-		}
-	}
+	lines := strings.SplitN(text[:min(len(text), maxOutput)], "\n", maxOutputLines+1)
+	end := len(strings.Join(lines[:min(len(lines), maxOutputLines)], "\n"))
 	for end < len(text) && !utf8.RuneStart(text[end]) {
 		end--
 	}

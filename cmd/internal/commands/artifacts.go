@@ -25,7 +25,7 @@ const artifactsHelp = `List, read and search artifacts: the results that workers
 answers all commands except sweep over the bus, so they work on any host. Each session
 has its own artifacts.
 
-  stevedore artifacts ls --session s1
+  stevedore artifacts ls --session s1         or --all
   stevedore artifacts get ID                  print the first 15,000 characters
   stevedore artifacts get ID --all -o FILE    save the whole artifact, exactly as it was stored
   stevedore artifacts lines ID 100 120
@@ -59,19 +59,31 @@ func newArtifactsLs(o *client.Options) *cobra.Command {
 	var (
 		filter        []string
 		limit, offset int
+		all           bool
 	)
-	cmd := client.RequestCommand(o, "ls", "List the artifacts of the session", rpc.QueryArtifacts, func([]string) (rpc.ReadRequest, error) {
-		in := rpc.ReadRequest{Filter: map[string]string{}, Limit: int64(limit), Offset: int64(offset)}
+	cmd := o.Command("ls", "List the artifacts of the session", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
+		in, op := rpc.ReadRequest{Filter: map[string]string{}, Limit: int64(limit), Offset: int64(offset)}, rpc.QueryArtifacts
 		for _, f := range filter {
 			name, value, ok := strings.Cut(f, "=")
 			if !ok {
-				return in, fmt.Errorf("--filter %q: want NAME=VALUE", f)
+				return cli.Exit(cli.ExitUsage, "--filter %q: want NAME=VALUE", f)
 			}
 			in.Filter[name] = value
 		}
-		return in, nil
-	}, func(cmd *cobra.Command, l *offload.Listing) error { return printArtifacts(o, cmd.OutOrStdout(), l) })
+		if all {
+			op = rpc.ListAllArtifacts
+		}
+		answer, err := client.Ask(ctx, o, b, op, in)
+		if err != nil {
+			return err
+		}
+		return answer.Print(o, cmd, func(cmd *cobra.Command, l *offload.Listing) error {
+			return printArtifacts(o, cmd.OutOrStdout(), l, all)
+		})
+	})
+	cmd.Flags().BoolVar(&all, "all", false, "list those of all sessions")
 	cmd.Flags().StringArrayVar(&filter, "filter", nil, "show only artifacts with this `NAME=VALUE` in their metadata, such as tool_name=shell")
+	cmd.MarkFlagsMutuallyExclusive("all", "filter")
 	addPage(cmd, &limit, "the newest; default and most 200")
 	cmd.Flags().IntVar(&offset, "offset", 0, "leave out the newest `NUMBER`")
 	return cmd
@@ -157,18 +169,8 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 				return cli.Exit(cli.ExitUsage, "--output saves a whole artifact: use it with --all and without --offset")
 			}
 			return o.With(cmd, func(ctx context.Context, b *bus.Bus) error {
-				if file != "" && file != "-" {
-					size, err := exportArtifact(ctx, o, b, in.ArtifactID, file, cmd.ErrOrStderr())
-					switch {
-					case err == nil && o.JSON:
-						err = cli.JSON(cmd.OutOrStdout(), savedArtifact{ID: in.ArtifactID, File: file, Size: size})
-					case err == nil:
-						err = cli.Line(cmd.ErrOrStderr(), "saved %d bytes to %s", size, file)
-					}
-					return err
-				}
 				if all {
-					return rpc.Download(ctx, b, o.Session, in.ArtifactID, in.Offset, cmd.OutOrStdout())
+					return downloadArtifact(ctx, o, b, in, file, cmd)
 				}
 				answer, err := client.Ask(ctx, o, b, rpc.GetArtifact, in)
 				if err != nil {
@@ -184,13 +186,6 @@ func newArtifactsGet(o *client.Options) *cobra.Command {
 	cmd.Flags().StringVarP(&file, "output", "o", "", "with --all, save to `FILE` when everything has arrived and its digest is right; - is the standard output")
 	cmd.MarkFlagsMutuallyExclusive("all", "limit")
 	return cmd
-}
-
-// savedArtifact is what "artifacts get --output" prints with --json.
-type savedArtifact struct {
-	ID   string `json:"artifact_id"`
-	File string `json:"file"`
-	Size int64  `json:"size"`
 }
 
 // newArtifactsSweep returns "stevedore artifacts sweep", which opens the store itself: an

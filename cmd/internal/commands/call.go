@@ -179,28 +179,15 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	if err == nil && event.Outcome == tools.Async && o.Completion {
 		event, err = rpc.AwaitCompletion(wait, b, tools.Call{ID: event.ID, Session: event.Session, Tool: event.Tool})
 	}
-	switch {
-	case ctx.Err() != nil && errors.Is(err, rpc.ErrPending):
+	outage := client.Outage(connected, b)
+	switch pending := errors.Is(err, rpc.ErrPending); {
+	case ctx.Err() != nil && pending:
 		return cli.Exit(cli.ExitPending, "interrupted; the call continues: submit it again with --id %s to wait for it", cli.ShellWord(o.call.ID))
-	case err != nil && client.Outage(connected, b) != nil:
-		accepted := "may have been accepted"
-		if errors.Is(err, rpc.ErrPending) {
-			accepted = "was accepted"
-		}
-		return fmt.Errorf("%w; the call %s: when the bus is back, submit it again with --id %s to wait for it, or see %s",
-			client.Outage(connected, b), accepted, cli.ShellWord(o.call.ID), taskCommand(o))
-	case errors.Is(err, bus.ErrUnreachable):
-		return fmt.Errorf("%w; when the bus is back, submit the call again with --id %s", err, cli.ShellWord(o.call.ID))
-	case errors.Is(err, rpc.ErrPending):
+	case pending && outage == nil:
 		return cli.Exit(cli.ExitPending, "no result after %s; %s; the call stays submitted: submit it again with --id %s to wait for it, "+
 			"or see %s", o.Wait, callState(ctx, b, o), cli.ShellWord(o.call.ID), taskCommand(o))
-	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
-		return cli.Exit(cli.ExitUsage, "%w", err)
-	case errors.Is(err, context.DeadlineExceeded): // the bus did not acknowledge the call
-		return cli.Exit(cli.ExitUnreachable, "the bus did not answer within %s: %w; when it is back, submit the call again with --id %s",
-			o.Wait, err, cli.ShellWord(o.call.ID))
 	case err != nil:
-		return err
+		return notAnswered(err, outage, o.Wait, fmt.Sprintf("submit it again with --id %s to wait for it, or see %s", cli.ShellWord(o.call.ID), taskCommand(o)))
 	}
 	if err := printResult(event, o.JSON, stdout); err != nil {
 		return err
@@ -216,6 +203,26 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 		return cli.Exit(cli.ExitToolError, "")
 	}
 	return nil
+}
+
+// notAnswered is the error of a call that got no result within wait because the bus is away or does not answer, or that was refused. outage is
+// why the bus is away, if that has ended the wait; again says how to submit the call again.
+func notAnswered(err, outage error, wait time.Duration, again string) error {
+	accepted := "may have been accepted"
+	if errors.Is(err, rpc.ErrPending) {
+		accepted = "was accepted"
+	}
+	switch {
+	case outage != nil:
+		return fmt.Errorf("%w; the call %s: when the bus is back, %s", outage, accepted, again)
+	case errors.Is(err, bus.ErrUnreachable):
+		return fmt.Errorf("%w; when the bus is back, %s", err, again)
+	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
+		return cli.Exit(cli.ExitUsage, "%w", err)
+	case errors.Is(err, context.DeadlineExceeded): // the bus did not acknowledge the call
+		return cli.Exit(cli.ExitUnreachable, "the bus did not answer within %s: %w; when it is back, %s", wait, err, again)
+	}
+	return err
 }
 
 // taskCommand returns the command that shows the state of a call.

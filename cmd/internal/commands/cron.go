@@ -58,6 +58,7 @@ func newCronCommand() *cobra.Command {
 	update := o.command(cron.ActionUpdate, "update NAME [TOOL [ARGS]]", "Change a job; settings that are not given stay")
 	for _, c := range []*cobra.Command{add, update} {
 		o.addTimes(c)
+		c.Flags().StringVar(&o.request.At, "at", "", "`TIME` to run once, such as 2026-11-21T09:00:00+01:00, or a duration from now, such as 20m")
 		c.Flags().StringVar(&o.request.Queue, "queue", "", "`QUEUE` of the calls; default "+bus.DefaultQueue)
 		c.Flags().StringVar(&o.request.Channel, "channel", "", "`CHANNEL` that delivers the results to the user")
 		c.Flags().StringVar(&o.request.ChatID, "chat-id", "", "`CHAT` within the channel")
@@ -95,10 +96,9 @@ func (o *cronOptions) jobNames(ctx context.Context, _ *client.Options, b *bus.Bu
 }
 
 func (o *cronOptions) addTimes(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&o.request.At, "at", "", "`TIME` to run once, such as 2026-11-21T09:00:00+01:00, or a duration from now, such as 20m")
 	cmd.Flags().StringVar(&o.request.Every, "every", "", "`INTERVAL` between runs, such as 30m")
 	cmd.Flags().StringVar(&o.request.Cron, "cron", "", "`EXPRESSION` of 5 fields, or 6 with seconds first, such as '30 9 * * 1-5'")
-	cmd.Flags().StringVar(&o.request.TimeZone, "time-zone", "", "`ZONE` of --cron and --at, such as Europe/Berlin; default UTC")
+	cmd.Flags().StringVar(&o.request.TimeZone, "time-zone", "", "`ZONE` of the times, such as Europe/Berlin; default UTC")
 }
 
 func (o *cronOptions) command(action, use, short string) *cobra.Command {
@@ -125,7 +125,7 @@ func (o *cronOptions) command(action, use, short string) *cobra.Command {
 				if err != nil {
 					return o.exit(err)
 				}
-				if err := o.print(cmd.OutOrStdout(), answer); err != nil {
+				if err := o.print(cmd, answer); err != nil {
 					return err
 				}
 				for _, warning := range warnings {
@@ -198,31 +198,24 @@ func (o *cronOptions) exit(err error) error {
 	return err
 }
 
-func (o *cronOptions) print(out io.Writer, answer cron.Answer) error {
-	if o.JSON && answer.Jobs != nil {
-		return cli.JSONLines(out, answer.Jobs)
+func (o *cronOptions) print(cmd *cobra.Command, answer cron.Answer) error {
+	body, err := bus.Encode(answer)
+	if err != nil {
+		return err
 	}
-	if o.JSON {
-		return cli.JSON(out, answer)
-	}
-	if answer.Action == cron.ActionList && len(answer.Jobs) > 0 {
-		return listJobs(out, answer)
-	}
-	_, err := fmt.Fprintln(out, answer.Text())
-	return err
+	return client.Answer[cron.Answer]{Out: answer, Body: body}.Print(&o.Options, cmd, printJobs)
 }
 
-func listJobs(out io.Writer, list cron.Answer) error {
-	t := cli.NewTable("name", "session", "when", "calls", "next", "last", "outcome")
-	for _, e := range list.Jobs {
+// printJobs prints a list of jobs, or what was done to one.
+func printJobs(cmd *cobra.Command, answer cron.Answer) error {
+	columns := []string{"name", "session", "when", "calls", "next", "last", "outcome"}
+	return client.PrintTable(cmd.OutOrStdout(), answer.Jobs, answer.Text(), columns, func(e cron.Entry) []any {
 		name, when, next, last, outcome := e.Name, any(e.When()), any(e.Next), time.Time{}, "-"
-		switch {
-		case e.Kind != "":
+		if e.Kind != "" {
 			name += " (" + e.Kind + ")"
-		case e.Disabled:
-			next = "disabled"
-		case e.Ended && e.LastRun == nil:
-			next = "due"
+		}
+		if idle := e.Idle(); idle != "" {
+			next = idle
 		}
 		if !e.At.IsZero() {
 			when = e.At
@@ -230,13 +223,8 @@ func listJobs(out io.Writer, list cron.Answer) error {
 		if e.LastRun != nil {
 			last, outcome = e.LastRun.Due, e.LastRun.Text()
 		}
-		t.Row(name, e.Session, when, e.CallText(), next, last, outcome)
-	}
-	err := t.Print(out, "")
-	if err == nil && list.Next != "" {
-		err = cli.Line(out, "(There are more: continue after %s.)", list.Next)
-	}
-	return err
+		return []any{name, e.Session, when, e.CallText(), next, last, outcome}
+	})
 }
 
 // next returns the command that previews the runs of a job or of a schedule.
@@ -272,9 +260,7 @@ func (o *cronOptions) next() *cobra.Command {
 			return o.printTimes(cmd.OutOrStdout(), j.TimeZone, j.DueAfter(time.Now(), o.count))
 		},
 	}
-	cmd.Flags().StringVar(&o.request.Every, "every", "", "`INTERVAL` between runs, such as 30m")
-	cmd.Flags().StringVar(&o.request.Cron, "cron", "", "`EXPRESSION` of 5 fields, or 6 with seconds first")
-	cmd.Flags().StringVar(&o.request.TimeZone, "time-zone", "", "`ZONE` of --cron; default UTC")
+	o.addTimes(cmd)
 	cmd.Flags().IntVarP(&o.count, "count", "n", 5, "`NUMBER` of runs")
 	return cmd
 }

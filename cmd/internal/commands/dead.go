@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -91,6 +92,9 @@ func (o *deadOptions) named(ctx context.Context, b *bus.Bus, args []string) ([]d
 		number, err := strconv.ParseUint(arg, 10, 64)
 		if err != nil || number == 0 {
 			return nil, cli.Exit(cli.ExitUsage, "%q is not the number of a dead letter; see %s", arg, o.Connection.Command("dead", "ls"))
+		}
+		if slices.ContainsFunc(letters, func(l dead.Stored) bool { return l.Number == number }) {
+			continue // it is given twice
 		}
 		letter, err := dead.Get(ctx, b, number)
 		if err != nil {

@@ -66,4 +66,10 @@ func TestRetryAllPreparesLettersBeforeItPublishes(t *testing.T) {
 			t.Fatalf("a call was published after %d removals", removed)
 		}
 	}
+	stdout.Reset()
+	stderr.Reset()
+	if exit := run(t.Context(), []string{"dead", "rm", "8", "8", "--server", srv.URL(), "--log-level", "off"}, strings.NewReader(""), &stdout, &stderr); exit != 0 ||
+		stdout.String() != "removed 8: call echo\n" {
+		t.Errorf("a letter that is given twice: exit %d, %q, %q", exit, stdout.String(), stderr.String())
+	}
 }

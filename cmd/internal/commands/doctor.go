@@ -77,7 +77,7 @@ func newDoctorCommand() *cobra.Command {
 		Long:  doctorHelp,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			d.examine(cmd.Context(), cmd.ErrOrStderr())
-			return d.report(cmd.OutOrStdout(), asJSON)
+			return d.print(cmd.OutOrStdout(), asJSON)
 		},
 	}
 	d.Heartbeat = new(cli.Heartbeat)
@@ -88,7 +88,7 @@ func newDoctorCommand() *cobra.Command {
 	return cmd
 }
 
-func (d *doctor) report(out io.Writer, asJSON bool) error {
+func (d *doctor) print(out io.Writer, asJSON bool) error {
 	failed := 0
 	for _, f := range d.findings {
 		if f.Status == "failed" {
@@ -236,17 +236,7 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 		d.fail("status", "give this user the permission, see docs/security.md", "could not read the %s", e)
 	}
 	for _, p := range s.Problems {
-		switch {
-		case p.Code == status.ClockSkew:
-			d.fail("clock", p.Advice, "%s", p.Text)
-		case slices.Contains([]string{status.StreamMissing, status.StreamAltered, status.StreamSealed, status.StreamWithoutLeader,
-			status.ClusterWithoutLeader, status.WritesRefused}, p.Code):
-			d.fail("streams", p.Advice, "%s", p.Text)
-		case trouble.Kind(p.Code).Stops():
-			d.fail("workers", p.Advice, "%s", p.Text)
-		default:
-			d.warn("status", p.Advice, "%s", p.Text)
-		}
+		d.report(p)
 	}
 	d.examineSettings(ctx, b, s)
 	d.examineVersions(s)
@@ -258,6 +248,21 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 		d.ok("workers", "%d workers answer", n)
 	}
 	d.examineReplicas(s)
+}
+
+// report adds a problem of the status. What keeps a worker from its work has failed, as for /readyz.
+func (d *doctor) report(p status.Problem) {
+	switch {
+	case p.Code == status.ClockSkew:
+		d.fail("clock", p.Advice, "%s", p.Text)
+	case slices.Contains([]string{status.StreamMissing, status.StreamAltered, status.StreamSealed, status.StreamWithoutLeader,
+		status.ClusterWithoutLeader, status.WritesRefused}, p.Code):
+		d.fail("streams", p.Advice, "%s", p.Text)
+	case process.Stops(trouble.Kind(p.Code), p.Name):
+		d.fail("workers", p.Advice, "%s", p.Text)
+	default:
+		d.warn("status", p.Advice, "%s", p.Text)
+	}
 }
 
 // examineVersions warns of workers that an upgrade left out.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/status"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // The doctor names all settings with which a worker would not start, and up refuses each before it starts the server.
@@ -59,5 +61,15 @@ func TestDoctorChecksAllSettings(t *testing.T) {
 	}
 	if _, err := os.Stat(data); err == nil {
 		t.Error("a server was started")
+	}
+}
+
+// What /readyz does not mind is a warning: calls go on without a permission of housekeeping.
+func TestDoctorAgreesWithReadyz(t *testing.T) {
+	for denied, want := range map[string]string{"publish $JS.API.STREAM.PURGE.STEVEDORE_CALLS": "warning", "publish stevedore.result.>": "failed"} {
+		var d doctor
+		if d.report(status.Problem{Code: string(trouble.Permission), Name: denied}); d.findings[0].Status != want {
+			t.Errorf("%s: %+v, want %s", denied, d.findings, want)
+		}
 	}
 }

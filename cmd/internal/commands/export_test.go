@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
@@ -37,12 +40,21 @@ func (s otherDigest) Open(ctx context.Context, rec offload.Record) (offload.Cont
 	return s.Store.Open(ctx, rec)
 }
 
+// download saves the artifact a, and returns what the command says.
+func download(t *testing.T, b *bus.Bus, file string) (said string, err error) {
+	var stderr strings.Builder
+	cmd := new(cobra.Command)
+	cmd.SetErr(&stderr)
+	err = downloadArtifact(t.Context(), &client.Options{Session: "s"}, b, rpc.ReadRequest{ArtifactID: "a"}, file, cmd)
+	return stderr.String(), err
+}
+
 // An artifact replaces a file when all of its bytes have arrived and have its digest. Otherwise
 // the file stays as it was, and nothing remains beside it.
 func TestExportChecksTheDigest(t *testing.T) {
 	store := mem.New(offload.StoreConfig{})
 	content := bytes.Repeat([]byte("a line of the artifact\n"), offload.ReadChars/10)
-	if _, err := store.Put(t.Context(), offload.Record{Session: "s", Artifact: tools.Artifact{ID: "a"}}, bytes.NewReader(content), nil); err != nil {
+	if _, err := store.Put(t.Context(), offload.Record{Session: "s", Artifact: tools.Artifact{ID: "a", Truncated: true}}, bytes.NewReader(content), nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, serve := range map[string]offload.Store{"other digest": otherDigest{store}, "right digest": store} {
@@ -55,7 +67,7 @@ func TestExportChecksTheDigest(t *testing.T) {
 			if err := os.WriteFile(file, []byte("before"), 0o640); err != nil {
 				t.Fatal(err)
 			}
-			size, err := exportArtifact(t.Context(), &client.Options{Session: "s"}, b, "a", file, io.Discard)
+			said, err := download(t, b, file)
 			saved, readErr := os.ReadFile(file)
 			if readErr != nil {
 				t.Fatal(readErr)
@@ -64,8 +76,9 @@ func TestExportChecksTheDigest(t *testing.T) {
 				if err == nil || !strings.Contains(err.Error(), "digest") || string(saved) != "before" {
 					t.Errorf("error %v, and the file has %d bytes: %.20q", err, len(saved), saved)
 				}
-			} else if err != nil || size != int64(len(content)) || !bytes.Equal(saved, content) {
-				t.Errorf("saved %d bytes, %v, and the file has %d; want %d", size, err, len(saved), len(content))
+			} else if err != nil || said != fmt.Sprintf("saved %d bytes to %s\nstevedore: The tool printed more than the worker keeps; the rest is lost.\n", len(content), file) ||
+				!bytes.Equal(saved, content) {
+				t.Errorf("%q, %v, and the file has %d bytes; want %d", said, err, len(saved), len(content))
 			}
 			if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o640 && runtime.GOOS != "windows" {
 				t.Errorf("the mode of the file is now %v, %v", info.Mode(), err)
@@ -88,7 +101,7 @@ func TestExportToOtherFiles(t *testing.T) {
 	bustest.Run(t, rpc.NewService(b, offload.NewReader(store, offload.ReaderConfig{}), rpc.ServiceConfig{OnReady: func() { close(ready) }, Log: bustest.Log(t)}).Run)
 	<-ready
 	export := func(file string) error {
-		_, err := exportArtifact(t.Context(), &client.Options{Session: "s"}, b, "a", file, io.Discard)
+		_, err := download(t, b, file)
 		return err
 	}
 	dir := t.TempDir()

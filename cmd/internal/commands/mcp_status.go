@@ -126,16 +126,14 @@ func (line *hostServer) findProgram(program, fix string) {
 
 func printHostServers(out io.Writer, servers []hostServer, asJSON bool) error {
 	broken := 0
-	for _, s := range servers {
-		if s.State == "broken" {
-			broken++
-		}
-	}
 	err := client.PrintList(asJSON, out, servers, "No MCP servers of a known host were found.", []string{"host", "scope", "server", "state", "file"},
 		func(s hostServer) []any {
 			return []any{s.Host, s.Scope, serverTitle(s.Server, s.Project), strings.TrimSuffix(s.State+": "+s.Reason, ": "), s.File}
 		})
 	for _, s := range servers {
+		if s.State == "broken" {
+			broken++
+		}
 		if s.Fix != "" && !asJSON && err == nil {
 			err = cli.Line(out, "For %s of %s: %s", s.Server, s.Host, s.Fix)
 		}

@@ -3,6 +3,7 @@ package commands
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/nats-io/nuid"
 	"github.com/spf13/cobra"
@@ -60,20 +61,17 @@ func newMemoryCommand() *cobra.Command {
 	cmd.AddCommand(list, add,
 		o.Command("show ID", "Print a note", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
 			notes, err := memory.New(b).List(ctx, allOwners)
-			if err != nil {
-				return err
+			i := slices.IndexFunc(notes, func(n memory.Note) bool { return n.ID == args[0] })
+			switch {
+			case err != nil:
+			case i < 0:
+				err = tools.Errorf(tools.CodeNotFound, "there is no note %q", args[0])
+			case o.JSON:
+				err = cli.JSON(cmd.OutOrStdout(), notes[i])
+			default:
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), notes[i].Text)
 			}
-			for _, n := range notes {
-				if n.ID != args[0] {
-					continue
-				}
-				if o.JSON {
-					return cli.JSON(cmd.OutOrStdout(), n)
-				}
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), n.Text)
-				return err
-			}
-			return tools.Errorf(tools.CodeNotFound, "there is no note %q", args[0])
+			return err
 		}),
 		o.Command("rm ID", "Remove a note", func(ctx context.Context, b *bus.Bus, _ *cobra.Command, args []string) error {
 			return memory.New(b).Remove(ctx, allOwners, args[0])

@@ -213,18 +213,19 @@ func TestWatchWhileTheBusIsAway(t *testing.T) {
 	}
 }
 
-// call submits the call when JetStream is available again, which takes some seconds after a
+// call and agent submit the call when JetStream is available again, which takes some seconds after a
 // server of a cluster has died. It does not warn about the queue before the call is published.
 func TestCallWhileJetStreamIsAway(t *testing.T) {
 	for _, test := range []struct {
-		name string
-		wait time.Duration
-		away time.Duration
-		gone bool
+		name        string
+		wait        time.Duration
+		away        time.Duration
+		gone, agent bool
 	}{
-		{"election", time.Hour, 20 * time.Second, false},
-		{"lasting", time.Hour, 50 * time.Second, true},
-		{"longer than the wait", 10 * time.Second, 50 * time.Second, true},
+		{"election", time.Hour, 20 * time.Second, false, false},
+		{"lasting", time.Hour, 50 * time.Second, true, false},
+		{"longer than the wait", 10 * time.Second, 50 * time.Second, true, false},
+		{"longer than the wait of an agent", 10 * time.Second, 50 * time.Second, true, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -260,7 +261,13 @@ func TestCallWhileJetStreamIsAway(t *testing.T) {
 				o.call = tools.Call{ID: "c1", Session: "s1", Tool: "slow", Args: []byte(`{}`)}
 				var stdout, stderr strings.Builder
 				ended := make(chan error, 1)
-				go func() { ended <- submit(t.Context(), o, &stdout, &stderr) }()
+				go func() {
+					if prompt := (promptOptions{Options: o.Options, Wait: o.Wait, call: tools.Call{ID: "c1", Session: "s1"}}); test.agent {
+						ended <- prompt.run(t.Context(), &stdout, &stderr)
+					} else {
+						ended <- submit(t.Context(), o, &stdout, &stderr)
+					}
+				}()
 				time.Sleep(test.away)
 				if test.gone {
 					err := <-ended
@@ -268,7 +275,7 @@ func TestCallWhileJetStreamIsAway(t *testing.T) {
 					if !errors.Is(err, bus.ErrUnreachable) && !(ok && coded.Code == cli.ExitUnreachable) {
 						t.Fatalf("got %v, want %v", err, bus.ErrUnreachable)
 					}
-					for _, text := range []string{"submit call", "again with --id c1"} {
+					for _, text := range []string{"submit call", "again with", "--id c1"} {
 						if !strings.Contains(err.Error(), text) {
 							t.Errorf("%q does not say %q", err, text)
 						}

@@ -24,25 +24,21 @@ func newSchemaCommand() *cobra.Command {
 		Short: "Print the JSON Schemas of the bus",
 		Long:  schemaHelp,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := schemaText(args)
+			doc, err := schema.Document()
+			if err != nil {
+				return err
+			}
+			if len(args) > 0 {
+				if doc.Defs[args[0]] == nil {
+					return cli.Exit(cli.ExitUsage, "there is no schema %q; \"stevedore schema\" prints all", args[0])
+				}
+				doc = schema.Standalone(doc, args[0])
+			}
+			text, err := json.MarshalIndent(doc, "", "  ")
 			if err == nil {
 				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", text)
 			}
 			return err
 		},
 	}
-}
-
-func schemaText(args []string) ([]byte, error) {
-	doc, err := schema.Document()
-	if err != nil {
-		return nil, err
-	}
-	if len(args) > 0 {
-		if doc.Defs[args[0]] == nil {
-			return nil, cli.Exit(cli.ExitUsage, "there is no schema %q; \"stevedore schema\" prints all", args[0])
-		}
-		doc = schema.Standalone(doc, args[0])
-	}
-	return json.MarshalIndent(doc, "", "  ")
 }

@@ -49,32 +49,17 @@ func newTasksCommand() *cobra.Command {
 
 func newListTasksCommand(o *client.Options) *cobra.Command {
 	var page task.Page
-	cmd := o.Command("ls", "List the async, running and queued calls of the session", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, _ []string) error {
-		answer, err := client.Ask(ctx, o, b, rpc.ListTasks, rpc.TaskRequest{Page: page})
-		if err != nil {
-			return err
-		}
-		if !o.JSON && !cmd.Flags().Changed("session") {
-			fmt.Fprintf(cmd.ErrOrStderr(), "The calls of the session %s; for those of another one, add --session (see %s).\n", o.Session,
-				o.Connection.Command("sessions", "ls"))
-		}
-		if o.JSON || len(answer.Out.Tasks) == 0 {
-			return answer.Print(o, cmd)
-		}
-		t := cli.NewTable("id", "state", "tool", "time", "details")
-		for _, task := range answer.Out.Tasks {
-			t.Row(task.ID, task.State, task.Tool, task.TimeText(), task.Details())
-		}
-		if err := t.Print(cmd.OutOrStdout(), ""); err != nil {
-			return err
-		}
-		for _, note := range answer.Out.Notes() {
-			if err := cli.Line(cmd.OutOrStdout(), "%s", note); err != nil {
-				return err
+	cmd := client.RequestCommand(o, "ls", "List the async, running and queued calls of the session", rpc.ListTasks,
+		func([]string) (rpc.TaskRequest, error) { return rpc.TaskRequest{Page: page}, nil },
+		func(cmd *cobra.Command, list task.Listing) error {
+			if !cmd.Flags().Changed("session") {
+				fmt.Fprintf(cmd.ErrOrStderr(), "The calls of the session %s; for those of another one, add --session (see %s).\n", o.Session,
+					o.Connection.Command("sessions", "ls"))
 			}
-		}
-		return nil
-	})
+			return client.PrintTable(cmd.OutOrStdout(), list.Tasks, list.Text(), []string{"id", "state", "tool", "time", "details"}, func(t task.Task) []any {
+				return []any{t.ID, t.State, t.Tool, t.TimeText(), t.Details()}
+			})
+		})
 	addPage(cmd, &page.Limit, "newest first; default all, oldest first, up to 500")
 	cmd.Flags().StringVar(&page.After, "after", "", "continue after this `PLACE`, which the page before printed")
 	return cmd

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
-	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -43,10 +42,9 @@ func newToolsCommand() *cobra.Command {
 var toolNames = client.Listed(rpc.ListOffers, func(l rpc.ToolList) []rpc.ToolInfo { return l.Tools }, func(t rpc.ToolInfo) string { return t.Name })
 
 func printTools(cmd *cobra.Command, list rpc.ToolList) error {
-	t := cli.NewTable("tool", "effect", "queues", "description")
-	for _, tool := range list.Tools {
-		queues := slices.DeleteFunc(tool.Queues, func(queue string) bool { return strings.HasPrefix(queue, bus.AgentQueue+"-") }) // the queues of sub-agents
-		t.Row(tool.Name, tool.Effect, strings.Join(queues, " "), tools.Excerpt(tool.Summary(), 80))
-	}
-	return t.Print(cmd.OutOrStdout(), "No worker offers tools.")
+	columns := []string{"tool", "effect", "queues", "description"}
+	return client.PrintTable(cmd.OutOrStdout(), list.Tools, "No worker offers tools.", columns, func(t rpc.ToolInfo) []any {
+		queues := slices.DeleteFunc(t.Queues, func(queue string) bool { return strings.HasPrefix(queue, bus.AgentQueue+"-") }) // the queues of sub-agents
+		return []any{t.Name, t.Effect, strings.Join(queues, " "), tools.Excerpt(t.Summary(), 80)}
+	})
 }

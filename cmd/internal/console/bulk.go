@@ -79,7 +79,7 @@ func changeDeadLetters(ctx context.Context, env rpc.Env, s selection) (answer *c
 		letters, answer.Next = page.Letters, page.Next
 	}
 	slices.Sort(s.Numbers)
-	for _, n := range s.Numbers {
+	for _, n := range slices.Compact(s.Numbers) {
 		letter, err := dead.Get(ctx, env.Bus, n)
 		if err != nil && !errors.Is(err, dead.ErrNone) {
 			return nil, err
@@ -123,7 +123,9 @@ func cancelSelected(ctx context.Context, env rpc.Env, s selection) (answer *chan
 			_, err := rpc.CancelTask.Do(ctx, env.Bus, k.Session, rpc.TaskRequest{ID: k.ID})
 			mu.Lock()
 			defer mu.Unlock()
-			answer.count(err)
+			if !s.All || !task.IsOver(err) { // nobody chose one that has ended since it was listed
+				answer.count(err)
+			}
 		})
 	}
 	group.Wait()

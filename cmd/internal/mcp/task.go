@@ -123,7 +123,7 @@ func (c *client) getTask(ctx context.Context, id string, links bool) (*taskField
 	}
 	if task.Ended(events) {
 		event := events[len(events)-1].ResultEvent
-		fields := fieldsOf(token, "completed", events[0].StartedAt, event.StartedAt.Add(time.Duration(event.DurationMS)*time.Millisecond))
+		fields := fieldsOf(token, "completed", events[0].StartedAt, event.EndedAt())
 		if event.Outcome == tools.Cancelled {
 			fields.Status = "cancelled"
 			return fields, nil

@@ -55,3 +55,21 @@ func TestLimitsAreChecked(t *testing.T) {
 		}
 	}
 }
+
+// A pipe gives its key once, to all models.
+func TestKeyIsReadOnce(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o := AgentOptions{Models: []string{"openai:o", "openai:p"}, KeyFiles: []string{file}}
+	if err := o.check(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(file, 0); err != nil {
+		t.Fatal(err)
+	}
+	if cfg, err := o.provider("openai:p"); err != nil || cfg.APIKey != "secret" {
+		t.Errorf("key %q, %v", cfg.APIKey, err)
+	}
+}

@@ -90,7 +90,7 @@ func (h *health) ready() error {
 	}
 	var reasons []error
 	for _, f := range failures(h.trouble) {
-		if !stops(f) {
+		if !Stops(f.Kind, f.Name) {
 			continue
 		}
 		problems := []status.Problem{status.OfFailure(h.worker.Stats().Worker, f)}

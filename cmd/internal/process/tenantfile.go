@@ -91,9 +91,8 @@ func readTenantFiles(dir string) (map[string]tenantFiles, error) {
 	return all, nil
 }
 
-// read returns the settings of a tenant. base are the flags of the process. warn gets what the user
-// should know.
-func (f tenantFiles) read(base *pflag.FlagSet, warn func(string)) (o *Options, ownWorkspace bool, err error) {
+// read returns the settings of a tenant. base are the flags of the process.
+func (f tenantFiles) read(base *pflag.FlagSet) (o *Options, ownWorkspace bool, err error) {
 	if f.problem != "" {
 		return nil, false, errors.New(f.problem)
 	}
@@ -108,7 +107,7 @@ func (f tenantFiles) read(base *pflag.FlagSet, warn func(string)) (o *Options, o
 				known.Settings = append(known.Settings, f.Name)
 			}
 		})
-		if err := cli.FromFile(flags, f.settings, known, warn); err != nil {
+		if err := cli.FromFile(flags, f.settings, known); err != nil {
 			return nil, false, err
 		}
 	}
@@ -129,7 +128,7 @@ func EachTenant(dir string, flags *pflag.FlagSet, do func(name string, c *cli.Co
 		return cli.Exit(cli.ExitUsage, "--tenants: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		o, _, err := found[name].read(flags, func(string) {})
+		o, _, err := found[name].read(flags)
 		if err != nil {
 			o = new(Options)
 		}
@@ -140,7 +139,7 @@ func EachTenant(dir string, flags *pflag.FlagSet, do func(name string, c *cli.Co
 
 // options returns the settings of the tenant, and gives it its workspace. leaveWorkspace follows.
 func (t *tenant) options() (*Options, error) {
-	o, ownWorkspace, err := t.files.read(t.fleet.flags, func(text string) { t.log.Warn().Msg(text) })
+	o, ownWorkspace, err := t.files.read(t.fleet.flags)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func TestTenantNamesItsCredential(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, _, err := all["red"].read(pflag.NewFlagSet("", pflag.ContinueOnError), func(string) {})
+	o, _, err := all["red"].read(pflag.NewFlagSet("", pflag.ContinueOnError))
 	if err != nil || o.Connection.NKey != "/keys/red.nk" {
 		t.Errorf("connection %+v, %v", o, err)
 	}
@@ -62,7 +62,7 @@ func TestTenantLeavesNotifications(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o, _, err := all["red"].read(pflag.NewFlagSet("", pflag.ContinueOnError), func(string) {})
+		o, _, err := all["red"].read(pflag.NewFlagSet("", pflag.ContinueOnError))
 		if err != nil || o.NoNotify != want {
 			t.Errorf("settings %q: %+v, %v; want no-notify %v", settings, o, err, want)
 		}

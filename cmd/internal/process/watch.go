@@ -27,13 +27,20 @@ const (
 	busWatchInterval = 30 * time.Second
 )
 
+// every calls look, at once and then after each interval, until ctx ends.
+func every(ctx context.Context, interval time.Duration, look func()) error {
+	for look(); tools.Sleep(ctx, interval) == nil; look() {
+	}
+	return nil
+}
+
 // watchStore reports a store that cannot be read, and that it can be read again, also if nothing uses it.
 func watchStore(ctx context.Context, store offload.Store, onDisk bool) error {
-	interval := busWatchInterval
+	interval, failed := busWatchInterval, false
 	if onDisk {
 		interval = watchInterval
 	}
-	for failed := false; ; {
+	return every(ctx, interval, func() {
 		_, err := store.Get(ctx, "watch", "watch")
 		if errors.Is(err, offload.ErrNotFound) || errors.Is(err, offload.ErrExpired) {
 			err = nil
@@ -45,25 +52,18 @@ func watchStore(ctx context.Context, store offload.Store, onDisk bool) error {
 		if onDisk, ok := store.(interface{ Replaced() error }); ok {
 			trouble.Report(ctx, trouble.Replaced, "", onDisk.Replaced())
 		}
-		if tools.Sleep(ctx, interval) != nil {
-			return nil
-		}
-	}
+	})
 }
 
 // watchOpenFiles reports a limit that lets commands and connections fail under load.
 func watchOpenFiles(ctx context.Context) error {
-	for {
-		trouble.Report(ctx, trouble.OpenFiles, "", limited.CheckOpenFiles())
-		if tools.Sleep(ctx, busWatchInterval) != nil {
-			return nil
-		}
-	}
+	return every(ctx, busWatchInterval, func() { trouble.Report(ctx, trouble.OpenFiles, "", limited.CheckOpenFiles()) })
 }
 
 // watchPermissions reports what the server refuses.
 func watchPermissions(ctx context.Context, b *bus.Bus) error {
-	for reported := []string(nil); ; {
+	var reported []string
+	return every(ctx, watchInterval, func() {
 		denied := b.Denied()
 		for _, what := range denied {
 			trouble.Report(ctx, trouble.Permission, what, fmt.Errorf("it may not %s", what))
@@ -73,16 +73,14 @@ func watchPermissions(ctx context.Context, b *bus.Bus) error {
 				trouble.Report(ctx, trouble.Permission, what, nil)
 			}
 		}
-		if reported = denied; tools.Sleep(ctx, watchInterval) != nil {
-			return nil
-		}
-	}
+		reported = denied
+	})
 }
 
 // failures returns what fails, without what a refused permission explains.
 func failures(r *trouble.Register) []trouble.Failure {
 	list := r.List()
-	if !slices.ContainsFunc(list, func(f trouble.Failure) bool { return f.Kind == trouble.Permission && stops(f) }) {
+	if !slices.ContainsFunc(list, func(f trouble.Failure) bool { return f.Kind == trouble.Permission && Stops(f.Kind, f.Name) }) {
 		return list
 	}
 	return slices.DeleteFunc(list, func(f trouble.Failure) bool {
@@ -93,9 +91,9 @@ func failures(r *trouble.Register) []trouble.Failure {
 // optional matches what calls go on without: permissions of housekeeping and of the agent protocol.
 var optional = regexp.MustCompile(` (\$JS\.API\.STREAM|agents)\.`)
 
-// stops reports whether a process with a failure cannot do its work.
-func stops(f trouble.Failure) bool {
-	return f.Kind.Stops() && !(f.Kind == trouble.Permission && optional.MatchString(f.Name))
+// Stops reports whether a process with a failure cannot do its work.
+func Stops(kind trouble.Kind, name string) bool {
+	return kind.Stops() && !(kind == trouble.Permission && optional.MatchString(name))
 }
 
 // watchWorkspace reports a directory of the tools that was removed or replaced: they keep the one of before open.
@@ -105,26 +103,22 @@ func watchWorkspace(ctx context.Context, dir string) error {
 		return err
 	}
 	before, err := os.Stat(dir)
-	for err == nil {
+	if err != nil {
+		return nil // the tools have reported it
+	}
+	return every(ctx, watchInterval, func() {
 		now, failed := os.Stat(dir)
 		if failed == nil && !os.SameFile(before, now) {
 			failed = fmt.Errorf("%s was replaced", dir)
 		}
 		trouble.Report(ctx, trouble.Workspace, "", failed)
-		if tools.Sleep(ctx, watchInterval) != nil {
-			return nil
-		}
-	}
-	return nil // the tools have reported it
+	})
 }
 
 // watchDisk reports that the server of this process stores nothing, or soon will not, or where nobody finds it.
 func watchDisk(ctx context.Context, server *embedded.Server) error {
-	for {
+	return every(ctx, watchInterval, func() {
 		trouble.Report(ctx, trouble.Directory, "", server.CheckDir())
 		trouble.Report(ctx, trouble.Disk, "", server.CheckDisk())
-		if tools.Sleep(ctx, watchInterval) != nil {
-			return nil
-		}
-	}
+	})
 }

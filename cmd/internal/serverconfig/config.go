@@ -161,10 +161,9 @@ func client(name, comment string, imports []grant) account {
 func (c Config) readOnly(tenant string) account {
 	s := c.Subjects
 	var imports []grant
-	for _, api := range []string{"INFO", "STREAM.INFO.*", "STREAM.LIST", "STREAM.NAMES", "STREAM.MSG.GET.*", "DIRECT.GET.>",
-		"CONSUMER.INFO.*.*", "CONSUMER.LIST.*", "CONSUMER.NAMES.*"} {
-		g := service("$JS.API." + api)
-		g.many = strings.HasPrefix(api, "DIRECT.GET.")
+	for _, api := range readAPI {
+		g := service(api)
+		g.many = strings.Contains(api, ".DIRECT.GET.")
 		imports = append(imports, g)
 	}
 	for _, op := range rpc.Operations() {
