@@ -25,15 +25,13 @@ const ReadResult = "read_result"
 type Tools struct {
 	registry *tools.Registry
 	family   bool
-	page     int64
 }
 
 // NewTools returns the reading tools of reader: the family, or only ReadResult. Definitions
 // of tools are part of every request to a model: those of the family have 5,000 characters,
-// that of ReadResult 400. page is the most characters of a page; 0 means
-// offload.PageChars.
-func NewTools(reader *offload.Reader, family bool, page int64) (*Tools, error) {
-	t := &Tools{registry: tools.NewRegistry(zerolog.Nop()), family: family, page: page}
+// that of ReadResult 400.
+func NewTools(reader *offload.Reader, family bool) (*Tools, error) {
+	t := &Tools{registry: tools.NewRegistry(zerolog.Nop()), family: family}
 	return t, t.registry.Register(reader.Tools()...)
 }
 
@@ -107,9 +105,6 @@ func (t *Tools) ofFamily(args json.RawMessage) (tool string, _ json.RawMessage, 
 		tool = offload.ToolLines
 	case tool == "":
 		tool = offload.ToolGet
-		if !given("limit") && t.page > 0 {
-			in["limit"], _ = json.Marshal(t.page) // a number always has a JSON form
-		}
 	case tool == offload.ToolLines && !given("cursor"):
 		var text any
 		if err := json.Unmarshal(in["lines"], &text); err != nil {
