@@ -330,9 +330,9 @@ func (p *proxy) respond(ctx context.Context, c *connection, r *request, m *wire.
 			short = wire.Set(m.Result, short, "result")
 		}
 	case "resources/read":
-		short, err = p.hosted.Load().shrinker.resource(ctx, m.Result, r.uri)
+		short, err = p.hosted.Load().shrinker.resource(ctx, m.Result, r.uri, p.text)
 	case "prompts/get":
-		short, err = p.hosted.Load().shrinker.prompt(ctx, m.Result)
+		short, err = p.hosted.Load().shrinker.prompt(ctx, m.Result, p.text)
 	}
 	switch {
 	case err != nil:

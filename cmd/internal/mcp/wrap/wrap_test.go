@@ -399,6 +399,9 @@ func TestResources(t *testing.T) {
 			t.Errorf("%s: %d bytes, uri %q", uri, len(c.Text)+len(c.Blob), c.URI)
 		}
 		checkContains(t, c.Text, "as the artifact")
+		if strings.Contains(c.Text, "_knowledge") || uri == "test://text" && !strings.Contains(c.Text, "read_result(id, ") {
+			t.Errorf("%s: the client has no such tool: %s", uri, c.Text)
+		}
 		page, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: c.Meta["stevedore/uri"].(string)})
 		if err != nil || len(page.Contents) != 2 || utf8.RuneCountInString(page.Contents[0].Text)+len(page.Contents[0].Blob) != 15_000 {
 			t.Errorf("%s: first page: %v", uri, err)
@@ -415,7 +418,7 @@ func TestResources(t *testing.T) {
 	if short != "read this:" || len(long) > 4000 {
 		t.Errorf("prompt: %q and %d bytes", short, len(long))
 	}
-	checkContains(t, long, "as the artifact")
+	checkContains(t, long, "as the artifact", "read_result(id, ")
 }
 
 // A session goes on after its server crashed. A call is repeated if its annotations
