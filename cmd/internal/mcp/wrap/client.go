@@ -98,7 +98,7 @@ func (p *proxy) inspect(r *request) {
 		delete(p.replay, r.uri)
 	}
 	meta := wire.Get(r.Params, "_meta")
-	r.token = string(wire.Get(meta, "progressToken"))
+	r.token = wire.IDOf(wire.Get(meta, "progressToken"))
 	if r.version = text("_meta", versionKey); r.version != "" {
 		p.meta, p.version = meta, max(p.version, r.version)
 		name, _ := wire.Text(wire.Get(meta, "io.modelcontextprotocol/clientInfo", "name"))
@@ -114,7 +114,7 @@ func (p *proxy) fromClientNotification(m *wire.Message) {
 	case "notifications/initialized":
 		p.initialized = true
 	case "notifications/cancelled":
-		r := p.pending[string(wire.Get(m.Params, "requestId"))]
+		r := p.pending[wire.IDOf(wire.Get(m.Params, "requestId"))]
 		switch {
 		case r == nil:
 		case r.job != nil: // it was answered; only the reading tool ends it now

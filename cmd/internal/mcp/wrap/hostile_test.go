@@ -72,6 +72,16 @@ func (c *raw) say(t *testing.T, line string) {
 	}
 }
 
+// A server may write the id of a request and the token of its progress in another form.
+func TestFormsOfIDs(t *testing.T) {
+	t.Parallel()
+	c := wrapRaw(t, "sdk")
+	for given, want := range map[string]string{`"a\/1"`: `"a/1"`, `"\u00e9"`: `"é"`, "7.0": "7"} {
+		c.say(t, `{"jsonrpc":"2.0","id":`+given+`,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hello"}}}`)
+		c.response(t, want)
+	}
+}
+
 // response returns the response to a request, and drops what is before it.
 func (c *raw) response(t *testing.T, id string) (m struct {
 	ID     json.RawMessage

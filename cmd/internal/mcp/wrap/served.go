@@ -237,7 +237,7 @@ func (s *served) cancelled(m *wire.Message) *wire.Message {
 	if s.shared { // another client may have a request with this id
 		return nil
 	}
-	id := string(wire.Get(m.Params, "requestId"))
+	id := wire.IDOf(wire.Get(m.Params, "requestId"))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for inner, e := range s.open {
