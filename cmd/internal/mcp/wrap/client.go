@@ -11,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/hosts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+	"github.com/stevedore-bus/stevedore/offload"
 )
 
 // fromClient handles the messages of the client until its link ends.
@@ -227,11 +228,18 @@ func (p *proxy) lacks(capability string) bool {
 }
 
 func (p *proxy) listArtifacts(ctx context.Context, r *request) (fields, error) {
-	listing, err := p.hosted.Load().reader.Query(ctx, p.cfg.session, nil, 0, 0)
+	cursor, _ := wire.Text(wire.Get(r.Params, "cursor"))
+	page, err := artifacts.List(cursor, func(offset int) (*offload.Listing, error) {
+		return p.hosted.Load().reader.Query(ctx, p.cfg.session, nil, offset, 0)
+	})
 	if err != nil {
 		return nil, err
 	}
-	return r.result(fields{"resources": artifacts.Resources(listing)}), nil
+	result := fields{"resources": page.Resources}
+	if page.NextCursor != "" {
+		result["nextCursor"] = page.NextCursor
+	}
+	return r.result(result), nil
 }
 
 // expired answers a request to which the server does not respond.

@@ -2,6 +2,8 @@ package wrap
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +13,35 @@ import (
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
+	"github.com/stevedore-bus/stevedore/offload/mem"
+	"github.com/stevedore-bus/stevedore/tools"
 )
+
+// The list of the stored results has pages.
+func TestResourcePages(t *testing.T) {
+	t.Parallel()
+	store := mem.New(offload.StoreConfig{})
+	offloader := offload.NewOffloader(store, offload.Config{})
+	for i := range 210 {
+		id := fmt.Sprint("artifact-", i)
+		if _, err := offloader.Attach(t.Context(), tools.Call{ID: id, Session: "s"}, io.NewSectionReader(strings.NewReader(id), 0, int64(len(id)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := wrapServer(t, "", func(c *Config) {
+		c.Store, c.Server = store, func(context.Context) (Link, error) { return NewEcho(), nil }
+	})
+	listed := map[string]bool{}
+	for r, err := range s.Resources(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed[r.URI] = true
+	}
+	if len(listed) != 210 {
+		t.Errorf("%d of 210 artifacts are listed", len(listed))
+	}
+}
 
 // A program stores results of its own tools: the same result has the same reference.
 func TestEcho(t *testing.T) {
