@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/zerolog"
 
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
@@ -75,6 +76,19 @@ func (t *Tools) Call(ctx context.Context, session, name string, args json.RawMes
 	return t.registry.Run(ctx, tools.Call{ID: "mcp", Session: session, Tool: name, Args: args}, nil)
 }
 
+// idNames are the names that models use for the argument with the artifact.
+var idNames = []string{"id", "artifact_id", "knowledge_id", "artifact"}
+
+// IDIn returns the artifact that the arguments of a reading tool name, or "".
+func IDIn(args json.RawMessage) string {
+	for _, name := range idNames {
+		if id, _ := wire.Text(wire.Get(args, name)); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
 // ofFamily returns the tool of the family, and its arguments, for a call of ReadResult. It
 // passes on arguments that it does not know, such as ignore_case of grep.
 func (t *Tools) ofFamily(args json.RawMessage) (tool string, _ json.RawMessage, err error) {
@@ -99,7 +113,7 @@ func (t *Tools) ofFamily(args json.RawMessage) (tool string, _ json.RawMessage, 
 	switch {
 	case len(ways) > 1:
 		return "", nil, tools.Errorf(tools.CodeInvalidArguments, "give one of %s", strings.Join(ways, " and "))
-	case tool == "" && !slices.ContainsFunc([]string{"id", "artifact_id", "knowledge_id", "artifact"}, given):
+	case tool == "" && !slices.ContainsFunc(idNames, given):
 		tool = offload.ToolQuery
 	case tool == "" && (given("cursor") || given("start_line") || given("end_line")):
 		tool = offload.ToolLines

@@ -215,7 +215,7 @@ func (p *proxy) respondLocally(ctx context.Context, r *request, answer func(cont
 		m := wire.Response(r.ID, result)
 		p.toClient(m)
 		p.noteListed(r)
-		p.countRead(r, m.Result)
+		p.countRead(ctx, r, m.Result)
 	}
 }
 

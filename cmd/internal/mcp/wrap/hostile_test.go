@@ -222,9 +222,10 @@ func TestUnknownMethodIsNotRepeated(t *testing.T) {
 	}
 }
 
-// The result of a task fits the schema of its tool.
+// The result of a task fits the schema of its tool, and counts as one of it.
 func TestTaskResultFitsSchema(t *testing.T) {
-	c := wrapRaw(t, "tasks")
+	counts := make(chan Count, 10)
+	c := wrapRawWith(t, "tasks", "raw", Config{Count: func(c Count) { counts <- c }})
 	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	c.response(t, "1")
 	c.say(t, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"task"}}`)
@@ -235,4 +236,14 @@ func TestTaskResultFitsSchema(t *testing.T) {
 		t.Errorf("%.500v: %v", result, err)
 	}
 	checkContains(t, fmt.Sprint(result), "Shortened: the whole structured result")
+	c.say(t, `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"read_result","arguments":{}}}`)
+	c.response(t, "4")
+	for c := range counts {
+		if c.Read > 0 {
+			t.Error("the result of the task was not counted")
+		} else if c.Tool != "task" || c.Shown >= c.Whole {
+			t.Errorf("counted %+v", c)
+		}
+		break
+	}
 }
