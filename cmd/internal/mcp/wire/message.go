@@ -117,6 +117,9 @@ func Response(id string, result any) *Message {
 // clients that subscribe that its tools changed.
 const Stateless = "2026-07-28"
 
+// MethodListen is the method of a request that has no answer before it ends: a subscription to changes.
+const MethodListen = "subscriptions/listen"
+
 // Codes of JSON-RPC and MCP errors.
 const (
 	CodeInvalidRequest = -32600

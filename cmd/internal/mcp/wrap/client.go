@@ -246,7 +246,7 @@ func (p *proxy) listArtifacts(ctx context.Context, r *request) (fields, error) {
 func (p *proxy) expired(ctx context.Context, r *request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.pending[r.ID] != r || r.answered {
+	if p.pending[r.ID] != r || r.answered || r.Method == wire.MethodListen && !r.cancelled {
 		return
 	}
 	if c := p.server; c != nil && r.queued && !r.cancelled {

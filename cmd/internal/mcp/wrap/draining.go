@@ -37,7 +37,7 @@ func (d *draining) Receive() (*wire.Message, error) {
 		d.ended()
 		d.wait()
 	case err != nil:
-	case m.IsRequest() && m.Method != "subscriptions/listen": // which has no answer before the end
+	case m.IsRequest() && m.Method != wire.MethodListen:
 		d.set(m.ID, true)
 	case m.Method == "notifications/cancelled":
 		d.set(wire.IDOf(wire.Get(m.Params, "requestId")), false)

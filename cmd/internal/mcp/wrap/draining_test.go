@@ -39,6 +39,40 @@ func TestEndOfInput(t *testing.T) {
 	})
 }
 
+// A subscription is open for longer than a call may take.
+func TestSubscriptionStaysOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, inner := Pipe()
+		near, far := Pipe()
+		go func() {
+			for {
+				m, err := far.Receive()
+				if err != nil {
+					return
+				}
+				if m.Method == "ping" {
+					_ = far.Send(wire.Response(m.ID, fields{}))
+				}
+			}
+		}()
+		ended := make(chan error, 1)
+		go func() {
+			ended <- Run(t.Context(), inner, Config{Server: func(context.Context) (Link, error) { return near, nil }, CallTimeout: time.Minute})
+		}()
+		_ = client.Send(wire.Request("1", "subscriptions/listen", nil)) // Receive has the error
+		time.Sleep(time.Hour)
+		_ = client.Send(wire.Request("2", "ping", nil))
+		if m, err := client.Receive(); err != nil || m.ID != "2" {
+			t.Errorf("%s, %v", m.Text(), err)
+		}
+		client.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // The end of a link waits for the answers to the requests before it.
 func TestDraining(t *testing.T) {
 	t.Parallel()

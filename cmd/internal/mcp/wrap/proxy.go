@@ -89,7 +89,7 @@ func (r *request) name() string {
 // harmless are the methods that may be repeated. A method of an extension may act.
 var harmless = []string{
 	"initialize", "server/discover", "ping", "tools/list", "resources/list", "resources/templates/list", "resources/read",
-	"resources/subscribe", "resources/unsubscribe", "subscriptions/listen", "prompts/list", "prompts/get", "completion/complete",
+	"resources/subscribe", "resources/unsubscribe", wire.MethodListen, "prompts/list", "prompts/get", "completion/complete",
 	"logging/setLevel", "tasks/get", "tasks/list", "tasks/result", "tasks/cancel",
 }
 
