@@ -183,19 +183,3 @@ const callForm = `(?:get_knowledge_by_id|get_knowledge_by_lines|grep_knowledge|j
 // readArgument is the argument of ReadResult that does what a tool of the family does.
 var readArgument = map[string]string{offload.ToolGet: "offset", offload.ToolLines: "lines", offload.ToolGrep: "grep",
 	offload.ToolJQ: "jq", offload.ToolSQL: "sql"}
-
-// Media returns the images and sounds of a result of a reading tool as content blocks.
-func Media(res *tools.Result) (blocks []any) {
-	var all []Block
-	if len(res.Blocks) == 0 || json.Unmarshal(res.Blocks, &all) != nil {
-		return nil
-	}
-	for _, b := range all {
-		if (b.Type == "image" || b.Type == "audio") && b.Data != nil {
-			if data, err := b.MCP(); err == nil {
-				blocks = append(blocks, data)
-			}
-		}
-	}
-	return blocks
-}

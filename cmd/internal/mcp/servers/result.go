@@ -8,29 +8,29 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // resultOf returns the content as a result. Without images and files it is plain text,
 // which models search line by line after it was offloaded, or a file.
 func resultOf(got *mcp.CallToolResult) *tools.Result {
-	var blocks []artifacts.Block
+	var blocks []any
 	var texts []string
 	var file []byte // the first one; the texts beside it become notes, so that its bytes are stored as they are
 	add := func(text string) {
 		texts = append(texts, text)
-		blocks = append(blocks, artifacts.Block{Type: "text", Text: text})
+		blocks = append(blocks, &mcp.TextContent{Text: text})
 	}
 	for _, block := range got.Content {
 		switch b := block.(type) {
 		case *mcp.TextContent:
 			add(b.Text)
 		case *mcp.ImageContent:
-			blocks = append(blocks, artifacts.Block{Type: "image", Data: b.Data, MediaType: b.MIMEType})
+			blocks = append(blocks, (&offload.Image{Data: b.Data, MediaType: b.MIMEType}).Block())
 		case *mcp.AudioContent:
-			blocks = append(blocks, artifacts.Block{Type: "audio", Data: b.Data, MediaType: b.MIMEType})
+			blocks = append(blocks, &mcp.AudioContent{Data: b.Data, MIMEType: b.MIMEType})
 		case *mcp.ResourceLink:
 			add(strings.TrimSpace(fmt.Sprintf("[Resource %s: %s %s]", b.URI, b.Name, b.Description)))
 		case *mcp.EmbeddedResource:
