@@ -99,19 +99,19 @@ var allowedImports = map[string][]string{
 	"tools/limited":                {"tools", "tools/fair", "tools/jsonform", "tools/lazyregexp"},
 	"tools/toolstest":              {"tools"},
 	"tools/builtin":                {"tools", "tools/charset", "tools/limited", "tools/sandbox", "offload/grep", "state/durable"},
-	"cmd/internal/shorten":         {"tools", "tools/lazyregexp"},
+	"cmd/internal/shorten":         {"offload", "tools", "tools/lazyregexp"},
 	"tools/sandbox":                {"state/durable", "tools/sandbox/internal/enter", "tools/lazyregexp"},
 	"tools/sandbox/internal/enter": {},
 	"tools/agent":                  {"tools/jsonform", "tools/retry", "tools/tracing", "tools", "offload", "tools/lazyregexp"},
 	"tools/agent/provider":         {"tools/jsonform", "tools/retry", "tools/tracing", "tools/metrics", "tools", "tools/agent", "offload", "tools/trouble", "tools/lazyregexp"},
 
 	// Other MCP servers and MCP clients.
-	"cmd/internal/mcp":           {"bus", "bus/agents", "bus/approvals", "cmd/internal/httpauth", "bus/rpc", "bus/task", "tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/wire", "tools/tracing"},
-	"cmd/internal/mcp/servers":   {"tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/command", "cmd/internal/mcp/wire", "cmd/internal/mcp/wrap", "tools/sandbox", "tools/retry", "tools/trouble"},
+	"cmd/internal/mcp":           {"offload", "bus", "bus/agents", "bus/approvals", "cmd/internal/httpauth", "bus/rpc", "bus/task", "tools", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/wire", "tools/tracing"},
+	"cmd/internal/mcp/servers":   {"offload", "tools", "cmd/internal/mcp/command", "cmd/internal/mcp/wire", "cmd/internal/mcp/wrap", "tools/sandbox", "tools/retry", "tools/trouble"},
 	"cmd/internal/mcp/wire":      {"tools/jsonform", "tools/lazyregexp"},
 	"cmd/internal/mcp/command":   {"tools", "tools/sandbox"},
 	"cmd/internal/mcp/hosts":     {"state/durable", "tools/jsonform", "tools/lazyregexp"},
-	"cmd/internal/mcp/artifacts": {"offload", "tools", "tools/lazyregexp"},
+	"cmd/internal/mcp/artifacts": {"cmd/internal/mcp/wire", "offload", "tools", "tools/lazyregexp"},
 	"cmd/internal/mcp/wrap":      {"offload", "tools", "tools/retry", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/command", "cmd/internal/mcp/hosts", "cmd/internal/mcp/wire", "tools/lazyregexp"},
 
 	"state":         {"state/durable"},

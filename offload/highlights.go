@@ -34,16 +34,13 @@ func highlights(src io.ReaderAt, size int64) (string, error) {
 	for line := range bytes.Lines(text) {
 		n++
 		level := ""
-		switch {
-		case !isLog && !mayFail(line):
-			continue
-		case isLog:
+		if isLog {
 			if level = levelOf(line); level != "" && levels[level] == 0 {
 				order = append(order, level)
 			}
 			levels[level]++
 		}
-		if isLog && !severe[level] || !isLog && !failure.Match(line[:min(len(line), 400)]) {
+		if isLog && !severe[level] || !isLog && !SaysFailure(line) {
 			continue
 		}
 		if failed++; failed <= highlightLines {
@@ -124,11 +121,12 @@ func levelOf(line []byte) string {
 	return ""
 }
 
-// mayFail reports quickly whether a line may match failure.
-func mayFail(line []byte) bool {
+// SaysFailure reports whether a line of a test run or build says what failed. The parts are in all lines that failure
+// matches, and are found faster.
+func SaysFailure(line []byte) bool {
 	for _, part := range []string{"FAIL", "rror", "ERR!", "not ok", "\xe2\x9c"} {
 		if bytes.Contains(line, []byte(part)) {
-			return true
+			return failure.Match(line[:min(len(line), 400)])
 		}
 	}
 	return false

@@ -64,18 +64,18 @@ func (p *Page) Text() string {
 }
 
 // GetByID returns a page of an artifact: limit characters from offset on. A
-// limit of 0, or one above PageChars, is PageChars.
+// limit of 0, or one above MaxChars or PageChars, is the smaller of the two.
 func (r *Reader) GetByID(ctx context.Context, session, id string, offset, limit int64) (*Page, error) {
-	return r.page(ctx, session, id, offset, limit, PageChars)
+	return r.page(ctx, session, id, offset, limit, min(PageChars, int64(r.cfg.MaxChars)), true)
 }
 
 // Read is GetByID for programs, which read larger pages than models, and the exact bytes of
 // any text: limit is at most ReadChars.
 func (r *Reader) Read(ctx context.Context, session, id string, offset, limit int64) (*Page, error) {
-	return r.page(ctx, session, id, offset, limit, ReadChars)
+	return r.page(ctx, session, id, offset, limit, ReadChars, false)
 }
 
-func (r *Reader) page(ctx context.Context, session, id string, offset, limit, maxLimit int64) (*Page, error) {
+func (r *Reader) page(ctx context.Context, session, id string, offset, limit, maxLimit int64, forModel bool) (*Page, error) {
 	if limit < 0 {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "limit %d is negative; give 1 to %d", limit, maxLimit)
 	}
@@ -84,13 +84,12 @@ func (r *Reader) page(ctx context.Context, session, id string, offset, limit, ma
 	}
 	var page *Page
 	defer countRead("page", time.Now())
-	forModel := maxLimit == PageChars
 	open := r.withBytes
 	if forModel {
 		open = r.with
 	}
 	err := open(ctx, session, id, func(rec Record, c blockContent) (err error) {
-		page, err = readPage(rec, c, offset, limit, forModel)
+		page, err = readPage(rec, c, offset, limit, maxLimit, forModel)
 		return err
 	})
 	if err != nil {
@@ -101,7 +100,7 @@ func (r *Reader) page(ctx context.Context, session, id string, offset, limit, ma
 
 // readPage returns a page. If it is for a model, its Text is bounded too, in which a byte
 // that is not UTF-8 takes four characters.
-func readPage(rec Record, c blockContent, offset, limit int64, forModel bool) (*Page, error) {
+func readPage(rec Record, c blockContent, offset, limit, maxLimit int64, forModel bool) (*Page, error) {
 	index := c.Index()
 	total := index.TotalChars()
 	if offset < 0 || offset >= total && offset > 0 {
@@ -120,7 +119,7 @@ func readPage(rec Record, c blockContent, offset, limit int64, forModel bool) (*
 	if err != nil {
 		return nil, err
 	}
-	if cut := shownLen(data, PageChars); forModel && page.MediaType == "" && cut < len(data) {
+	if cut := shownLen(data, int(maxLimit)); forModel && page.MediaType == "" && cut < len(data) {
 		data = data[:cut]
 		page.Chars = textscan.CountRunes(data)
 	}

@@ -261,6 +261,13 @@ func TestQueryPages(t *testing.T) {
 	if n := len(must(r.Query(t.Context(), "s", nil, 0, 50)).Text()); n > 15_000 {
 		t.Errorf("a page has %d bytes", n)
 	}
+	for _, tool := range NewReader(store, ReaderConfig{MaxChars: 2_500}).Tools() { // what a host shows of a result
+		name := tool.Definition().Name
+		res := tool.Execute(t.Context(), tools.Call{ID: "1", Session: "s", Tool: name, Args: []byte("{}")})
+		if list := name == ToolQuery || name == ToolInfo; list && (len(res.ForLLM) > 2_500 || name == ToolQuery && !strings.Contains(res.ForLLM, "continue with offset=")) {
+			t.Errorf("%s: %d bytes: %.200s", name, len(res.ForLLM), res.ForLLM)
+		}
+	}
 }
 
 // A model's list of artifacts is bounded also if the names are long, and the tool that

@@ -22,7 +22,7 @@ import (
 // from the bytes that were put.
 const CodeCorrupt = "corrupt"
 
-// PageChars is the maximum of GetByID, in characters.
+// PageChars is the longest page of GetByID and of a list, in characters.
 const PageChars = 15_000
 
 // ReadChars is the maximum of Read, in characters: one block of ASCII text. As JSON,
@@ -42,7 +42,7 @@ const noteReserve = 1000
 
 // ReaderConfig limits the cost of reading. The zero value works.
 type ReaderConfig struct {
-	// MaxChars is the maximum that GetByLines, Grep, JQ and SQL return, in characters.
+	// MaxChars is the maximum that GetByID, GetByLines, Grep, JQ and SQL return, in characters.
 	// Default PageChars.
 	MaxChars int
 	// GrepTime, JQTime and SQLTime are how much processor time a Grep, JQ and SQL may take. A Grep

@@ -54,14 +54,14 @@ func (r *Reader) Tools() []tools.Tool {
 			}),
 		readTool(ToolQuery, "List the artifacts (offloaded tool results) of this conversation, oldest first, with their ids, tools and sizes.",
 			func(ctx context.Context, session string, in queryArgs) (textResult, error) {
-				return r.list(ctx, session, in.Filter, in.Offset, pageArtifacts, PageChars-noteReserve)
+				return r.list(ctx, session, in.Filter, in.Offset, pageArtifacts, r.cfg.MaxChars-noteReserve)
 			}),
 		readTool(ToolInfo, "List the offloaded tool results of this conversation: ids, tools, sizes and ages.",
 			func(ctx context.Context, session string, in infoArgs) (textResult, error) {
 				if in.Session != "" && tools.Token(in.Session) != session {
 					return nil, tools.Errorf(tools.CodeInvalidArguments, "session %q is not the session of this call; omit session", tools.Excerpt(in.Session, 100))
 				}
-				return r.list(ctx, session, ofTask(in.Task), in.Offset, pageArtifacts, PageChars-noteReserve)
+				return r.list(ctx, session, ofTask(in.Task), in.Offset, pageArtifacts, r.cfg.MaxChars-noteReserve)
 			}),
 	}
 }

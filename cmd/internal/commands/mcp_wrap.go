@@ -158,12 +158,10 @@ func mcpWrap(ctx context.Context, o mcpWrapOptions, argv []string, stdin io.Read
 		}
 	}
 	if guard != nil {
-		h := wrap.NewHandler(wrap.HandlerConfig{Log: log, Proxy: proxy, Identity: func(r *http.Request) string {
-			if session, ok := mcp.SessionOf(httpauth.Identity(r.Context()), r); ok {
-				return session
-			}
-			return ""
-		}, Owner: func(r *http.Request) string { return httpauth.Identity(r.Context()) }})
+		h := wrap.NewHandler(wrap.HandlerConfig{Log: log, Proxy: proxy, Identity: func(r *http.Request) (identity, owner string) {
+			owner = httpauth.Identity(r.Context())
+			return mcp.SessionOf(owner, r), owner
+		}})
 		return o.http.serve(ctx, guard.Handler(h), func() error { return nil }, h.Close, log, stderr)
 	}
 	err = wrap.Run(ctx, wrap.NewStream(stdin, stdout, nil), proxy(o.session))

@@ -72,7 +72,7 @@ func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer)
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
 	reader := offload.NewReader(store, offload.ReaderConfig{Pool: process.NewPool()})
-	reading, err := artifacts.NewTools(reader, false, 0)
+	reading, err := artifacts.NewTools(reader, false)
 	if err != nil {
 		return err
 	}

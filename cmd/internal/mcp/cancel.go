@@ -36,8 +36,8 @@ const (
 func (g *Gateway) withSessionID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Del(requestKeyHeader)
-		session, ok := g.sessionOf(r)
-		if !ok || r.Method != http.MethodPost || r.Header.Get(versionHeader) >= wire.Stateless {
+		session := g.sessionOf(r)
+		if session == "" || r.Method != http.MethodPost || r.Header.Get(versionHeader) >= wire.Stateless {
 			next.ServeHTTP(w, r)
 			return
 		}

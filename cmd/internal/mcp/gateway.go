@@ -139,7 +139,7 @@ func (g *Gateway) newServer(session string) (*server, error) {
 			case *mcp.ReadResourceRequest:
 				res, err = conn.read(ctx, r)
 			case *mcp.ListResourcesRequest:
-				res, err = conn.list(ctx)
+				res, err = conn.list(ctx, r)
 			case *mcp.ListResourceTemplatesRequest:
 				res = &mcp.ListResourceTemplatesResult{Cacheable: private, ResourceTemplates: []*mcp.ResourceTemplate{artifacts.Template}}
 			case *mcp.ListToolsRequest:

@@ -41,6 +41,7 @@ const (
 // cluster is a bus with a worker.
 type cluster struct {
 	*bus.Bus
+	store   offload.Store
 	release chan struct{} // ends the tool slow
 	runs    atomic.Int64  // of the tool once
 }
@@ -48,6 +49,7 @@ type cluster struct {
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{Bus: bustest.New(t), release: make(chan struct{})}
 	store := memory.New(offload.StoreConfig{})
+	c.store = store
 	reader := offload.NewReader(store, offload.ReaderConfig{})
 	registry := tools.NewRegistry(zerolog.Nop())
 	type args struct {
@@ -272,6 +274,26 @@ func TestTwoGateways(t *testing.T) {
 	resources, err := alice.ListResources(t.Context(), nil)
 	if err != nil || len(resources.Resources) != 1 || resources.Resources[0].URI != link.URI {
 		t.Errorf("resources of alice: %v %v", resources, err)
+	}
+	offloader := offload.NewOffloader(c.store, offload.Config{})
+	for i := range 210 {
+		id := fmt.Sprint("artifact-", i)
+		if _, err := offloader.Attach(t.Context(), tools.Call{ID: id, Session: "alice"}, io.NewSectionReader(strings.NewReader(id), 0, int64(len(id)))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed := map[string]bool{}
+	for r, err := range alice.Resources(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		listed[r.URI] = true
+	}
+	if len(listed) != 211 {
+		t.Errorf("%d of 211 artifacts are listed", len(listed))
+	}
+	if _, err := alice.ListResources(t.Context(), &sdk.ListResourcesParams{Cursor: "-1"}); err == nil || !strings.Contains(err.Error(), "is not a cursor") {
+		t.Errorf("a wrong cursor: %v", err)
 	}
 	if resources, err := bob.ListResources(t.Context(), nil); err != nil || len(resources.Resources) != 0 {
 		t.Errorf("resources of bob: %v %v", resources, err)

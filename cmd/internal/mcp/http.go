@@ -20,8 +20,8 @@ const SessionHeader = "Stevedore-Session"
 // gateway can answer each of them.
 func (g *Gateway) Handler() http.Handler {
 	return g.withSessionID(mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server {
-		session, ok := g.sessionOf(r)
-		if !ok {
+		session := g.sessionOf(r)
+		if session == "" {
 			return nil
 		}
 		s, err := g.Server(r.Context(), session)
@@ -40,22 +40,25 @@ func (g *Gateway) Handler() http.Handler {
 const maxRequest = 8 << 20
 
 // sessionOf is SessionOf for an identity that may be the token of a session.
-func (g *Gateway) sessionOf(r *http.Request) (string, bool) {
+func (g *Gateway) sessionOf(r *http.Request) string {
 	name, err := agents.NameOf(r.Context(), g.bus, httpauth.Identity(r.Context()))
 	if err != nil {
 		g.cfg.Log.Warn().Err(err).Msg("cannot find the session of an MCP client")
-		return "", false
+		return ""
 	}
 	return SessionOf(name, r)
 }
 
 // SessionOf returns the session of a request of an identity, or the part of it that the header
-// names. "--" separates the two, and names of tokens do not contain it.
-func SessionOf(session string, r *http.Request) (string, bool) {
+// names. "--" separates the two, and names of tokens do not contain it. It is "" if it is not valid.
+func SessionOf(session string, r *http.Request) string {
 	if part := r.Header.Get(SessionHeader); part != "" && session != "" {
 		session += "--" + part
 	}
-	return session, session != "" && len(session) <= tools.MaxIDLen
+	if len(session) > tools.MaxIDLen {
+		return ""
+	}
+	return session
 }
 
 // Stdio serves one client over a pair of streams until the client closes its side or ctx

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -61,10 +62,20 @@ func resourceError(uri string, err error) error {
 }
 
 // list answers resources/list with the artifacts of the session, the newest first.
-func (c *client) list(ctx context.Context) (mcp.Result, error) {
-	listing, err := ask(ctx, c, rpc.QueryArtifacts, rpc.ReadRequest{})
+func (c *client) list(ctx context.Context, r *mcp.ListResourcesRequest) (mcp.Result, error) {
+	cursor := ""
+	if r.Params != nil { // the request has some
+		cursor = r.Params.Cursor
+	}
+	page, err := artifacts.List(cursor, func(offset int) (*offload.Listing, error) {
+		return ask(ctx, c, rpc.QueryArtifacts, rpc.ReadRequest{Offset: int64(offset)})
+	})
+	if tools.CodeOf(err) == tools.CodeInvalidArguments {
+		return nil, invalid(err)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return &mcp.ListResourcesResult{Cacheable: private, Resources: artifacts.Resources(listing)}, nil
+	page.Cacheable = private
+	return page, nil
 }

@@ -1,7 +1,7 @@
 package mcp
 
 import (
-	"encoding/json"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -21,34 +21,12 @@ func (c *client) links(s *mcp.ServerSession) bool {
 // contentOf returns the text or the blocks of a result, and a link to its artifact if
 // the result is only a reference.
 func contentOf(session string, event tools.ResultEvent, links bool) *mcp.CallToolResult {
-	res := &mcp.CallToolResult{IsError: event.IsError, Content: contentBlocks(event.Blocks)}
-	if res.Content == nil {
+	res := &mcp.CallToolResult{IsError: event.IsError, Content: artifacts.Content(event.Blocks)}
+	if res.Content == nil || slices.Contains(res.Content, nil) {
 		res.Content = []mcp.Content{&mcp.TextContent{Text: event.ForLLM}}
 	}
 	if a := event.Artifact; links && a != nil && !a.Inline {
 		res.Content = append(res.Content, artifacts.LinkTo(session, *a))
 	}
 	return res
-}
-
-// contentBlocks converts the blocks of a chat API or of MCP. It returns nil if there is
-// no block, or one that MCP does not have.
-func contentBlocks(raw json.RawMessage) (content []mcp.Content) {
-	var blocks []artifacts.Block
-	if len(raw) == 0 || json.Unmarshal(raw, &blocks) != nil {
-		return nil
-	}
-	for _, b := range blocks {
-		switch {
-		case b.Type == "text":
-			content = append(content, &mcp.TextContent{Text: b.Text})
-		case b.Type == "image" && b.Data != nil:
-			content = append(content, &mcp.ImageContent{Data: b.Data, MIMEType: b.MediaType})
-		case b.Type == "audio" && b.Data != nil:
-			content = append(content, &mcp.AudioContent{Data: b.Data, MIMEType: b.MediaType})
-		default:
-			return nil
-		}
-	}
-	return content
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
@@ -20,13 +21,12 @@ const (
 	shownChars = 160
 )
 
-// trouble matches lines that say what went wrong, as compilers, test runners and programs
-// print them.
-var trouble = lazyregexp.New(`(?i)\b(error|errors|failed|failure|fatal|panic|exception|traceback|segmentation fault)\b|^\s*(not ok\b|--- FAIL|FAIL\b|✗|✘|✖|×|E\s{2,})`)
+// trouble matches lines that say what went wrong, besides those of offload.SaysFailure.
+var trouble = lazyregexp.New(`(?i)\b(error|errors|failed|failure|fatal|panic|exception|traceback|segmentation fault)\b|^\s*(FAIL\b|✗|✘|✖|×|E\s{2,})`)
 
 // hints are in all lines that trouble matches, in lower case: to look for them is 50 times as
 // fast.
-var hints = []string{"err", "fail", "fatal", "panic", "exception", "traceback", "segmentation", "not ok", "✗", "✘", "✖", "×", "e  "}
+var hints = []string{"err", "fail", "fatal", "panic", "exception", "traceback", "segmentation", "✗", "✘", "✖", "×", "e  "}
 
 // maxTroubles is how many lines that look like errors are counted.
 const maxTroubles = 1000
@@ -34,7 +34,7 @@ const maxTroubles = 1000
 // isTrouble reports whether a line says what went wrong.
 func isTrouble(line string) bool {
 	lower := strings.ToLower(line)
-	return slices.ContainsFunc(hints, func(hint string) bool { return strings.Contains(lower, hint) }) &&
+	return offload.SaysFailure([]byte(line)) || slices.ContainsFunc(hints, func(hint string) bool { return strings.Contains(lower, hint) }) &&
 		trouble.MatchString(none.ReplaceAllString(line, ""))
 }
 

@@ -13,7 +13,7 @@ func TestSummarize(t *testing.T) {
 	for i := range 1000 {
 		fmt.Fprintf(&run, "=== RUN Test%d\n", i+1)
 	}
-	run.WriteString("--- FAIL: TestX (0.01s)\n    x_test.go:7: want 1\nx.go:3:1: error: no\n0 errors, no failures\n2 failed, 0 errors\nTerror and errorless\n")
+	run.WriteString("--- FAIL: TestX (0.01s)\n    x_test.go:7: want 1\nx.go:3:1: error: no\nnpm ERR! code 1\n  ✕ adds (5 ms)\n0 errors, no failures\n2 failed, 0 errors\nTerror and errorless\n")
 	run.WriteString(strings.Repeat("quiet\n", 20) + "panic: boom\r\n" + "last, without a line feed")
 	var many strings.Builder
 	for i := range 100 {
@@ -25,9 +25,9 @@ func TestSummarize(t *testing.T) {
 		shown, never []string
 	}{
 		"a test run": {
-			run.String(), 1028,
-			[]string{"=== RUN Test1\n", "=== RUN Test8\n[HOW]\n[lines that look like errors]\n1001: --- FAIL: TestX (0.01s)\n1003: x.go:3:1: error: no\n1005: 2 failed, 0 errors\n1027: panic: boom\n[the last lines]\nquiet\n", "panic: boom\nlast, without a line feed\n"},
-			[]string{"Test9\n", "1004:", "1006:", "\r"},
+			run.String(), 1030,
+			[]string{"=== RUN Test1\n", "=== RUN Test8\n[HOW]\n[lines that look like errors]\n1001: --- FAIL: TestX (0.01s)\n1003: x.go:3:1: error: no\n1004: npm ERR! code 1\n1005:   ✕ adds (5 ms)\n1007: 2 failed, 0 errors\n1029: panic: boom\n[the last lines]\nquiet\n", "panic: boom\nlast, without a line feed\n"},
+			[]string{"Test9\n", "1006:", "1008:", "\r"},
 		},
 		"many errors": {many.String(), 100, []string{"[the first 8 of 92 lines that look like errors]\n9: error 9\n", "16: error 16\n[the last lines]\nerror 93\n"}, []string{"17: "}},
 		"a long line": {strings.Repeat("é", 1<<20) + "\nend\n", 2, []string{"…\nend\n[HOW]\n"}, nil},

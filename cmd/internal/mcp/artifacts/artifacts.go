@@ -3,6 +3,7 @@
 package artifacts
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/url"
@@ -132,16 +133,28 @@ func LinkTo(session string, a tools.Artifact) *mcp.ResourceLink {
 	}
 }
 
-// Resources returns a list of artifacts for resources/list, the newest first.
-func Resources(l *offload.Listing) []*mcp.Resource {
-	all := []*mcp.Resource{}
+// List returns a page of artifacts for resources/list, the newest first. query returns the listing without the newest
+// offset ones.
+func List(cursor string, query func(offset int) (*offload.Listing, error)) (*mcp.ListResourcesResult, error) {
+	offset, err := strconv.Atoi(cmp.Or(cursor, "0"))
+	if err != nil || offset < 0 {
+		return nil, tools.Errorf(tools.CodeInvalidArguments, "%q is not a cursor of this list", tools.Excerpt(cursor, 40))
+	}
+	l, err := query(offset)
+	if err != nil {
+		return nil, err
+	}
+	page := &mcp.ListResourcesResult{Resources: []*mcp.Resource{}}
+	if l.NextOffset > 0 {
+		page.NextCursor = strconv.Itoa(l.NextOffset)
+	}
 	for _, a := range slices.Backward(l.Artifacts) {
-		all = append(all, &mcp.Resource{
+		page.Resources = append(page.Resources, &mcp.Resource{
 			URI: URI(a.Session, a.ID), Name: a.ID, MIMEType: mediaType(a.Artifact), Size: a.Size,
 			Description: fmt.Sprintf("A result of %s: %s", tools.Excerpt(a.Metadata["tool_name"], 64), size(a.Artifact)),
 		})
 	}
-	return all
+	return page, nil
 }
 
 // size describes the size of an artifact.

@@ -1,65 +1,56 @@
 package artifacts
 
-import "encoding/json"
+import (
+	"encoding/json"
 
-// Block is a content block of a tool's result: a text, an image, a sound or a file. Its
-// JSON is the one of chat APIs for images, and otherwise that of MCP. It reads both
-// forms of each.
-type Block struct {
-	Type      string // text, image, audio or file
-	Text      string
-	Data      []byte
-	MediaType string
-	URI       string // of a file
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/stevedore-bus/stevedore/tools"
+)
+
+// block is a content block of a result, in the form of chat APIs or of MCP.
+type block struct {
+	Type     string `json:"type"`
+	Text     string `json:"text"`
+	Data     []byte `json:"data"`
+	MIMEType string `json:"mimeType"`
+	Source   struct {
+		Type      string `json:"type"`
+		MediaType string `json:"media_type"`
+		Data      []byte `json:"data"`
+	} `json:"source"`
 }
 
-type blockJSON struct {
-	Type     string      `json:"type"`
-	Text     *string     `json:"text,omitempty"`
-	Data     []byte      `json:"data,omitempty"`
-	MIMEType string      `json:"mimeType,omitempty"`
-	URI      string      `json:"uri,omitempty"`
-	Source   *sourceJSON `json:"source,omitempty"`
+// Content returns the content blocks of a result as MCP has them, and nil in place of one that it does not have.
+func Content(raw json.RawMessage) (content []mcp.Content) {
+	var blocks []block
+	if len(raw) == 0 || json.Unmarshal(raw, &blocks) != nil {
+		return nil
+	}
+	for _, b := range blocks {
+		if b.Source.Type == "base64" {
+			b.Data, b.MIMEType = b.Source.Data, b.Source.MediaType
+		}
+		var c mcp.Content
+		switch {
+		case b.Type == "text":
+			c = &mcp.TextContent{Text: b.Text}
+		case b.Type == "image" && b.Data != nil:
+			c = &mcp.ImageContent{Data: b.Data, MIMEType: b.MIMEType}
+		case b.Type == "audio" && b.Data != nil:
+			c = &mcp.AudioContent{Data: b.Data, MIMEType: b.MIMEType}
+		}
+		content = append(content, c)
+	}
+	return content
 }
 
-type sourceJSON struct {
-	Type      string `json:"type"`
-	MediaType string `json:"media_type"`
-	Data      []byte `json:"data"`
-}
-
-// MarshalJSON implements json.Marshaler.
-func (b Block) MarshalJSON() ([]byte, error) {
-	switch b.Type {
-	case "text":
-		return json.Marshal(blockJSON{Type: b.Type, Text: &b.Text})
-	case "image":
-		return json.Marshal(blockJSON{Type: b.Type, Source: &sourceJSON{"base64", b.MediaType, b.Data}})
+// Media returns the images and sounds of a result of a reading tool.
+func Media(res *tools.Result) (media []any) {
+	for _, c := range Content(res.Blocks) {
+		if _, text := c.(*mcp.TextContent); c != nil && !text {
+			media = append(media, c)
+		}
 	}
-	return b.MCP()
-}
-
-// MCP returns the block in the form of MCP.
-func (b Block) MCP() (json.RawMessage, error) {
-	v := blockJSON{Type: b.Type, Data: b.Data, MIMEType: b.MediaType, URI: b.URI}
-	if b.Type == "text" {
-		v.Text = &b.Text
-	}
-	return json.Marshal(v)
-}
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (b *Block) UnmarshalJSON(data []byte) error {
-	var v blockJSON
-	if err := json.Unmarshal(data, &v); err != nil {
-		return err
-	}
-	*b = Block{Type: v.Type, Data: v.Data, MediaType: v.MIMEType, URI: v.URI}
-	if v.Text != nil {
-		b.Text = *v.Text
-	}
-	if v.Source != nil && v.Source.Type == "base64" {
-		b.Data, b.MediaType = v.Source.Data, v.Source.MediaType
-	}
-	return nil
+	return media
 }

@@ -22,6 +22,3 @@ func NewID(tool string) string {
 	}
 	return name[:min(len(name), 48)] + "_" + strings.ToLower(rand.Text()[:12])
 }
-
-// ToolOf returns the tool in an id of NewID, or "".
-func ToolOf(id string) string { return id[:max(0, strings.LastIndexByte(id, '_'))] }

@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/rs/zerolog"
 
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
@@ -25,15 +26,13 @@ const ReadResult = "read_result"
 type Tools struct {
 	registry *tools.Registry
 	family   bool
-	page     int64
 }
 
 // NewTools returns the reading tools of reader: the family, or only ReadResult. Definitions
 // of tools are part of every request to a model: those of the family have 5,000 characters,
-// that of ReadResult 400. page is the most characters of a page; 0 means
-// offload.PageChars.
-func NewTools(reader *offload.Reader, family bool, page int64) (*Tools, error) {
-	t := &Tools{registry: tools.NewRegistry(zerolog.Nop()), family: family, page: page}
+// that of ReadResult 400.
+func NewTools(reader *offload.Reader, family bool) (*Tools, error) {
+	t := &Tools{registry: tools.NewRegistry(zerolog.Nop()), family: family}
 	return t, t.registry.Register(reader.Tools()...)
 }
 
@@ -77,6 +76,19 @@ func (t *Tools) Call(ctx context.Context, session, name string, args json.RawMes
 	return t.registry.Run(ctx, tools.Call{ID: "mcp", Session: session, Tool: name, Args: args}, nil)
 }
 
+// idNames are the names that models use for the argument with the artifact.
+var idNames = []string{"id", "artifact_id", "knowledge_id", "artifact"}
+
+// IDIn returns the artifact that the arguments of a reading tool name, or "".
+func IDIn(args json.RawMessage) string {
+	for _, name := range idNames {
+		if id, _ := wire.Text(wire.Get(args, name)); id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
 // ofFamily returns the tool of the family, and its arguments, for a call of ReadResult. It
 // passes on arguments that it does not know, such as ignore_case of grep.
 func (t *Tools) ofFamily(args json.RawMessage) (tool string, _ json.RawMessage, err error) {
@@ -101,15 +113,12 @@ func (t *Tools) ofFamily(args json.RawMessage) (tool string, _ json.RawMessage, 
 	switch {
 	case len(ways) > 1:
 		return "", nil, tools.Errorf(tools.CodeInvalidArguments, "give one of %s", strings.Join(ways, " and "))
-	case tool == "" && !slices.ContainsFunc([]string{"id", "artifact_id", "knowledge_id", "artifact"}, given):
+	case tool == "" && !slices.ContainsFunc(idNames, given):
 		tool = offload.ToolQuery
 	case tool == "" && (given("cursor") || given("start_line") || given("end_line")):
 		tool = offload.ToolLines
 	case tool == "":
 		tool = offload.ToolGet
-		if !given("limit") && t.page > 0 {
-			in["limit"], _ = json.Marshal(t.page) // a number always has a JSON form
-		}
 	case tool == offload.ToolLines && !given("cursor"):
 		var text any
 		if err := json.Unmarshal(in["lines"], &text); err != nil {
@@ -174,19 +183,3 @@ const callForm = `(?:get_knowledge_by_id|get_knowledge_by_lines|grep_knowledge|j
 // readArgument is the argument of ReadResult that does what a tool of the family does.
 var readArgument = map[string]string{offload.ToolGet: "offset", offload.ToolLines: "lines", offload.ToolGrep: "grep",
 	offload.ToolJQ: "jq", offload.ToolSQL: "sql"}
-
-// Media returns the images and sounds of a result of a reading tool as content blocks.
-func Media(res *tools.Result) (blocks []any) {
-	var all []Block
-	if len(res.Blocks) == 0 || json.Unmarshal(res.Blocks, &all) != nil {
-		return nil
-	}
-	for _, b := range all {
-		if (b.Type == "image" || b.Type == "audio") && b.Data != nil {
-			if data, err := b.MCP(); err == nil {
-				blocks = append(blocks, data)
-			}
-		}
-	}
-	return blocks
-}

@@ -221,9 +221,9 @@ func Name(argv []string) string {
 		return ""
 	}
 	name := filepath.Base(argv[0])
-	if slices.Contains([]string{"npx", "uvx", "pipx", "bunx", "node", "python", "python3", "deno", "docker", "go"}, strings.TrimSuffix(name, ".cmd")) {
+	if slices.Contains([]string{"npx", "uvx", "pipx", "bunx", "node", "python", "python3", "deno", "go"}, strings.TrimSuffix(name, ".cmd")) {
 		for _, arg := range argv[1:] {
-			if !strings.HasPrefix(arg, "-") && arg != "run" {
+			if !strings.HasPrefix(arg, "-") && arg != "run" && !strings.Contains(arg, "=") && !strings.Contains(arg, "://") {
 				return tools.Excerpt(tools.OneLine(name+" "+arg), 100)
 			}
 		}

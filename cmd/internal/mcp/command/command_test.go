@@ -84,3 +84,16 @@ func TestGrandchildren(t *testing.T) {
 		})
 	}
 }
+
+// A name has no secret: the arguments of docker have the values of variables, and an address may have a token.
+func TestName(t *testing.T) {
+	for want, argv := range map[string][]string{
+		"npx @scope/server@1.2": {"/usr/bin/npx", "-y", "@scope/server@1.2", "secret"}, "server": {"/opt/server", "secret"}, "": nil,
+		"docker": {"docker", "run", "-i", "--rm", "-e", "TOKEN=secret", "image"}, "node": {"node"},
+		"uvx server": {"uvx", "--from", "git+https://secret@example.com/x", "server"}, "deno run.ts": {"deno", "run", "TOKEN=secret", "run.ts"},
+	} {
+		if got := command.Name(argv); got != want {
+			t.Errorf("%q has the name %q, want %q", argv, got, want)
+		}
+	}
+}

@@ -2,8 +2,10 @@ package hosts
 
 import (
 	"cmp"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 )
 
 // Host is a program that starts MCP servers.
@@ -17,23 +19,23 @@ type Host struct {
 	command  string   // the key of the command
 	keys     []string // of the table with the servers
 	reserved []string // keys in that table which need not be servers
-	user     func(Machine) []string
+	user     []string // files of the user, see path; windows instead of them there, if it is not nil
+	windows  []string
 	project  []string // files in the directory of a project
 	nested   []string // more keys, in the files of the user; see Location
-	// adapter is the directory for the files of the adapter for the host's shell, below the first
-	// path, which is that of the host; nil if there is none.
-	adapter func(Machine) (home, dir string)
+	// adapterDir is the directory for the files of the adapter for the host's shell, below
+	// adapterHome, which is that of the host, see path. Without adapterHome, there is no adapter.
+	adapterHome, adapterDir string
 }
 
 // Adapter returns the directory of the host and, below it, the one for the files of the adapter
 // for its shell. They are "" if there is no adapter.
 func (h *Host) Adapter(m Machine) (home, dir string) {
-	if h.adapter == nil {
+	if h.adapterHome == "" {
 		return "", ""
 	}
-	home, dir = h.adapter(m)
-	home = filepath.Clean(home) // a variable may end in a slash
-	return home, filepath.Join(home, filepath.FromSlash(dir))
+	home = m.path(h.adapterHome)
+	return home, filepath.Join(home, filepath.FromSlash(h.adapterDir))
 }
 
 // Machine says where a user's files are.
@@ -45,26 +47,33 @@ type Machine struct {
 	Getenv func(string) string
 }
 
-// config returns a path in the directory in which programs of the XDG convention keep
-// settings. Some use it on Windows, too, and all on macOS.
-func (m Machine) config(elem ...string) string {
-	dir := m.Getenv("XDG_CONFIG_HOME")
-	if !filepath.IsAbs(dir) {
-		dir = filepath.Join(m.Home, ".config")
+// path returns a path of the table. $CONFIG is the directory in which programs of the XDG convention
+// keep settings, some on Windows, too, and all on macOS; $DESKTOP is the one for settings of the desktop.
+// ${NAME:DIR} is the variable, or else DIR in the home directory. path is "" for a variable that is not set.
+func (m Machine) path(form string) string {
+	text := os.Expand(form, func(name string) string {
+		variable, dir, inHome := strings.Cut(name, ":")
+		xdg, value := m.Getenv("XDG_CONFIG_HOME"), m.Getenv(variable)
+		switch {
+		case name == "HOME":
+			return m.Home
+		case name == "DESKTOP" && m.OS == "windows":
+			return cmp.Or(m.Getenv("APPDATA"), filepath.Join(m.Home, "AppData", "Roaming"))
+		case name == "DESKTOP" && m.OS == "darwin":
+			return filepath.Join(m.Home, "Library", "Application Support")
+		case (name == "CONFIG" || name == "DESKTOP") && filepath.IsAbs(xdg):
+			return xdg
+		case name == "CONFIG" || name == "DESKTOP":
+			return filepath.Join(m.Home, ".config")
+		case value == "" && inHome:
+			return filepath.Join(m.Home, dir)
+		}
+		return value
+	})
+	if text == "" {
+		return ""
 	}
-	return filepath.Join(append([]string{dir}, elem...)...)
-}
-
-// appData returns a path in the directory for settings of the desktop.
-func (m Machine) appData(elem ...string) string {
-	dir := m.config()
-	switch m.OS {
-	case "windows":
-		dir = cmp.Or(m.Getenv("APPDATA"), filepath.Join(m.Home, "AppData", "Roaming"))
-	case "darwin":
-		dir = filepath.Join(m.Home, "Library", "Application Support")
-	}
-	return filepath.Join(append([]string{dir}, elem...)...)
+	return filepath.Clean(filepath.FromSlash(text)) // a variable may end in a slash
 }
 
 // Scopes of a configuration.
@@ -100,11 +109,14 @@ func (h *Host) Locations(m Machine, scope string) (all []Location) {
 	if h.nested != nil {
 		keys = append(keys, h.nested)
 	}
-	if h.user == nil {
-		return nil
+	files := h.user
+	if m.OS == "windows" && h.windows != nil {
+		files = h.windows
 	}
-	for _, path := range h.user(m) {
-		all = append(all, Location{path, scope, h, keys})
+	for _, form := range files {
+		if path := m.path(form); path != "" && !slices.ContainsFunc(all, func(l Location) bool { return l.Path == path }) {
+			all = append(all, Location{path, scope, h, keys})
+		}
 	}
 	return all
 }
@@ -123,95 +135,58 @@ func Find(name string) *Host {
 var All = []*Host{
 	{
 		Name: "claude-code", Title: "Claude Code", format: jsonFormat, command: "command", keys: []string{"mcpServers"},
-		nested: []string{"projects", "*", "mcpServers"}, project: []string{".mcp.json"},
-		user: func(m Machine) []string {
-			return []string{filepath.Join(cmp.Or(m.Getenv("CLAUDE_CONFIG_DIR"), m.Home), ".claude.json")}
-		},
-		adapter: func(m Machine) (string, string) {
-			return cmp.Or(m.Getenv("CLAUDE_CONFIG_DIR"), filepath.Join(m.Home, ".claude")), "skills/stevedore"
-		},
+		user: []string{"${CLAUDE_CONFIG_DIR:}/.claude.json"}, nested: []string{"projects", "*", "mcpServers"}, project: []string{".mcp.json"},
+		adapterHome: "${CLAUDE_CONFIG_DIR:.claude}", adapterDir: "skills/stevedore",
 	},
 	{
 		Name: "claude-desktop", Title: "Claude Desktop", Desktop: true, format: jsonFormat, command: "command", keys: []string{"mcpServers"},
-		user: func(m Machine) []string { return []string{m.appData("Claude", "claude_desktop_config.json")} },
+		user: []string{"$DESKTOP/Claude/claude_desktop_config.json"},
 	},
 	{
-		Name: "codex", Title: "Codex", format: tomlFormat, command: "command", keys: []string{"mcp_servers"}, project: []string{".codex/config.toml"},
-		user: func(m Machine) []string {
-			return []string{filepath.Join(cmp.Or(m.Getenv("CODEX_HOME"), filepath.Join(m.Home, ".codex")), "config.toml")}
-		},
-		adapter: func(m Machine) (string, string) {
-			return cmp.Or(m.Getenv("CODEX_HOME"), filepath.Join(m.Home, ".codex")), ""
-		},
+		Name: "codex", Title: "Codex", format: tomlFormat, command: "command", keys: []string{"mcp_servers"},
+		user: []string{"${CODEX_HOME:.codex}/config.toml"}, project: []string{".codex/config.toml"}, adapterHome: "${CODEX_HOME:.codex}",
 	},
 	{
-		Name: "cursor", Title: "Cursor", Desktop: true, format: jsonFormat, command: "command", keys: []string{"mcpServers"}, project: []string{".cursor/mcp.json"},
-		user: func(m Machine) []string { return []string{filepath.Join(m.Home, ".cursor", "mcp.json")} },
+		Name: "cursor", Title: "Cursor", Desktop: true, format: jsonFormat, command: "command", keys: []string{"mcpServers"},
+		user: []string{"$HOME/.cursor/mcp.json"}, project: []string{".cursor/mcp.json"},
 	},
 	{
-		Name: "vscode", Title: "VS Code", Desktop: true, format: jsonFormat, command: "command", keys: []string{"servers"}, project: []string{".vscode/mcp.json"},
-		user: func(m Machine) []string {
-			return []string{m.appData("Code", "User", "mcp.json"), m.appData("Code - Insiders", "User", "mcp.json")}
-		},
+		Name: "vscode", Title: "VS Code", Desktop: true, format: jsonFormat, command: "command", keys: []string{"servers"},
+		user: []string{"$DESKTOP/Code/User/mcp.json", "$DESKTOP/Code - Insiders/User/mcp.json"}, project: []string{".vscode/mcp.json"},
 	},
 	{
 		Name: "windsurf", Title: "Windsurf", Desktop: true, format: jsonFormat, command: "command", keys: []string{"mcpServers"},
-		user: func(m Machine) []string {
-			return []string{filepath.Join(m.Home, ".codeium", "windsurf", "mcp_config.json")}
-		},
+		user: []string{"$HOME/.codeium/windsurf/mcp_config.json"},
 	},
 	{
-		Name: "gemini-cli", Title: "Gemini CLI", format: jsonFormat, command: "command", keys: []string{"mcpServers"}, project: []string{".gemini/settings.json"},
-		user: func(m Machine) []string { return []string{filepath.Join(m.Home, ".gemini", "settings.json")} },
-		adapter: func(m Machine) (string, string) {
-			return filepath.Join(m.Home, ".gemini"), "extensions/stevedore"
-		},
+		Name: "gemini-cli", Title: "Gemini CLI", format: jsonFormat, command: "command", keys: []string{"mcpServers"},
+		user: []string{"$HOME/.gemini/settings.json"}, project: []string{".gemini/settings.json"},
+		adapterHome: "$HOME/.gemini", adapterDir: "extensions/stevedore",
 	},
 	{
 		Name: "copilot-cli", Title: "Copilot CLI", format: jsonFormat, command: "command", keys: []string{"mcpServers"},
-		user: func(m Machine) []string {
-			return []string{filepath.Join(cmp.Or(m.Getenv("COPILOT_HOME"), filepath.Join(m.Home, ".copilot")), "mcp-config.json")}
-		},
+		user: []string{"${COPILOT_HOME:.copilot}/mcp-config.json"},
 	},
 	{
 		Name: "qwen-code", Title: "Qwen Code", format: jsonFormat, command: "command", keys: []string{"mcpServers"},
-		project: []string{".qwen/settings.json", ".qwen/settings.local.json"},
-		user:    func(m Machine) []string { return []string{filepath.Join(m.Home, ".qwen", "settings.json")} },
+		user: []string{"$HOME/.qwen/settings.json"}, project: []string{".qwen/settings.json", ".qwen/settings.local.json"},
 	},
 	{
 		// opencode 1 has the servers in mcp, opencode 2 in mcp.servers.
-		Name: "opencode", Title: "opencode", format: jsonFormat, command: "command", keys: []string{"mcp"},
-		reserved: []string{"servers", "timeout"},
-		project:  []string{"opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"},
-		user: func(m Machine) []string {
-			files := []string{m.config("opencode", "opencode.json"), m.config("opencode", "opencode.jsonc"), m.config("opencode", "config.json")}
-			if own := m.Getenv("OPENCODE_CONFIG"); own != "" && !slices.Contains(files, own) {
-				files = append(files, own)
-			}
-			return files
-		},
-		adapter: func(m Machine) (string, string) { return m.config("opencode"), "plugins" },
+		Name: "opencode", Title: "opencode", format: jsonFormat, command: "command", keys: []string{"mcp"}, reserved: []string{"servers", "timeout"},
+		user:        []string{"$CONFIG/opencode/opencode.json", "$CONFIG/opencode/opencode.jsonc", "$CONFIG/opencode/config.json", "$OPENCODE_CONFIG"},
+		project:     []string{"opencode.json", "opencode.jsonc", ".opencode/opencode.json", ".opencode/opencode.jsonc"},
+		adapterHome: "$CONFIG/opencode", adapterDir: "plugins",
 	},
 	{
-		Name: "zed", Title: "Zed", Desktop: true, format: jsonFormat, command: "command", keys: []string{"context_servers"}, project: []string{".zed/settings.json"},
-		user: func(m Machine) []string {
-			if m.OS == "windows" {
-				return []string{m.appData("Zed", "settings.json")}
-			}
-			return []string{m.config("zed", "settings.json")}
-		},
+		Name: "zed", Title: "Zed", Desktop: true, format: jsonFormat, command: "command", keys: []string{"context_servers"},
+		user: []string{"$CONFIG/zed/settings.json"}, windows: []string{"$DESKTOP/Zed/settings.json"}, project: []string{".zed/settings.json"},
 	},
 	{
 		Name: "goose", Title: "goose", format: yamlFormat, command: "cmd", keys: []string{"extensions"},
-		user: func(m Machine) []string {
-			if m.OS == "windows" {
-				return []string{m.appData("Block", "goose", "config", "config.yaml")}
-			}
-			return []string{m.config("goose", "config.yaml")}
-		},
+		user: []string{"$CONFIG/goose/config.yaml"}, windows: []string{"$DESKTOP/Block/goose/config/config.yaml"},
 	},
 	{ // it has no MCP servers
-		Name: "pi", Title: "Pi",
-		adapter: func(m Machine) (string, string) { return filepath.Join(m.Home, ".pi", "agent"), "extensions" },
+		Name: "pi", Title: "Pi", adapterHome: "$HOME/.pi/agent", adapterDir: "extensions",
 	},
 }

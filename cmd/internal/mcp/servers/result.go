@@ -8,28 +8,29 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // resultOf returns the content as a result. Without images and files it is plain text,
-// which models search line by line after it was offloaded.
+// which models search line by line after it was offloaded, or a file.
 func resultOf(got *mcp.CallToolResult) *tools.Result {
-	var blocks []artifacts.Block
+	var blocks []any
 	var texts []string
+	var file []byte // the first one; the texts beside it become notes, so that its bytes are stored as they are
 	add := func(text string) {
 		texts = append(texts, text)
-		blocks = append(blocks, artifacts.Block{Type: "text", Text: text})
+		blocks = append(blocks, &mcp.TextContent{Text: text})
 	}
 	for _, block := range got.Content {
 		switch b := block.(type) {
 		case *mcp.TextContent:
 			add(b.Text)
 		case *mcp.ImageContent:
-			blocks = append(blocks, artifacts.Block{Type: "image", Data: b.Data, MediaType: b.MIMEType})
+			blocks = append(blocks, (&offload.Image{Data: b.Data, MediaType: b.MIMEType}).Block())
 		case *mcp.AudioContent:
-			blocks = append(blocks, artifacts.Block{Type: "audio", Data: b.Data, MediaType: b.MIMEType})
+			blocks = append(blocks, &mcp.AudioContent{Data: b.Data, MIMEType: b.MIMEType})
 		case *mcp.ResourceLink:
 			add(strings.TrimSpace(fmt.Sprintf("[Resource %s: %s %s]", b.URI, b.Name, b.Description)))
 		case *mcp.EmbeddedResource:
@@ -37,12 +38,17 @@ func resultOf(got *mcp.CallToolResult) *tools.Result {
 			case b.Resource == nil:
 			case b.Resource.Text != "" || len(b.Resource.Blob) == 0:
 				add(b.Resource.Text)
-			default: // it is stored as what it is
+			case file == nil:
+				file = b.Resource.Blob
+			default:
 				add(string(b.Resource.Blob))
 			}
 		}
 	}
-	if len(blocks) == 0 && got.StructuredContent != nil {
+	if len(texts) < len(blocks) && file != nil {
+		add(string(file))
+	}
+	if len(blocks) == 0 && file == nil && got.StructuredContent != nil {
 		add(string(wire.JSON(got.StructuredContent)))
 	}
 	res := &tools.Result{IsError: got.IsError}
@@ -51,7 +57,11 @@ func resultOf(got *mcp.CallToolResult) *tools.Result {
 		res.Blocks, _ = json.Marshal(blocks) // blocks do not fail
 	} else {
 		res.Output = tools.NewOutput(tools.OutputLimits{Memory: wire.MaxMessage})
-		_, _ = io.WriteString(res.Output, strings.Join(texts, "\n")) // Output.Err has the error
+		if text := strings.Join(texts, "\n"); file == nil {
+			_, _ = io.WriteString(res.Output, text) // Output.Err has the error, as below
+		} else if _, _ = res.Output.Write(file); text != "" {
+			res.Output.Note(text)
+		}
 	}
 	if res.IsError {
 		res.Err = tools.Errorf(tools.CodeToolFailed, "the tool of the MCP server reported an error")

@@ -241,8 +241,9 @@ func TestToolsOfAProgram(t *testing.T) {
 			t.Errorf("huge: %d bytes", len(got))
 		}
 	}
-	if got := text(t, call(t, r, "other_file", `{}`)); got != "a file\n"+strings.Repeat("data", 1<<20) {
-		t.Errorf("file: %d bytes", len(got))
+	file := call(t, r, "other_file", `{}`)
+	if got := text(t, file); got != strings.Repeat("data", 1<<20)+"\na file" || file.Output.Written() != 4<<20 { // the note is not stored
+		t.Errorf("file: %d bytes, of which %d are content", len(got), file.Output.Written())
 	}
 	if got := text(t, call(t, r, "other_rows", `{}`)); got != `{"rows":"`+strings.Repeat("row", 1<<20)+`"}` {
 		t.Errorf("structured content: %d bytes %.100s", len(got), got)

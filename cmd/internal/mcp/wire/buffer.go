@@ -118,10 +118,10 @@ var (
 
 func idOf(start, end []byte) string {
 	if m := idAtStart.FindSubmatch(start); m != nil {
-		return string(m[1])
+		return IDOf(m[1])
 	}
 	if m := idAtEnd.FindSubmatch(end); m != nil {
-		return string(m[1])
+		return IDOf(m[1])
 	}
 	return ""
 }

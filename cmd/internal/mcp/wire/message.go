@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // Message is a JSON-RPC message. It does not change.
 type Message struct {
-	// ID is the text of the id; it is empty for a notification.
+	// ID is the id in the form of IDOf; it is empty for a notification.
 	ID string
 	// Method is empty for a response.
 	Method string
@@ -58,10 +60,18 @@ func Parse(text []byte) (*Message, error) {
 func newMessage(members Object) *Message {
 	m := &Message{members: members, Params: members.Get("params"), Result: members.Get("result"), Error: members.Get("error")}
 	m.Method, _ = Text(members.Get("method"))
-	if id := members.Get("id"); Kind(id) != 'n' {
-		m.ID = string(id)
-	}
+	m.ID = IDOf(members.Get("id"))
 	return m
+}
+
+// IDOf returns an id or a progress token in one form, because programs write 1.0 as 1 and a\/b as a/b. It is empty for null.
+func IDOf(raw json.RawMessage) string {
+	if Kind(raw) == 'n' {
+		return ""
+	}
+	id := jsontext.Value(bytes.Clone(raw))
+	_ = id.Format(jsontext.CanonicalizeRawFloats(true), jsontext.AllowInvalidUTF8(true)) // otherwise it is what it was
+	return string(id)
 }
 
 // With returns the message with another value of a member.
@@ -106,6 +116,9 @@ func Response(id string, result any) *Message {
 // Stateless is the first revision without sessions. From it on, a server asks the user by a result, and tells only
 // clients that subscribe that its tools changed.
 const Stateless = "2026-07-28"
+
+// MethodListen is the method of a request that has no answer before it ends: a subscription to changes.
+const MethodListen = "subscriptions/listen"
 
 // Codes of JSON-RPC and MCP errors.
 const (

@@ -41,6 +41,19 @@ func TestParts(t *testing.T) {
 	}
 }
 
+// All forms of an id are one; two ids that differ stay different.
+func TestIDs(t *testing.T) {
+	for want, forms := range map[string][]string{
+		"7": {"7", "7.0", "70e-1"}, `"a/é"`: {`"a\/\u00e9"`, `"a/é"`}, `"7"`: {`"7"`}, "9007199254740993": {"9007199254740993"}, "": {"null"},
+	} {
+		for _, form := range forms {
+			if m, err := Parse([]byte(`{"id":` + form + `,"result":1}`)); err != nil || m.ID != want {
+				t.Errorf("%s: %q, %v; want %s", form, m.ID, err, want)
+			}
+		}
+	}
+}
+
 func TestInvalidMessages(t *testing.T) {
 	for _, text := range []string{
 		"null", "7", `"x"`, "{}", "[]", "[{}]", `{"id":1}`, `{"id":{},"method":"x"}`, `{"id":[1],"result":1}`, `{"method":""}`, `{"method":7}`,

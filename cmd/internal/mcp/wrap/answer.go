@@ -163,7 +163,7 @@ func (p *proxy) fromServerNotification(m *wire.Message) {
 	switch m.Method {
 	case "notifications/progress":
 		for _, r := range p.pending {
-			if r.token != "" && r.token == string(wire.Get(m.Params, "progressToken")) && r.timer != nil && !r.cancelled && !r.answered {
+			if r.token != "" && r.token == wire.IDOf(wire.Get(m.Params, "progressToken")) && r.timer != nil && !r.cancelled && !r.answered {
 				r.progress = time.Now()
 				r.timer.Reset(p.cfg.CallTimeout)
 				inBackground = inBackground || r.job != nil
@@ -172,7 +172,7 @@ func (p *proxy) fromServerNotification(m *wire.Message) {
 	case "notifications/tools/list_changed":
 		p.listed = false
 	case "notifications/cancelled": // the server withdraws a request of its own
-		id := string(wire.Get(m.Params, "requestId"))
+		id := wire.IDOf(wire.Get(m.Params, "requestId"))
 		for known, r := range p.fromServer {
 			if r.id == id && r.generation == p.generation {
 				m = m.With("params", wire.Set(m.Params, json.RawMessage(known), "requestId"))
@@ -330,9 +330,9 @@ func (p *proxy) respond(ctx context.Context, c *connection, r *request, m *wire.
 			short = wire.Set(m.Result, short, "result")
 		}
 	case "resources/read":
-		short, err = p.hosted.Load().shrinker.resource(ctx, m.Result, r.uri)
+		short, err = p.hosted.Load().shrinker.resource(ctx, m.Result, r.uri, p.text)
 	case "prompts/get":
-		short, err = p.hosted.Load().shrinker.prompt(ctx, m.Result)
+		short, err = p.hosted.Load().shrinker.prompt(ctx, m.Result, p.text)
 	}
 	switch {
 	case err != nil:

@@ -1,7 +1,6 @@
 package wrap
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -106,22 +105,17 @@ func (r *request) jobText(m *wire.Message) string {
 // awaitJob waits for the call whose result a reading tool wants. It returns what the model gets
 // if there is no artifact, and otherwise the arguments of the tool.
 func (p *proxy) awaitJob(ctx context.Context, args json.RawMessage) (json.RawMessage, *tools.Result) {
-	var in struct {
-		ID       string `json:"id"`
-		Artifact string `json:"artifact_id"`
-		Cancel   bool   `json:"cancel"`
-	}
-	_ = json.Unmarshal(args, &in) // the tool says what is wrong
-	found, _ := p.cfg.jobs.Load(p.jobKey(cmp.Or(in.ID, in.Artifact)))
+	found, _ := p.cfg.jobs.Load(p.jobKey(artifacts.IDIn(args)))
 	j, _ := found.(*job)
-	if in.Cancel {
+	end := string(wire.Get(args, "cancel")) == "true"
+	if end {
 		args = slices.DeleteFunc(wire.ObjectOf(args), func(m wire.Member) bool { return m.Name == "cancel" }).Text()
 	}
 	wait := min(backgroundWait, p.cfg.BackgroundAfter)
 	switch {
 	case j == nil:
 		return args, nil
-	case in.Cancel:
+	case end:
 		j.owner.cancelJob(j)
 		wait = backgroundWait // its end is near
 	}

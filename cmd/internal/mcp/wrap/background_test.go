@@ -53,7 +53,9 @@ func TestCallInBackground(t *testing.T) {
 	small := s.inBackground(t, "slow", map[string]any{"lines": 3})
 	big := s.inBackground(t, "slow", map[string]any{"lines": 5000})
 	failed := s.inBackground(t, "slow", map[string]any{"lines": 2, "fail": true})
-	checkContains(t, s.read(t, map[string]any{"id": small}), "The call still runs (", "Read it again")
+	for _, name := range []string{"id", "artifact_id", "knowledge_id", "artifact"} { // as models name it
+		checkContains(t, s.read(t, map[string]any{name: small}), "The call still runs (", "Read it again")
+	}
 	goOn(t, s)
 	eventually := func(args map[string]any) (got string) {
 		s.await(t, "the result", func() bool {

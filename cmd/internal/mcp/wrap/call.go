@@ -42,7 +42,7 @@ func (p *proxy) shrinkCall(ctx context.Context, conn *connection, r *request, re
 		c.shrinker = &smaller
 	}
 	o := wire.ObjectOf(result)
-	if structured := o.Get("structuredContent"); wire.Kind(structured) == '{' && int64(utf8.RuneCount(structured)) > c.limit {
+	if structured := o.Get("structuredContent"); int64(utf8.RuneCount(structured)) > c.limit {
 		short, notice, err := c.shrinkStructured(ctx, structured, p.outputSchema(ctx, conn, r.tool))
 		if err != nil {
 			return nil, err

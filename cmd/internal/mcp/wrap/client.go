@@ -11,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/hosts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+	"github.com/stevedore-bus/stevedore/offload"
 )
 
 // fromClient handles the messages of the client until its link ends.
@@ -98,7 +99,7 @@ func (p *proxy) inspect(r *request) {
 		delete(p.replay, r.uri)
 	}
 	meta := wire.Get(r.Params, "_meta")
-	r.token = string(wire.Get(meta, "progressToken"))
+	r.token = wire.IDOf(wire.Get(meta, "progressToken"))
 	if r.version = text("_meta", versionKey); r.version != "" {
 		p.meta, p.version = meta, max(p.version, r.version)
 		name, _ := wire.Text(wire.Get(meta, "io.modelcontextprotocol/clientInfo", "name"))
@@ -114,7 +115,7 @@ func (p *proxy) fromClientNotification(m *wire.Message) {
 	case "notifications/initialized":
 		p.initialized = true
 	case "notifications/cancelled":
-		r := p.pending[string(wire.Get(m.Params, "requestId"))]
+		r := p.pending[wire.IDOf(wire.Get(m.Params, "requestId"))]
 		switch {
 		case r == nil:
 		case r.job != nil: // it was answered; only the reading tool ends it now
@@ -214,7 +215,7 @@ func (p *proxy) respondLocally(ctx context.Context, r *request, answer func(cont
 		m := wire.Response(r.ID, result)
 		p.toClient(m)
 		p.noteListed(r)
-		p.countRead(r, m.Result)
+		p.countRead(ctx, r, m.Result)
 	}
 }
 
@@ -227,18 +228,25 @@ func (p *proxy) lacks(capability string) bool {
 }
 
 func (p *proxy) listArtifacts(ctx context.Context, r *request) (fields, error) {
-	listing, err := p.hosted.Load().reader.Query(ctx, p.cfg.session, nil, 0, 0)
+	cursor, _ := wire.Text(wire.Get(r.Params, "cursor"))
+	page, err := artifacts.List(cursor, func(offset int) (*offload.Listing, error) {
+		return p.hosted.Load().reader.Query(ctx, p.cfg.session, nil, offset, 0)
+	})
 	if err != nil {
 		return nil, err
 	}
-	return r.result(fields{"resources": artifacts.Resources(listing)}), nil
+	result := fields{"resources": page.Resources}
+	if page.NextCursor != "" {
+		result["nextCursor"] = page.NextCursor
+	}
+	return r.result(result), nil
 }
 
 // expired answers a request to which the server does not respond.
 func (p *proxy) expired(ctx context.Context, r *request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.pending[r.ID] != r || r.answered {
+	if p.pending[r.ID] != r || r.answered || r.Method == wire.MethodListen && !r.cancelled {
 		return
 	}
 	if c := p.server; c != nil && r.queued && !r.cancelled {

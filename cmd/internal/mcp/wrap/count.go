@@ -2,7 +2,9 @@ package wrap
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
@@ -20,22 +22,29 @@ type Count struct {
 
 // count reports the answer to a request whose result is whole.
 func (p *proxy) count(r *request, whole, shown json.RawMessage) {
+	if r.Method == "tasks/get" {
+		whole, shown = wire.Get(whole, "result"), wire.Get(shown, "result")
+	}
 	p.report(r, Count{Tool: r.tool, Whole: textChars(whole), Shown: textChars(shown)})
 }
 
-// countRead reports the answer of a reading tool.
-func (p *proxy) countRead(r *request, shown json.RawMessage) {
-	args := wire.Get(r.Params, "arguments")
+// countRead reports the answer of a reading tool, for the tool whose result it read.
+func (p *proxy) countRead(ctx context.Context, r *request, shown json.RawMessage) {
+	h, args, tool := p.hosted.Load(), wire.Get(r.Params, "arguments"), r.tool
 	if r.uri != "" {
 		_, args = artifacts.ParseRead(r.uri)
 	}
-	id, _ := wire.Text(wire.Get(args, "id"))
-	artifact, _ := wire.Text(wire.Get(args, "artifact_id"))
-	p.report(r, Count{Tool: artifacts.ToolOf(cmp.Or(id, artifact)), Read: textChars(shown)})
+	if h == nil || p.cfg.Count == nil {
+		return
+	}
+	if rec, err := h.reader.Record(ctx, p.cfg.session, artifacts.IDIn(args)); err == nil {
+		tool = rec.Metadata["tool_name"]
+	}
+	p.report(r, Count{Tool: tool, Read: textChars(shown)})
 }
 
 func (p *proxy) report(r *request, c Count) {
-	if p.cfg.Count == nil || c.Whole+c.Shown+c.Read == 0 || r.Method != "tools/call" && r.Method != "resources/read" && r.Method != "tasks/result" {
+	if p.cfg.Count == nil || c.Whole+c.Shown+c.Read == 0 || !slices.Contains([]string{"tools/call", "resources/read", "tasks/result", "tasks/get"}, r.Method) {
 		return
 	}
 	p.mu.Lock()

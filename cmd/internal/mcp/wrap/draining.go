@@ -1,7 +1,6 @@
 package wrap
 
 import (
-	"encoding/json"
 	"sync"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 // cancels all requests when a link ends; a client that closes its side after its last request
 // would get no answers. ended is called when the client's side ends.
 func Draining(link Link, limit time.Duration, ended func()) Link {
-	d := &draining{Link: link, limit: limit, ended: ended, open: map[any]bool{}, changed: make(chan struct{}, 1), closed: make(chan struct{})}
+	d := &draining{Link: link, limit: limit, ended: ended, open: map[string]bool{}, changed: make(chan struct{}, 1), closed: make(chan struct{})}
 	d.end = sync.OnceFunc(func() { close(d.closed) })
 	return d
 }
@@ -27,7 +26,7 @@ type draining struct {
 	end     func()
 
 	mu   sync.Mutex
-	open map[any]bool // requests without an answer, by id
+	open map[string]bool // requests without an answer, by id
 }
 
 // Receive implements Link.
@@ -38,10 +37,10 @@ func (d *draining) Receive() (*wire.Message, error) {
 		d.ended()
 		d.wait()
 	case err != nil:
-	case m.IsRequest() && m.Method != "subscriptions/listen": // which has no answer before the end
-		d.set(json.RawMessage(m.ID), true)
+	case m.IsRequest() && m.Method != wire.MethodListen:
+		d.set(m.ID, true)
 	case m.Method == "notifications/cancelled":
-		d.set(wire.Get(m.Params, "requestId"), false)
+		d.set(wire.IDOf(wire.Get(m.Params, "requestId")), false)
 	}
 	return m, err
 }
@@ -50,7 +49,7 @@ func (d *draining) Receive() (*wire.Message, error) {
 func (d *draining) Send(m *wire.Message) error {
 	err := d.Link.Send(m)
 	if m.IsResponse() {
-		d.set(json.RawMessage(m.ID), false)
+		d.set(m.ID, false)
 	}
 	return err
 }
@@ -61,21 +60,12 @@ func (d *draining) Close() {
 	d.Link.Close()
 }
 
-func (d *draining) set(id json.RawMessage, open bool) {
-	var key any
-	if json.Unmarshal(id, &key) != nil { // the SDK writes 1.0 and "\u0061" in its own way
-		return
-	}
-	switch key.(type) {
-	case string, float64:
-	default:
-		return
-	}
+func (d *draining) set(id string, open bool) {
 	d.mu.Lock()
 	if open {
-		d.open[key] = true
+		d.open[id] = true
 	} else {
-		delete(d.open, key)
+		delete(d.open, id)
 	}
 	d.mu.Unlock()
 	select {

@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strings"
@@ -10,6 +11,67 @@ import (
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 )
+
+// A client that closes its side gets the answers that are open, but a subscription has none.
+func TestEndOfInput(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		near, far := Pipe()
+		go func() {
+			for {
+				m, err := far.Receive()
+				if err != nil {
+					return
+				}
+				if m.Method == "tools/call" {
+					time.Sleep(30 * time.Second)
+					_ = far.Send(wire.Response(m.ID, "done"))
+				}
+			}
+		}()
+		var out strings.Builder
+		in := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen"}` + "\n" + `{"jsonrpc":"2.0","id":2,"method":"tools/call"}`
+		began := time.Now()
+		err := Run(t.Context(), NewStream(strings.NewReader(in), &out, nil), Config{Server: func(context.Context) (Link, error) { return near, nil }})
+		if err != nil || !strings.Contains(out.String(), "done") || time.Since(began) > 35*time.Second {
+			t.Errorf("after %s: %q, %v", time.Since(began), out.String(), err)
+		}
+	})
+}
+
+// A subscription is open for longer than a call may take.
+func TestSubscriptionStaysOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		client, inner := Pipe()
+		near, far := Pipe()
+		go func() {
+			for {
+				m, err := far.Receive()
+				if err != nil {
+					return
+				}
+				if m.Method == "ping" {
+					_ = far.Send(wire.Response(m.ID, fields{}))
+				}
+			}
+		}()
+		ended := make(chan error, 1)
+		go func() {
+			ended <- Run(t.Context(), inner, Config{Server: func(context.Context) (Link, error) { return near, nil }, CallTimeout: time.Minute})
+		}()
+		_ = client.Send(wire.Request("1", "subscriptions/listen", nil)) // Receive has the error
+		time.Sleep(time.Hour)
+		_ = client.Send(wire.Request("2", "ping", nil))
+		if m, err := client.Receive(); err != nil || m.ID != "2" {
+			t.Errorf("%s, %v", m.Text(), err)
+		}
+		client.Close()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
 
 // The end of a link waits for the answers to the requests before it.
 func TestDraining(t *testing.T) {

@@ -18,11 +18,9 @@ import (
 
 // HandlerConfig configures a Handler. Identity and Proxy are required.
 type HandlerConfig struct {
-	// Identity returns whose request it is; "" means that the request is refused.
-	Identity func(*http.Request) string
-	// Owner returns who has the identity, if somebody can have several. Default: the
-	// identity.
-	Owner func(*http.Request) string
+	// Identity returns whose request it is, and who has this identity, because somebody can have
+	// several; "" means that the request is refused.
+	Identity func(*http.Request) (identity, owner string)
 	// Proxy returns the configuration of a proxy for an identity.
 	Proxy func(identity string) Config
 	Log   zerolog.Logger
@@ -53,9 +51,6 @@ const (
 
 // NewHandler returns a handler. The caller closes it.
 func NewHandler(cfg HandlerConfig) *Handler {
-	if cfg.Owner == nil {
-		cfg.Owner = cfg.Identity
-	}
 	h := &Handler{cfg: cfg, sessions: map[string]*served{}}
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	return h
@@ -71,14 +66,14 @@ func (h *Handler) Close() {
 
 // ServeHTTP implements http.Handler.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	identity := h.cfg.Identity(r)
+	identity, owner := h.cfg.Identity(r)
 	if identity == "" {
 		http.Error(w, "the session of the request is not valid", http.StatusForbidden)
 		return
 	}
 	switch r.Method {
 	case http.MethodPost:
-		h.post(w, r, identity)
+		h.post(w, r, identity, owner)
 	case http.MethodGet, http.MethodDelete:
 		s := h.find(r.Header.Get("Mcp-Session-Id"), identity)
 		switch {
@@ -101,7 +96,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 const unknownSession = "this session does not exist or has ended; send initialize again"
 
-func (h *Handler) post(w http.ResponseWriter, r *http.Request, identity string) {
+func (h *Handler) post(w http.ResponseWriter, r *http.Request, identity, owner string) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		http.Error(w, "want Content-Type: application/json", http.StatusUnsupportedMediaType)
 		return
@@ -131,10 +126,10 @@ func (h *Handler) post(w http.ResponseWriter, r *http.Request, identity string) 
 			sendError(w, http.StatusBadRequest, m.ID, codeHeaderMismatch, text)
 			return
 		}
-		s, err = h.open("identity "+identity, identity, h.cfg.Owner(r), true)
+		s, err = h.open("identity "+identity, identity, owner, true)
 	case m.Method == "initialize":
 		key = rand.Text()
-		if s, err = h.open(key, identity, h.cfg.Owner(r), false); err == nil {
+		if s, err = h.open(key, identity, owner, false); err == nil {
 			w.Header().Set("Mcp-Session-Id", key)
 		}
 	case key == "":

@@ -38,7 +38,7 @@ func newHandler(t *testing.T, role string, more ...func(*Config)) (h *Handler, d
 	}
 	dir = t.TempDir()
 	h = NewHandler(HandlerConfig{
-		Identity: func(r *http.Request) string { return r.Header.Get("Identity") },
+		Identity: func(r *http.Request) (string, string) { return r.Header.Get("Identity"), r.Header.Get("Identity") },
 		Proxy: func(identity string) Config {
 			cfg := Config{Name: "test server", Session: identity, Store: store, Log: zerolog.New(zerolog.NewTestWriter(t)), Server: startProgram(role, dir)}
 			for _, set := range more {

@@ -26,7 +26,7 @@ func newHosted(cfg Config, h hosts.Limits) (*hosted, error) {
 	cfg.Offload.ReferenceChars = cmp.Or(cfg.Offload.ReferenceChars, h.Reference)
 	cfg.Reader.MaxChars = cmp.Or(cfg.Reader.MaxChars, h.Page)
 	reader := offload.NewReader(cfg.Store, cfg.Reader)
-	reading, err := artifacts.NewTools(reader, cfg.Family, int64(cfg.Reader.MaxChars))
+	reading, err := artifacts.NewTools(reader, cfg.Family)
 	shrinker := newShrinker(cfg)
 	shrinker.noURI, shrinker.client = h.ResourceTools, h.Client
 	return &hosted{h, reader, reading, shrinker}, err

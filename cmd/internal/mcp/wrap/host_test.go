@@ -114,13 +114,18 @@ func TestHosts(t *testing.T) {
 				}
 				_, id, _ := strings.Cut(got, "the artifact '")
 				id, _, _ = strings.Cut(id, "'")
-				for _, way := range []map[string]any{{"offset": 0}, {"lines": "1-100000"}, {"grep": "line", "max_results": 100_000}} {
+				for _, way := range []map[string]any{{"offset": 0}, {"offset": 0, "limit": 15_000}, {"lines": "1-100000"}, {"grep": "line", "max_results": 100_000}} {
 					way["id"] = id
 					if page := ask(artifacts.ReadResult, way); len(page) > native.cut {
 						t.Errorf("%v: the page has %d bytes, and the host shows %d", way, len(page), native.cut)
 					} else if !strings.Contains(page, "line") {
 						t.Errorf("%v: %.200s", way, page)
 					}
+				}
+				c.say(t, `{"jsonrpc":"2.0","id":9,"method":"resources/read","params":{"uri":"stevedore://s/artifacts/`+id+`"}}`)
+				page := c.response(t, "9").Result["contents"].([]any)[0].(map[string]any)["text"].(string)
+				if !strings.Contains(page, "line") || len(page) > native.cut {
+					t.Errorf("the resource: the page has %d bytes, and the host shows %d: %.200s", len(page), native.cut, page)
 				}
 			}
 		})

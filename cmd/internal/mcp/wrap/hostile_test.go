@@ -72,6 +72,16 @@ func (c *raw) say(t *testing.T, line string) {
 	}
 }
 
+// A server may write the id of a request and the token of its progress in another form.
+func TestFormsOfIDs(t *testing.T) {
+	t.Parallel()
+	c := wrapRaw(t, "sdk")
+	for given, want := range map[string]string{`"a\/1"`: `"a/1"`, `"\u00e9"`: `"é"`, "7.0": "7"} {
+		c.say(t, `{"jsonrpc":"2.0","id":`+given+`,"method":"tools/call","params":{"name":"echo","arguments":{"text":"hello"}}}`)
+		c.response(t, want)
+	}
+}
+
 // response returns the response to a request, and drops what is before it.
 func (c *raw) response(t *testing.T, id string) (m struct {
 	ID     json.RawMessage
@@ -212,9 +222,10 @@ func TestUnknownMethodIsNotRepeated(t *testing.T) {
 	}
 }
 
-// The result of a task fits the schema of its tool.
+// The result of a task fits the schema of its tool, and counts as one of it.
 func TestTaskResultFitsSchema(t *testing.T) {
-	c := wrapRaw(t, "tasks")
+	counts := make(chan Count, 10)
+	c := wrapRawWith(t, "tasks", "raw", Config{Count: func(c Count) { counts <- c }})
 	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 	c.response(t, "1")
 	c.say(t, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"task"}}`)
@@ -225,4 +236,12 @@ func TestTaskResultFitsSchema(t *testing.T) {
 		t.Errorf("%.500v: %v", result, err)
 	}
 	checkContains(t, fmt.Sprint(result), "Shortened: the whole structured result")
+	select {
+	case c := <-counts:
+		if c.Tool != "task" || c.Shown >= c.Whole {
+			t.Errorf("counted %+v", c)
+		}
+	case <-time.After(testTimeout):
+		t.Error("the result of the task was not counted")
+	}
 }

@@ -142,7 +142,7 @@ func (h *HTTP) Send(m *wire.Message) error {
 func (h *HTTP) cancelRequest(m *wire.Message) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	cancel, ok := h.cancels[string(wire.Get(m.Params, "requestId"))]
+	cancel, ok := h.cancels[wire.IDOf(wire.Get(m.Params, "requestId"))]
 	if ok {
 		cancel()
 	}

@@ -89,7 +89,7 @@ func (r *request) name() string {
 // harmless are the methods that may be repeated. A method of an extension may act.
 var harmless = []string{
 	"initialize", "server/discover", "ping", "tools/list", "resources/list", "resources/templates/list", "resources/read",
-	"resources/subscribe", "resources/unsubscribe", "subscriptions/listen", "prompts/list", "prompts/get", "completion/complete",
+	"resources/subscribe", "resources/unsubscribe", wire.MethodListen, "prompts/list", "prompts/get", "completion/complete",
 	"logging/setLevel", "tasks/get", "tasks/list", "tasks/result", "tasks/cancel",
 }
 
@@ -125,7 +125,6 @@ func (p *proxy) run(ctx context.Context) error {
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}
-		p.drain(ctx)
 	case <-ctx.Done():
 	}
 	cancel()
@@ -149,30 +148,6 @@ func (p *proxy) run(ctx context.Context) error {
 func (p *proxy) startLocked(f func()) {
 	if !p.ended {
 		p.work.Go(f)
-	}
-}
-
-// After the client has closed its side, the server has drainTime to answer open
-// requests, and the proxy has storeTime to send the answers on. Hosts that do not want
-// to wait send SIGTERM, which ends ctx.
-const (
-	drainTime = 10 * time.Second
-	storeTime = time.Minute
-)
-
-// drain waits until no request of the client is open.
-func (p *proxy) drain(ctx context.Context) {
-	for began := time.Now(); ctx.Err() == nil; {
-		waited, open := time.Since(began), false
-		p.mu.Lock()
-		for _, r := range p.pending {
-			open = open || !r.cancelled && (waited < drainTime || r.answered && waited < storeTime)
-		}
-		p.mu.Unlock()
-		if !open {
-			return
-		}
-		_ = tools.Sleep(ctx, 5*time.Millisecond)
 	}
 }
 

@@ -79,7 +79,7 @@ func (e *exchange) write(m *wire.Message) bool {
 func (e *exchange) comment() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.w != nil {
+	if e.w != nil && e.flowing {
 		e.writeLocked([]byte(": \n\n"))
 	}
 }
@@ -209,10 +209,7 @@ func (s *served) handle(w http.ResponseWriter, r *http.Request, m *wire.Message)
 	s.open[string(inner)] = e
 	s.mu.Unlock()
 	if s.pass(r.Context(), m.With("id", inner)) {
-		select {
-		case <-e.done:
-		case <-r.Context().Done():
-		case <-s.closed:
+		if s.hold(r.Context(), e); isClosed(s.closed) {
 			<-e.done // end closes it
 		}
 	} else {
@@ -237,7 +234,7 @@ func (s *served) cancelled(m *wire.Message) *wire.Message {
 	if s.shared { // another client may have a request with this id
 		return nil
 	}
-	id := string(wire.Get(m.Params, "requestId"))
+	id := wire.IDOf(wire.Get(m.Params, "requestId"))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for inner, e := range s.open {
@@ -340,6 +337,22 @@ func (s *served) target() *exchange {
 // keepAlive is the time between two comments on a stream, so that proxies keep it open.
 const keepAlive = 25 * time.Second
 
+// hold waits for the end of an exchange or of the session, or until the client is gone.
+func (s *served) hold(ctx context.Context, e *exchange) {
+	for {
+		select {
+		case <-e.done:
+			return
+		case <-s.closed:
+			return
+		case <-ctx.Done():
+			return
+		case <-time.After(keepAlive):
+			e.comment()
+		}
+	}
+}
+
 // stream serves a GET: the messages that belong to no request.
 func (s *served) stream(w http.ResponseWriter, r *http.Request) {
 	e := &exchange{done: make(chan struct{}), w: w, flowing: true}
@@ -354,18 +367,7 @@ func (s *served) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	e.comment()
 	s.flush()
-	for waiting := true; waiting; {
-		select {
-		case <-e.done:
-			waiting = false
-		case <-r.Context().Done():
-			waiting = false
-		case <-s.closed:
-			waiting = false
-		case <-time.After(keepAlive):
-			e.comment()
-		}
-	}
+	s.hold(r.Context(), e)
 	s.mu.Lock()
 	if s.events == e {
 		s.events = nil

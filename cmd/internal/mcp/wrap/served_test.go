@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
@@ -28,6 +29,29 @@ func TestRequestOfAClientThatIsGone(t *testing.T) {
 	case <-s.closed:
 	case <-time.After(testTimeout):
 		t.Error("the session stays open")
+	}
+}
+
+// The stream of a subscription is kept open as that of a GET; an answer that is not a stream gets no comments.
+func TestSubscriptionIsKeptOpen(t *testing.T) {
+	t.Parallel()
+	for method, text := range map[string]string{wire.MethodListen: "event: message\ndata: {}\n\n: \n\n: \n\n", "ping": ""} {
+		synctest.Test(t, func(t *testing.T) {
+			s, w := newServed("alice", true), httptest.NewRecorder()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*keepAlive+time.Second)
+			defer cancel()
+			go func() {
+				m, _ := s.Receive()
+				if text != "" {
+					s.open[m.ID].write(&wire.Message{Method: "x"})
+				}
+				_, _ = s.Receive() // the cancellation
+			}()
+			s.handle(w, httptest.NewRequestWithContext(ctx, "POST", "/", nil), wire.Request("1", method, nil))
+			if got := w.Body.String(); got != text {
+				t.Errorf("%s: %q, want %q", method, got, text)
+			}
+		})
 	}
 }
 

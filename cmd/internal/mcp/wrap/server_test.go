@@ -33,6 +33,8 @@ var outputSchemas = map[string]string{
 	"text":    `{"type":"object","properties":{"content":{"type":"string"}},"required":["content"],"additionalProperties":false}`,
 	"mixed":   `{"type":"object"}`,
 	"numbers": `{"type":"object","properties":{"values":{"type":"array","items":{"type":"number"}}},"required":["values"],"additionalProperties":false}`,
+	"list":    `{"type":"array","items":{"type":"object","required":["kind","id","name"]}}`, // revision 2026-07-28 has more than objects
+	"string":  `{"type":"string"}`,
 	"all":     `{"type":"object","properties":{"values":{"type":"array","minItems":5000}},"required":["values"],"additionalProperties":false}`,
 }
 
@@ -50,6 +52,10 @@ func validates(schema string, v any) error {
 
 func structured(name string, n int) any {
 	switch name {
+	case "list":
+		return structured("open", n).(map[string]any)["rows"]
+	case "string":
+		return bigText(n)
 	case "text":
 		return map[string]any{"content": bigText(n)}
 	case "mixed": // the text has more bytes than the whole has characters

@@ -23,13 +23,16 @@ type shortSize struct {
 // maxShort is the longest short form, in bytes.
 const maxShort = 8000
 
-// shorten returns a short form of an object: whole elements of its arrays, and the
-// beginnings of its strings. It has the notice as a member if the schema allows one. It
-// is nil if the schema accepts no short form.
-func shorten(object json.RawMessage, notice string, accepts func(json.RawMessage) bool) json.RawMessage {
+// shorten returns a short form of a value: whole elements of its arrays, and the
+// beginnings of its strings. An object has the notice as a member if the schema allows one.
+// It is nil if the schema accepts no short form.
+func shorten(whole json.RawMessage, notice string, accepts func(json.RawMessage) bool) json.RawMessage {
 	for _, own := range []bool{true, false} {
+		if own && wire.Kind(whole) != '{' {
+			continue
+		}
 		for _, size := range shortSizes {
-			short := size.value(object, 0)
+			short := size.value(whole, 0)
 			if own {
 				short = append(wire.Object{{Name: noticeKey, Value: wire.JSON(notice)}}, wire.ObjectOf(short)...).Text()
 			}

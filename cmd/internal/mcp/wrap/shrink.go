@@ -144,8 +144,9 @@ func (s *shrinker) choose(blocks []block) (chosen []block, join bool) {
 	return chosen, len(chosen) > 3 && !slices.ContainsFunc(chosen, func(b block) bool { return b.file })
 }
 
-// resource replaces the big contents of resources/read. It returns nil if there are none.
-func (s *shrinker) resource(ctx context.Context, result json.RawMessage, uri string) (json.RawMessage, error) {
+// resource replaces the big contents of resources/read. It returns nil if there are none. rename
+// puts the client's names of the reading tools into a reference.
+func (s *shrinker) resource(ctx context.Context, result json.RawMessage, uri string, rename func(string) string) (json.RawMessage, error) {
 	contents := slices.Collect(wire.Elements(wire.Get(result, "contents")))
 	chosen, _ := s.choose(blocksOf(contents, resourceOf))
 	if chosen == nil {
@@ -157,7 +158,7 @@ func (s *shrinker) resource(ctx context.Context, result json.RawMessage, uri str
 			return nil, err
 		}
 		own, _ := wire.Text(wire.Get(contents[b.index], "uri"))
-		content := mcp.ResourceContents{URI: cmp.Or(own, uri), MIMEType: "text/plain", Text: got.reference}
+		content := mcp.ResourceContents{URI: cmp.Or(own, uri), MIMEType: "text/plain", Text: rename(got.reference)}
 		if got.artifact != nil {
 			content.Meta = mcp.Meta{"stevedore/artifact": got.artifact, "stevedore/uri": artifacts.URI(s.cfg.session, got.artifact.ID)}
 		}
@@ -167,7 +168,7 @@ func (s *shrinker) resource(ctx context.Context, result json.RawMessage, uri str
 }
 
 // prompt replaces the big texts of prompts/get. It returns nil if there are none.
-func (s *shrinker) prompt(ctx context.Context, result json.RawMessage) (json.RawMessage, error) {
+func (s *shrinker) prompt(ctx context.Context, result json.RawMessage, rename func(string) string) (json.RawMessage, error) {
 	messages := slices.Collect(wire.Elements(wire.Get(result, "messages")))
 	chosen, _ := s.choose(blocksOf(messages, func(i int, raw json.RawMessage) (block, bool) { return blockOf(i, wire.Get(raw, "content")) }))
 	if chosen == nil {
@@ -178,7 +179,7 @@ func (s *shrinker) prompt(ctx context.Context, result json.RawMessage) (json.Raw
 		if err != nil {
 			return nil, err
 		}
-		messages[b.index] = wire.Set(messages[b.index], wire.JSON(textBlock(got.reference)), "content")
+		messages[b.index] = wire.Set(messages[b.index], wire.JSON(textBlock(rename(got.reference))), "content")
 	}
 	return wire.Set(result, wire.Array(messages), "messages"), nil
 }

@@ -40,7 +40,8 @@ func (p *proxy) learn(result json.RawMessage, firstPage bool) (cursor string, er
 		p.known = map[string]toolInfo{}
 	}
 	for _, t := range list.Tools {
-		p.known[t.Name] = toolInfo{t.Annotations.ReadOnly == true || t.Annotations.Idempotent == true, t.OutputSchema}
+		earlier, twice := p.known[t.Name] // a worker offers the first one only
+		p.known[t.Name] = toolInfo{(t.Annotations.ReadOnly == true || t.Annotations.Idempotent == true) && (!twice || earlier.repeatable), t.OutputSchema}
 	}
 	p.listed = list.Cursor == ""
 	return list.Cursor, nil

@@ -3,13 +3,14 @@ package wrap
 import "testing"
 
 // Some servers send hints as strings. They neither spoil the list nor count as true: a call of
-// such a tool is not sent twice.
+// such a tool is not sent twice, and neither is one of a name that two tools have.
 func TestHintsThatAreNoBooleans(t *testing.T) {
 	t.Parallel()
 	p := &proxy{}
 	cursor, err := p.learn([]byte(`{"tools":[{"name":"safe","annotations":{"readOnlyHint":true}},`+
-		`{"name":"text","annotations":{"readOnlyHint":"true","idempotentHint":1}}],"nextCursor":"more"}`), true)
-	if err != nil || cursor != "more" || !p.known["safe"].repeatable || p.known["text"].repeatable {
+		`{"name":"text","annotations":{"readOnlyHint":"true","idempotentHint":1}},`+
+		`{"name":"two"},{"name":"two","annotations":{"readOnlyHint":true}}],"nextCursor":"more"}`), true)
+	if err != nil || cursor != "more" || !p.known["safe"].repeatable || p.known["text"].repeatable || p.known["two"].repeatable {
 		t.Errorf("cursor %q, %v, known %+v", cursor, err, p.known)
 	}
 }

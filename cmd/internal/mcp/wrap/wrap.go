@@ -104,10 +104,14 @@ type Config struct {
 // ErrPermanent means that a server can never be started.
 var ErrPermanent = errors.New("the MCP server cannot be started")
 
+// drainTime is how long a client that has closed its side gets answers. Hosts that do not want to wait send SIGTERM,
+// which ends ctx.
+const drainTime = time.Minute
+
 // Run runs the proxy between a client and the server until the client closes its link
 // or ctx ends. Then it ends the server.
 func Run(ctx context.Context, client Link, cfg Config) error {
-	p, err := newProxy(client, cfg)
+	p, err := newProxy(Draining(client, drainTime, func() {}), cfg)
 	if err != nil {
 		return err
 	}

@@ -341,7 +341,7 @@ func TestStructuredContent(t *testing.T) {
 	if _, err := s.ListTools(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"open", "closed", "text", "numbers", "mixed", "all"} {
+	for _, name := range []string{"open", "closed", "text", "numbers", "mixed", "all", "list", "string"} {
 		t.Run(name, func(t *testing.T) {
 			small := s.call(t, name, map[string]any{"n": 2})
 			if data, _ := json.Marshal(small.StructuredContent); len(data) == 0 || strings.Contains(string(data), "Shortened") || small.Meta[shortenedMeta] != nil {
@@ -364,11 +364,15 @@ func TestStructuredContent(t *testing.T) {
 				if len(res.Content) != 2 || s.linked(t, res) != bigText(5000) {
 					t.Errorf("text: %s", data)
 				}
-			case "closed", "numbers": // its schema has no place for a notice: the elements are whole
+			case "closed", "numbers", "list", "string": // its schema has no place for a notice: the elements are whole
 				checkContains(t, fmt.Sprint(res.Meta[shortenedMeta]), "Shortened: the whole structured result")
 				whole, _ := json.Marshal(structured(name, 5000))
 				short, _ := json.Marshal(res.StructuredContent)
-				if part := strings.TrimSuffix(string(short), "]}"); len(part) < 50 || !strings.HasPrefix(string(whole), part+",") {
+				part, next := strings.TrimSuffix(strings.TrimSuffix(string(short), "]}"), "]"), ","
+				if name == "string" {
+					part, next = strings.TrimSuffix(part, `…"`), ""
+				}
+				if len(part) < 50 || !strings.HasPrefix(string(whole), part+next) {
 					t.Errorf("%s: %s", name, short)
 				}
 			default:
@@ -399,6 +403,9 @@ func TestResources(t *testing.T) {
 			t.Errorf("%s: %d bytes, uri %q", uri, len(c.Text)+len(c.Blob), c.URI)
 		}
 		checkContains(t, c.Text, "as the artifact")
+		if strings.Contains(c.Text, "_knowledge") || uri == "test://text" && !strings.Contains(c.Text, "read_result(id, ") {
+			t.Errorf("%s: the client has no such tool: %s", uri, c.Text)
+		}
 		page, err := s.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: c.Meta["stevedore/uri"].(string)})
 		if err != nil || len(page.Contents) != 2 || utf8.RuneCountInString(page.Contents[0].Text)+len(page.Contents[0].Blob) != 15_000 {
 			t.Errorf("%s: first page: %v", uri, err)
@@ -415,7 +422,7 @@ func TestResources(t *testing.T) {
 	if short != "read this:" || len(long) > 4000 {
 		t.Errorf("prompt: %q and %d bytes", short, len(long))
 	}
-	checkContains(t, long, "as the artifact")
+	checkContains(t, long, "as the artifact", "read_result(id, ")
 }
 
 // A session goes on after its server crashed. A call is repeated if its annotations
