@@ -84,7 +84,7 @@ func TestWeekOfResults(t *testing.T) {
 		}
 		put(t, b, b.Result("async", "c1"), `{"outcome":"async"}`)
 		put(t, b, b.Result("ended", "c1"), `{"outcome":"async"}`)
-		put(t, b, b.Completion("ended", "c1"), `{"outcome":"completed"}`)
+		put(t, b, b.Completion("ended", "c1"), `{"id":"c1","session":"ended","outcome":"completed"}`)
 		put(t, b, b.Claim("ended", "c2"), "{}")
 
 		const perHour = 30

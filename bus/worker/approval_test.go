@@ -209,7 +209,7 @@ func TestRefusedQuestionKeepsTheCall(t *testing.T) {
 				case 1:
 					return tools.Errorf(tools.CodeInvalidArguments, "the channel does not send there")
 				}
-				return fmt.Errorf("put it: %w", bus.ErrTooLarge)
+				return fmt.Errorf("send message: %w", consume.Reject("too_large", bus.ErrTooLarge))
 			},
 		}}
 		workertest.Start(t, b, workertest.Plain{}, cfg, countingTool(t, "danger", &runs))
