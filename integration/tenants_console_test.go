@@ -109,7 +109,7 @@ func (p rolePage) shows() {
 		}
 	}
 	for _, path := range []string{
-		"state", "status", "running", "waiting", "calls", "calls/s1/c1", "sessions", "approvals", "artifacts/s1", "schedules", "dead", "dead/1", "day", "usage?by=tool", "events",
+		"state", "status", "running", "waiting", "calls", "calls/s1/c1", "sessions", "approvals", "artifacts/s1", "schedules", "dead", "dead/1", "usage?by=tool", "events",
 	} {
 		if status, body := p.ask("GET", "/api/"+path, ""); status != http.StatusOK || strings.Contains(body, `"errors"`) {
 			p.t.Errorf("GET %s: %d %s", path, status, body)
