@@ -43,7 +43,6 @@ func (ws *workspace) grep(ctx context.Context, call tools.Call, args grepArgs) *
 		if err := checkGlob(args.Glob); err != nil {
 			return tools.Failure(err)
 		}
-		args.Glob = path.Clean(args.Glob)
 	}
 	pattern, err := grep.Compile(args.Pattern, args.IgnoreCase)
 	if err != nil {
@@ -183,12 +182,12 @@ func (g *grepCall) search(ctx context.Context, f *os.File, shown string) error {
 }
 
 // matchGlob matches a pattern without a slash against the name, any other
-// against the path.
+// against the path, so that ./*.go is only of the directory itself.
 func matchGlob(glob, file string) bool {
 	if glob == "" {
 		return true
 	}
-	if ok, _ := doublestar.Match(glob, file); ok {
+	if ok, _ := doublestar.Match(path.Clean(glob), file); ok {
 		return true
 	}
 	ok, _ := doublestar.Match(glob, path.Base(file))

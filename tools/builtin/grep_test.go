@@ -39,6 +39,7 @@ func TestGrep(t *testing.T) {
 		{args{"pattern": "^three$", "ignore_case": true, "glob": "*.go"}, "a.go:3: three\nsrc/b.go:1: Three\n[2 matching lines in 2 of 2 files]"},
 		{args{"pattern": "e$", "path": "src"}, "src/b.go:1: Three\nsrc/c.txt:1: three\n[2 matching lines in 2 of 2 files]"},
 		{args{"pattern": "three", "path": "src", "glob": "**/*.{txt,md}"}, "src/c.txt:1: three\n[1 matching lines in 1 of 1 files]"},
+		{args{"pattern": "^three$", "ignore_case": true, "glob": "./*.go"}, "a.go:3: three\n[1 matching lines in 1 of 1 files]"},
 		{args{"pattern": "three", "glob": "./src/*.txt"}, "src/c.txt:1: three\n[1 matching lines in 1 of 1 files]"},
 		{args{"pattern": "two|six", "path": "a.go", "context": 1}, "a.go-1- one\na.go:2: two\na.go-3- three\n--\na.go-5- five\na.go:6: six\n[2 matching lines in 1 of 1 files]"},
 		{args{"pattern": "two|four", "path": "a.go", "context": 1}, "a.go-1- one\na.go:2: two\na.go-3- three\na.go:4: four\na.go-5- five\n[2 matching lines in 1 of 1 files]"},

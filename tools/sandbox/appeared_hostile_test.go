@@ -85,6 +85,7 @@ func TestLeavesNoRepositoryThatExecutes(t *testing.T) {
 		"git init -q x && ln x/.git/config later":                                            "x/.git",
 		"mkdir -p a/x && " + evil("a/x") + " && chmod 0300 a/x a":                            "a/x/.git",
 		"mkdir -p a/x && " + evil("a/x") + " && chmod 0400 a/x a":                            "a/x/.git",
+		bare + " && chmod 0400 store":                                                        "store/HEAD",
 		"mkdir -p a/.GIT/x a/.VsCode":                                                        "a/.VsCode",
 		"(setsid sleep 60 > /dev/null 2>&1 &) ; " + evil("x"):                                "x/.git",
 		evil("x") + " && rm -rf x && git init -q y && mkdir -p src/git .github node_modules": "",

@@ -121,6 +121,9 @@ func (p *protection) list(dir string) listing {
 	if err != nil {
 		return listing{unreadable: !errors.Is(err, os.ErrNotExist)}
 	}
+	// Of a directory that may not be entered, the names can be read, and not whether git takes it for a repository.
+	_, err = os.Lstat(dir + "/.")
+	l.unreadable = errors.Is(err, os.ErrPermission)
 	if WouldBeGitDir(dir, "") { // a bare repository
 		l.found = []string{"."}
 		return l

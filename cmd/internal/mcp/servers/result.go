@@ -13,12 +13,15 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
+// maxNote is the longest note, in bytes: the model gets a note whole.
+const maxNote = 2000
+
 // resultOf returns the content as a result. Without images and files it is plain text,
 // which models search line by line after it was offloaded, or a file.
 func resultOf(got *mcp.CallToolResult) *tools.Result {
 	var blocks []any
 	var texts []string
-	var file []byte // the first one; the texts beside it become notes, so that its bytes are stored as they are
+	var file []byte // the first one; short texts beside it become a note, so that its bytes are stored as they are
 	add := func(text string) {
 		texts = append(texts, text)
 		blocks = append(blocks, &mcp.TextContent{Text: text})
@@ -45,8 +48,9 @@ func resultOf(got *mcp.CallToolResult) *tools.Result {
 			}
 		}
 	}
-	if len(texts) < len(blocks) && file != nil {
+	if file != nil && (len(texts) < len(blocks) || len(strings.Join(texts, "\n")) > maxNote) {
 		add(string(file))
+		file = nil
 	}
 	if len(blocks) == 0 && file == nil && got.StructuredContent != nil {
 		add(string(wire.JSON(got.StructuredContent)))

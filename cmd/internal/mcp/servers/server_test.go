@@ -122,9 +122,10 @@ func newServer() *sdk.Server {
 			&sdk.TextContent{Text: "first"}, &sdk.TextContent{Text: strings.Repeat("é", 1<<20)}, &sdk.ImageContent{Data: []byte("hi"), MIMEType: "image/png"},
 		}}
 	})
-	add("file", nil, func(map[string]any) *sdk.CallToolResult {
+	add("file", nil, func(args map[string]any) *sdk.CallToolResult {
+		about, _ := args["about"].(string)
 		return &sdk.CallToolResult{Content: []sdk.Content{
-			&sdk.TextContent{Text: "a file"}, &sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "x:y", Blob: bytes.Repeat([]byte("data"), 1<<20)}},
+			&sdk.TextContent{Text: "a file" + about}, &sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: "x:y", Blob: bytes.Repeat([]byte("data"), 1<<20)}},
 		}}
 	})
 	add("rows", nil, func(map[string]any) *sdk.CallToolResult {
@@ -244,6 +245,11 @@ func TestToolsOfAProgram(t *testing.T) {
 	file := call(t, r, "other_file", `{}`)
 	if got := text(t, file); got != strings.Repeat("data", 1<<20)+"\na file" || file.Output.Written() != 4<<20 { // the note is not stored
 		t.Errorf("file: %d bytes, of which %d are content", len(got), file.Output.Written())
+	}
+	about := strings.Repeat("x", 10_000) // a model would get such a note whole
+	file = call(t, r, "other_file", `{"about":"`+about+`"}`)
+	if got := text(t, file); !strings.HasPrefix(got, "a file"+about+"\ndata") || file.Output.Written() != int64(len(got)) {
+		t.Errorf("file with a long text: %d bytes, of which %d are content", len(got), file.Output.Written())
 	}
 	if got := text(t, call(t, r, "other_rows", `{}`)); got != `{"rows":"`+strings.Repeat("row", 1<<20)+`"}` {
 		t.Errorf("structured content: %d bytes %.100s", len(got), got)

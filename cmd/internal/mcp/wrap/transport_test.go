@@ -2,12 +2,16 @@ package wrap
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 )
@@ -54,4 +58,47 @@ func TestTransport(t *testing.T) {
 	if r := <-reads; !errors.Is(r.err, io.EOF) {
 		t.Errorf("after Close: %v", r.err)
 	}
+}
+
+// The SDK answers with the id that the client wrote, so that the link ends when all requests are answered.
+func TestIDsOfTheSDK(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s, waits, cancelled := mcp.NewServer(&mcp.Implementation{Name: "x"}, nil), make(chan bool), make(chan bool)
+		for name, tool := range map[string]func(context.Context){
+			"wait":  func(ctx context.Context) { close(waits); <-ctx.Done(); close(cancelled) },
+			"after": func(context.Context) { <-cancelled },
+		} {
+			s.AddTool(&mcp.Tool{Name: name, InputSchema: map[string]any{"type": "object"}}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				tool(ctx)
+				return &mcp.CallToolResult{}, nil
+			})
+		}
+		in, client := io.Pipe()
+		say := func(line string) { io.WriteString(client, `{"jsonrpc":"2.0",`+line+"}\n") }
+		ids := []string{"7", "-9007199254740993", "1732912345123456789", "12345678901234567890", "1.5", `"stevedore-number:{"`, `"a"`}
+		go func() {
+			say(`"id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}`)
+			say(`"method":"notifications/initialized"`)
+			for _, id := range ids {
+				say(`"id":` + id + `,"method":"ping"`)
+			}
+			say(`"id":9007199254740995,"method":"tools/call","params":{"name":"wait","arguments":{}}`)
+			<-waits
+			say(`"id":99,"method":"tools/call","params":{"name":"after","arguments":{}}`)
+			say(`"method":"notifications/cancelled","params":{"requestId":9007199254740995}`)
+			client.Close()
+		}()
+		var out strings.Builder
+		began := time.Now()
+		_ = s.Run(t.Context(), Transport{Draining(NewStream(in, &out, nil), time.Minute, func() {})}) // it ends with the link
+		for _, id := range append(ids, "99") {
+			if !strings.Contains(out.String(), `"id":`+id+`,"result"`) {
+				t.Errorf("no answer to %s: %s", id, out.String())
+			}
+		}
+		if time.Since(began) > 0 {
+			t.Errorf("it ended after %s", time.Since(began))
+		}
+	})
 }
