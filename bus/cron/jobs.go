@@ -251,12 +251,13 @@ func (js *Jobs) replaceChanged(ctx context.Context, old Entry, j Job) error {
 	if err != nil {
 		return err
 	}
-	if before, err := js.message(old.Job); err == nil && !old.Ended && same(before.Header, before.Body, after) {
+	if before, err := js.message(old.Job); err != nil || old.Ended || !same(before.Header, before.Body, after) {
+		if err := js.write(ctx, after, old.revision); err != nil {
+			return err
+		}
+	}
+	if !j.Disabled {
 		return nil
 	}
-	err = js.write(ctx, after, old.revision)
-	if err == nil && j.Disabled { // nor does it run the tick that waits
-		err = js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(j.kind(), old.stored), 0)
-	}
-	return err
+	return js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(j.kind(), old.stored), 0) // nor does it run the tick that waits
 }
