@@ -149,7 +149,7 @@ func (js *Jobs) full(ctx context.Context, session string) (bool, error) {
 func (js *Jobs) Get(ctx context.Context, by Caller, name string) (Entry, error) {
 	e, err := js.get(ctx, by, name)
 	if err == nil {
-		e.LastRun, err = js.lastRun(ctx, e)
+		e.LastRun, err = js.lastRun(ctx, e, true)
 	}
 	if err != nil {
 		return Entry{}, fmt.Errorf("get job %q: %w", tools.Excerpt(name, 80), err)
@@ -167,7 +167,7 @@ func (js *Jobs) List(ctx context.Context, by Caller, kind, after string) iter.Se
 	return func(yield func(Entry, error) bool) {
 		for e, err := range js.all(ctx, kind, after, true, by.mayOwn) {
 			if err == nil && by.sees(e) {
-				e.LastRun, err = js.lastRun(ctx, e)
+				e.LastRun, err = js.lastRun(ctx, e, !e.Ended) // one that ended without a result is not listed
 			}
 			switch {
 			case err != nil:
