@@ -37,6 +37,9 @@ func TestDenied(t *testing.T) {
 			bustest.WaitUntil(t, what, func() bool { return slices.Equal(b.Denied(), want) })
 		}
 		expect("nothing")
+		if _, err := b.Entry(t.Context(), "call.s.c"); err == nil { // a worker cannot do without
+			t.Error("no error")
+		}
 		for _, subject := range []string{"reply.of.client", "stevedore.result.s.c1", "stevedore.result.s.c2", "$JS.API.CONSUMER.MSG.NEXT.S.c", "$JS.ACK.S.c.1"} {
 			if err := b.Conn().Publish(subject, nil); err != nil {
 				t.Fatal(err)
@@ -46,7 +49,7 @@ func TestDenied(t *testing.T) {
 			t.Fatal(err)
 		}
 		const cancel = "subscribe to stevedore.cancel.>"
-		expect("what is refused", "publish to $JS.ACK.>", "publish to $JS.API.CONSUMER.MSG.>", "publish to stevedore.result.>", cancel)
+		expect("what is refused", "publish to $JS.ACK.>", "publish to $JS.API.CONSUMER.MSG.>", "publish to $JS.API.STREAM.MSG.>", "publish to stevedore.result.>", cancel)
 		time.Sleep(time.Minute + time.Second)
 		expect("what lasts", cancel)
 		if err := b.Conn().ForceReconnect(); err != nil {

@@ -242,8 +242,9 @@ func isRejected(err error) bool {
 	if _, ok := errors.AsType[*jsapi.FormatError](err); ok {
 		return true
 	}
+	const inProcess = 10158 // of a replicated stream, which may yet store the same message; server/errors.json of nats-server
 	api, ok := errors.AsType[*jetstream.APIError](err)
-	return ok && api.Code < 500 || errors.Is(err, nats.ErrPermissionViolation)
+	return ok && api.Code < 500 && api.ErrorCode != inProcess || errors.Is(err, nats.ErrPermissionViolation)
 }
 
 // Encode returns v as JSON without HTML escapes.

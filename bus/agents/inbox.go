@@ -33,6 +33,7 @@ type Inbox struct {
 	log      zerolog.Logger
 	channel  string
 	drafts   drafts // nil if the channel cannot show an answer as it grows
+	toAll    bool   // what the channel sends without a chat is for all of them; others do not send it
 
 	stop    chan struct{}
 	showing sync.WaitGroup
@@ -42,10 +43,15 @@ type Inbox struct {
 // NewInbox returns the inbox of the channel with a name. The notifier sends the replies of
 // the inbox itself. store gets the files that users send.
 func NewInbox(b *bus.Bus, notifier *notify.Notifier, store offload.Store, name string, ch channel.Channel, log zerolog.Logger) *Inbox {
-	return &Inbox{
+	in := &Inbox{
 		bus: b, notifier: notifier, files: offload.NewOffloader(store, offload.Config{}), log: log, channel: name,
 		drafts: draftsOf(b, notifier, name, ch), stop: make(chan struct{}),
 	}
+	switch ch.(type) {
+	case *channel.Email, *channel.Webhook:
+		in.toAll = true
+	}
+	return in
 }
 
 // Close ends the edits of drafts, and waits for them.
@@ -171,7 +177,7 @@ func (in *Inbox) answer(ctx context.Context, session string, m channel.Incoming)
 	slices.SortStableFunc(waiting, func(a, b approvals.Approval) int { return a.AskedAt.Compare(b.AskedAt) })
 	var keys []string
 	for _, a := range waiting {
-		if shown, err := in.shows(ctx, a, m.ChatID); err != nil {
+		if shown, err := in.shows(ctx, a, m.ChatID, in.toAll); err != nil {
 			return false, temporary(err)
 		} else if shown {
 			keys = append(keys, channel.ApprovalKey(a.Session, a.ID))
@@ -191,11 +197,11 @@ func (in *Inbox) answer(ctx context.Context, session string, m channel.Incoming)
 	return true, in.reply(ctx, session, m, text)
 }
 
-// shows reports whether the question of a call is shown in a chat of this channel. What a channel
-// sends without a chat is for all of them.
-func (in *Inbox) shows(ctx context.Context, a approvals.Approval, chat string) (bool, error) {
+// shows reports whether the question of a call is shown in a chat of this channel. toAll says that what has no chat is, too:
+// its button was there, or the channel sends it to all.
+func (in *Inbox) shows(ctx context.Context, a approvals.Approval, chat string, toAll bool) (bool, error) {
 	to, err := in.notifier.Place(ctx, channel.Notification{Session: a.Session, Channel: a.Channel, ChatID: a.ChatID})
-	return to.Channel == in.channel && (to.ChatID == "" || to.ChatID == chat), err
+	return to.Channel == in.channel && (to.ChatID == chat || to.ChatID == "" && toAll), err
 }
 
 // Name implements channel.Inbox.
@@ -212,7 +218,7 @@ func (in *Inbox) Decide(ctx context.Context, d channel.Decision) (string, error)
 			continue
 		}
 		if a.Channel != "" && a.Channel != tools.LastChannel { // otherwise it may be shown elsewhere by now
-			if shown, err := in.shows(ctx, a, d.ChatID); err != nil {
+			if shown, err := in.shows(ctx, a, d.ChatID, true); err != nil {
 				return "", temporary(err)
 			} else if !shown {
 				break

@@ -150,6 +150,31 @@ func TestAnswersInAChat(t *testing.T) {
 	}
 }
 
+// A question without a chat is for all recipients of mails. A channel with chats, of which none is the default, does not
+// show it, so that a yes there answers something else.
+func TestAnswerToAQuestionWithoutAChat(t *testing.T) {
+	t.Parallel()
+	mail, err := channel.NewEmail(channel.EmailConfig{Host: "127.0.0.1:25", From: "me@x.example", To: []string{"a@x.example", "b@x.example"}, TLS: "none"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for chat, ch := range map[string]channel.Channel{"42": newBridge(t, "", "42;43", ""), "a@x.example": mail} {
+		b := bustest.New(t)
+		n, err := notify.New(b, notify.Config{Default: "hook", Channels: map[string]channel.Channel{"hook": ch}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := tools.Call{ID: "job", Session: "cron-x", Tool: "shell", Args: []byte("{}")}
+		if _, err := task.Park(t.Context(), b, task.Parked{Call: call, Queue: bus.DefaultQueue, State: task.InputRequired, Until: time.Now().Add(time.Hour)}); err != nil {
+			t.Fatal(err)
+		}
+		got, err := NewInbox(b, n, nil, "hook", ch, bustest.Log(t)).Accept(t.Context(), channel.Incoming{ID: "1", ChatID: chat, Text: "yes"})
+		if answers := got.ID == ""; err != nil || answers != (ch == mail) {
+			t.Errorf("a yes of %s answers the question: %t, %v", chat, answers, err)
+		}
+	}
+}
+
 // A message with the id of a parked call is accepted only if it is the same.
 func TestMessageWithTheIDOfAParkedCall(t *testing.T) {
 	t.Parallel()

@@ -149,7 +149,7 @@ func (js *Jobs) full(ctx context.Context, session string) (bool, error) {
 func (js *Jobs) Get(ctx context.Context, by Caller, name string) (Entry, error) {
 	e, err := js.get(ctx, by, name)
 	if err == nil {
-		e.LastRun, err = js.lastRun(ctx, e)
+		e.LastRun, err = js.lastRun(ctx, e, true)
 	}
 	if err != nil {
 		return Entry{}, fmt.Errorf("get job %q: %w", tools.Excerpt(name, 80), err)
@@ -167,7 +167,7 @@ func (js *Jobs) List(ctx context.Context, by Caller, kind, after string) iter.Se
 	return func(yield func(Entry, error) bool) {
 		for e, err := range js.all(ctx, kind, after, true, by.mayOwn) {
 			if err == nil && by.sees(e) {
-				e.LastRun, err = js.lastRun(ctx, e)
+				e.LastRun, err = js.lastRun(ctx, e, !e.Ended) // one that ended without a result is not listed
 			}
 			switch {
 			case err != nil:
@@ -251,12 +251,13 @@ func (js *Jobs) replaceChanged(ctx context.Context, old Entry, j Job) error {
 	if err != nil {
 		return err
 	}
-	if before, err := js.message(old.Job); err == nil && !old.Ended && same(before.Header, before.Body, after) {
+	if before, err := js.message(old.Job); err != nil || old.Ended || !same(before.Header, before.Body, after) {
+		if err := js.write(ctx, after, old.revision); err != nil {
+			return err
+		}
+	}
+	if !j.Disabled {
 		return nil
 	}
-	err = js.write(ctx, after, old.revision)
-	if err == nil && j.Disabled { // nor does it run the tick that waits
-		err = js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(j.kind(), old.stored), 0)
-	}
-	return err
+	return js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(j.kind(), old.stored), 0) // nor does it run the tick that waits
 }

@@ -43,15 +43,15 @@ func (js *Jobs) lastRecord(ctx context.Context, e Entry) (record RunRecord, ok b
 	return record, true, nil
 }
 
-// lastRun returns the newest run of a job, or nil.
-func (js *Jobs) lastRun(ctx context.Context, e Entry) (*Run, error) {
+// lastRun returns the newest run of a job, or nil. explained says that its Message tells why it has no result.
+func (js *Jobs) lastRun(ctx context.Context, e Entry, explained bool) (*Run, error) {
 	b := js.bus
 	record, ok, err := js.lastRecord(ctx, e)
 	if err != nil || !ok {
 		return nil, err
 	}
 	run, err := readRun(ctx, b, record)
-	if err != nil || run.Outcome != "" {
+	if err != nil || run.Outcome != "" || !explained {
 		return run, err
 	}
 	var drops retention.Drops

@@ -22,8 +22,21 @@ func TestDisabledWhileATickWaits(t *testing.T) {
 			}
 		}
 		time.Sleep(90 * time.Second)
-		if _, err := enable(t.Context(), jobs, alice, "off", false); err != nil {
-			t.Fatal(err)
+		subject := b.Tick(bus.Cron, "alice--off")
+		tick, err := b.Last(t.Context(), bus.Ticks, subject)
+		if err != nil || tick.Sequence == 0 {
+			t.Fatal(tick, err)
+		}
+		for i := range 2 { // the second time, the tick was not removed at the first one
+			if _, err := enable(t.Context(), jobs, alice, "off", false); err != nil {
+				t.Fatal(err)
+			}
+			if i > 0 {
+				break
+			}
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: tick.Body}); err != nil {
+				t.Fatal(err)
+			}
 		}
 		calls := runSay(t, b)
 		for range 3 {

@@ -56,7 +56,13 @@ func Enqueue(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (Ac
 		return Acceptance{}, err
 	}
 	if !s.fresh { // the stream does not have a call that is parked
-		p, parked, err := task.ReadParked(ctx, b, tools.CallKey{Session: s.call.SessionToken(), ID: s.call.IDToken()})
+		var p task.Parked
+		var parked bool
+		read := b.API().Subject("STREAM.MSG.GET.KV_" + b.BucketName(bus.TasksBucket))
+		err := b.WatchDenial(ctx, read, func(ctx context.Context) (err error) {
+			p, parked, err = task.ReadParked(ctx, b, tools.CallKey{Session: s.call.SessionToken(), ID: s.call.IDToken()})
+			return err
+		})
 		if err == nil && parked { // after an error, the worker finds out
 			return Acceptance{ID: s.call.ID, Session: s.call.Session, Tool: s.call.Tool, Queue: p.Queue, Duplicate: true}, task.CheckDigest(s.call, s.digest, p.Digest)
 		}
