@@ -178,7 +178,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 	}
 	group.Wait()
 	for what, err := range failed {
-		if !s.Explains(err) {
+		if !s.explains(err) {
 			s.Errors = append(s.Errors, fmt.Sprintf("%s: %v", what, err))
 		}
 	}

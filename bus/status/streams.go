@@ -184,9 +184,9 @@ func bucket(s Stream, prefix string) int {
 	return 1
 }
 
-// Explains reports whether missing streams, or streams and clusters without a leader, are the
+// explains reports whether missing streams, or streams and clusters without a leader, are the
 // reason for an error.
-func (s *Status) Explains(err error) bool {
+func (s *Status) explains(err error) bool {
 	if len(s.missing)+len(s.headless) == 0 && !s.noQuorum {
 		return false
 	}

@@ -39,10 +39,7 @@ func newStatusCommand() *cobra.Command {
 				beats = []agents.Schedule{}
 				for beat, err := range agents.Schedules(ctx, b, bus.Heartbeat) {
 					if beats = append(beats, beat); err != nil {
-						beats = nil
-					}
-					if err != nil && !s.Explains(err) {
-						s.Errors = append(s.Errors, "heartbeats: "+err.Error())
+						beats, s.Errors = nil, append(s.Errors, "heartbeats: "+err.Error())
 					}
 				}
 			}
