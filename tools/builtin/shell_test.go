@@ -396,7 +396,8 @@ func TestShellKillsTheGroupOfAKilledReaper(t *testing.T) {
 	}
 	// What left the group survives, and may print more.
 	m = mark(t)
-	res := b.run(t.Context(), "shell", args{"command": "setsid sh -c 'until [ -e stop ]; do sleep 0.1; done #" + m + "' & echo begun; kill -9 $PPID; sleep 5"})
+	res := b.run(t.Context(), "shell", args{"command": "setsid sh -c 'touch left; until [ -e stop ]; do sleep 0.1; done #" + m + "' & until [ -e left ]; do sleep 0.01; done; " +
+		"echo begun; kill -9 $PPID; sleep 5"})
 	b.file("stop", "")
 	survivors(t, m)
 	if !strings.Contains(res.ForLLM, "begun\n") || !strings.Contains(res.ForLLM, "may lack its end") {
