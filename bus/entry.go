@@ -20,7 +20,7 @@ func (s Subjects) EntrySubject(key string) string {
 // Entry returns what a key of the tasks bucket has. Sequence is its revision, 0 if it never had a value; without
 // Data, it expired or was deleted. Entry asks the leader, because a replica may lag behind.
 func (b *Bus) Entry(ctx context.Context, key string) (jsapi.Message, error) {
-	m, err := b.api.GetFromLeader(ctx, "KV_"+b.BucketName(TasksBucket), jsapi.Get{LastBySubject: b.EntrySubject(key)})
+	m, err := b.api.GetFromLeader(ctx, b.BucketStream(TasksBucket), jsapi.Get{LastBySubject: b.EntrySubject(key)})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return jsapi.Message{}, nil
 	}

@@ -28,7 +28,7 @@ var onDemand = []string{Ticks, Outbox, Sessions, Dead}
 
 // OnDemand returns the full names of these streams, and of those of such buckets.
 func (s Subjects) OnDemand() []string {
-	names := []string{"KV_" + s.BucketName(StateBucket)}
+	names := []string{s.BucketStream(StateBucket)}
 	for _, stream := range onDemand {
 		names = append(names, s.StreamName(stream))
 	}

@@ -53,6 +53,9 @@ func (s Subjects) BucketName(bucket string) string {
 	return strings.ReplaceAll(s.prefix, ".", "_") + "_" + bucket
 }
 
+// BucketStream returns the name of the stream of a key-value bucket.
+func (s Subjects) BucketStream(bucket string) string { return "KV_" + s.BucketName(bucket) }
+
 const (
 	// keysKept is how long the stream of notifications remembers the keys of messages to
 	// drop repeated publishes.

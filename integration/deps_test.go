@@ -61,6 +61,7 @@ var allowedImports = map[string][]string{
 	"bus/status":                {"bus", "bus/cron", "bus/dead", "bus/rpc", "bus/task", "bus/worker", "tools", "tools/trouble"},
 
 	// For tests only.
+	"integration/modes":     {},
 	"integration/slow":      {},
 	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools", "tools/tracing"},
 

@@ -45,11 +45,11 @@ func backupOrder(b *bus.Bus) []string {
 	for _, stream := range []string{bus.Ticks, bus.Calls} {
 		names = append(names, b.StreamName(stream))
 	}
-	names = append(names, "KV_"+b.BucketName(bus.TasksBucket))
+	names = append(names, b.BucketStream(bus.TasksBucket))
 	for _, stream := range []string{bus.Sessions, bus.Results, bus.Outbox, bus.Dead} {
 		names = append(names, b.StreamName(stream))
 	}
-	return append(names, "KV_"+b.BucketName(bus.StateBucket), "KV_"+b.BucketName(bus.ArtifactsBucket), "OBJ_"+b.BucketName(bus.BlobsBucket))
+	return append(names, b.BucketStream(bus.StateBucket), b.BucketStream(bus.ArtifactsBucket), "OBJ_"+b.BucketName(bus.BlobsBucket))
 }
 
 // Backup saves all streams and buckets with their consumers into dir, which must not exist

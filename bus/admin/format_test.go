@@ -289,7 +289,8 @@ func TestUnreleasedFormatIsMoved(t *testing.T) {
 		t.Errorf("the notifier reads %v, %v", info.Config.FilterSubjects, err)
 	}
 	copies, err := os.ReadDir(dir)
-	if err != nil || len(copies) != 3 || copies[0].Name() != "STEVEDORE_OUTBOX-3" || copies[1].Name() != "STEVEDORE_RESULTS-2" || copies[2].Name() != "STEVEDORE_TICKS-3" {
+	if err != nil || len(copies) != 3 || copies[0].Name() != "STEVEDORE_OUTBOX-3" ||
+		copies[1].Name() != "STEVEDORE_RESULTS-2" || copies[2].Name() != "STEVEDORE_TICKS-3" {
 		t.Errorf("copied %v, %v", copies, err)
 	}
 	if got := config(t, b, b.StreamName(bus.Results)); len(got.Subjects) != 4 || bustest.Messages(t, b, bus.Results) != 1 {

@@ -126,7 +126,8 @@ func (p parents) rootOf(ctx context.Context, b *bus.Bus, session string) (string
 			if err != nil {
 				return "", err
 			}
-			if p[session] = ""; first.Call != nil && first.Call.SessionToken() == session {
+			p[session] = ""
+			if first.Call != nil && first.Call.SessionToken() == session {
 				p[session], _ = agent.ParentSession(first.Call.Session)
 			}
 		}

@@ -33,7 +33,7 @@ type Inbox struct {
 	log      zerolog.Logger
 	channel  string
 	drafts   drafts // nil if the channel cannot show an answer as it grows
-	toAll    bool   // what the channel sends without a chat is for all of them; others do not send it
+	toAll    bool   // channel.Receiving.SendsToAll
 
 	stop    chan struct{}
 	showing sync.WaitGroup
@@ -43,15 +43,11 @@ type Inbox struct {
 // NewInbox returns the inbox of the channel with a name. The notifier sends the replies of
 // the inbox itself. store gets the files that users send.
 func NewInbox(b *bus.Bus, notifier *notify.Notifier, store offload.Store, name string, ch channel.Channel, log zerolog.Logger) *Inbox {
-	in := &Inbox{
+	to, ok := ch.(channel.Receiving)
+	return &Inbox{
 		bus: b, notifier: notifier, files: offload.NewOffloader(store, offload.Config{}), log: log, channel: name,
-		drafts: draftsOf(b, notifier, name, ch), stop: make(chan struct{}),
+		drafts: draftsOf(b, notifier, name, ch), toAll: ok && to.SendsToAll(), stop: make(chan struct{}),
 	}
-	switch ch.(type) {
-	case *channel.Email, *channel.Webhook:
-		in.toAll = true
-	}
-	return in
 }
 
 // Close ends the edits of drafts, and waits for them.

@@ -133,7 +133,8 @@ func TestAnswersInAChat(t *testing.T) {
 	}
 	park(tools.Call{ID: "elsewhere", Session: "elsewhere"}, now)
 	for id, call := range map[string]tools.Call{ // of a job, with and without a channel, and of one whose channel is gone
-		"10": {ID: "job", Session: "cron-x"}, "11": {ID: "named", Session: "cron-x", Channel: "hook"}, "12": {ID: "gone", Session: "cron-x", Channel: "gone", ChatID: "7"},
+		"10": {ID: "job", Session: "cron-x"}, "11": {ID: "named", Session: "cron-x", Channel: "hook"},
+		"12": {ID: "gone", Session: "cron-x", Channel: "gone", ChatID: "7"},
 	} {
 		park(call, now)
 		if accept(id, "no,\nnot now").ID != "" || !slices.Equal(open(), []string{"elsewhere", "other"}) {
@@ -165,7 +166,8 @@ func TestAnswerToAQuestionWithoutAChat(t *testing.T) {
 			t.Fatal(err)
 		}
 		call := tools.Call{ID: "job", Session: "cron-x", Tool: "shell", Args: []byte("{}")}
-		if _, err := task.Park(t.Context(), b, task.Parked{Call: call, Queue: bus.DefaultQueue, State: task.InputRequired, Until: time.Now().Add(time.Hour)}); err != nil {
+		p := task.Parked{Call: call, Queue: bus.DefaultQueue, State: task.InputRequired, Until: time.Now().Add(time.Hour)}
+		if _, err := task.Park(t.Context(), b, p); err != nil {
 			t.Fatal(err)
 		}
 		got, err := NewInbox(b, n, nil, "hook", ch, bustest.Log(t)).Accept(t.Context(), channel.Incoming{ID: "1", ChatID: chat, Text: "yes"})

@@ -101,7 +101,10 @@ func TestListConversations(t *testing.T) {
 		t.Errorf("search: %+v, %v", list, err)
 	}
 	// An entry whose run no call can have hides no other conversation, and does not keep its own open.
-	for i, odd := range []string{`{"kind":"user"}`, `{"kind":"user","run":"a.*"}`, `{"kind":"user","run":"r","message":{"role":"user"},"call":{"id":"r","session":"x","tool":"subagent"}}`} {
+	for i, odd := range []string{
+		`{"kind":"user"}`, `{"kind":"user","run":"a.*"}`,
+		`{"kind":"user","run":"r","message":{"role":"user"},"call":{"id":"r","session":"x","tool":"subagent"}}`,
+	} {
 		name := fmt.Sprint("odd", i)
 		appendEntries(t, b, name, odd)
 		list, _, err := conversations(t, b, agents.ListQuery{})

@@ -58,7 +58,7 @@ func Enqueue(ctx context.Context, b *bus.Bus, queue string, call tools.Call) (Ac
 	if !s.fresh { // the stream does not have a call that is parked
 		var p task.Parked
 		var parked bool
-		read := b.API().Subject("STREAM.MSG.GET.KV_" + b.BucketName(bus.TasksBucket))
+		read := b.API().Subject("STREAM.MSG.GET." + b.BucketStream(bus.TasksBucket))
 		err := b.WatchDenial(ctx, read, func(ctx context.Context) (err error) {
 			p, parked, err = task.ReadParked(ctx, b, tools.CallKey{Session: s.call.SessionToken(), ID: s.call.IDToken()})
 			return err

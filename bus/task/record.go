@@ -189,7 +189,7 @@ func ListRecords(ctx context.Context, b *bus.Bus, session string, f func(Record)
 	defer cancel()
 	prefix := b.EntrySubject("")
 	get := jsapi.Get{NextBySubject: prefix + keyOf(tools.CallKey{Session: session, ID: "*"}), Sequence: 1, Batch: 256, MaxBytes: 4 << 20}
-	for m, err := range b.API().Messages(ctx, "KV_"+b.BucketName(bus.TasksBucket), get) {
+	for m, err := range b.API().Messages(ctx, b.BucketStream(bus.TasksBucket), get) {
 		if err != nil {
 			return fmt.Errorf("list the records of calls: %w", err)
 		}

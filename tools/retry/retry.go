@@ -35,11 +35,13 @@ func After(header http.Header, most time.Duration) (pause time.Duration, ok bool
 	if at, err := http.ParseTime(header.Get("Retry-After")); err == nil {
 		pause, ok = time.Until(at), true
 	}
-	for i, unit := range []time.Duration{time.Second, time.Millisecond} { // the finer one counts
-		if n, err := strconv.ParseFloat(header.Get([]string{"Retry-After", "Retry-After-Ms"}[i]), 64); err == nil {
+	inUnits := func(name string, unit time.Duration) {
+		if n, err := strconv.ParseFloat(header.Get(name), 64); err == nil {
 			pause, ok = time.Duration(min(max(n, 0), float64(most/unit))*float64(unit)), true
 		}
 	}
+	inUnits("Retry-After", time.Second)
+	inUnits("Retry-After-Ms", time.Millisecond) // the finer one counts
 	if !ok {
 		return 0, false
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/stevedore-bus/stevedore/integration/modes"
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
 )
 
@@ -94,6 +95,7 @@ func TestLeavesNoRepositoryThatExecutes(t *testing.T) {
 			t.Parallel()
 			f := open(t, sandbox.Config{})
 			f.needMounts()
+			modes.Obey(t)
 			end := f.execute("set -e; " + command)
 			var names []string
 			for _, name := range end.SetAside {

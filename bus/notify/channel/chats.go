@@ -18,6 +18,8 @@ type chats struct {
 	allow chatList
 	// threads says that CHAT/THREAD is a chat of its own, which is allowed if CHAT is.
 	threads bool
+	// toAll says that what names no chat goes to all of them.
+	toAll bool
 }
 
 // Room implements Receiving.
@@ -45,6 +47,9 @@ func (c chats) Chats() []string { return c.allow.named() }
 // DefaultChat implements Receiving.
 func (c chats) DefaultChat() string { return c.chat }
 
+// SendsToAll implements Receiving.
+func (c chats) SendsToAll() bool { return c.toAll }
+
 // ListsChats implements Limited.
 func (c chats) ListsChats() bool { return true }
 
@@ -57,10 +62,10 @@ func (c chats) CheckChat(chat string) error {
 		c.kind, tools.Excerpt(tools.EscapeLine(chat), 80))
 }
 
-// destination returns the chat of a notification. Its error is a rejection.
+// destination returns the chat of a notification; it is empty for all chats. Its error is a rejection.
 func (c chats) destination(n Notification) (string, error) {
 	chat := cmp.Or(n.ChatID, c.chat)
-	if chat == "" {
+	if chat == "" && !c.toAll {
 		return "", consume.Reject("no_chat", errors.New("send to "+c.kind+": neither the notification nor the channel names a chat"))
 	}
 	if err := c.CheckChat(chat); err != nil {

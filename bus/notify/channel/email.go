@@ -49,7 +49,7 @@ type Email struct {
 // NewEmail returns an e-mail channel. It does not connect.
 func NewEmail(cfg EmailConfig) (*Email, error) {
 	e := &Email{
-		chats: chats{kind: "email"}, cfg: cfg, opts: []gomail.Option{gomail.WithTimeout(sendTimeout)},
+		chats: chats{kind: "email", toAll: true}, cfg: cfg, opts: []gomail.Option{gomail.WithTimeout(sendTimeout)},
 		// The last two are the arguments of AUTH PLAIN and LOGIN.
 		secrets: secretsOf(nil, cfg.Password, "\x00"+cfg.User+"\x00"+cfg.Password),
 	}
@@ -114,12 +114,13 @@ func (e *Email) MaxFile() int64 { return 20 << 20 }
 // Send sends n as one plain text mail, with its file. If the server refuses the file, it sends
 // the text alone.
 func (e *Email) Send(ctx context.Context, n Notification) error {
+	chat, err := e.destination(n)
+	if err != nil {
+		return err
+	}
 	to := e.allow
-	if n.ChatID != "" {
-		if _, err := e.destination(n); err != nil {
-			return err
-		}
-		to = []string{n.ChatID}
+	if chat != "" {
+		to = []string{chat}
 	}
 	m := gomail.NewMsg()
 	if err := errors.Join(m.From(e.cfg.From), m.To(to...)); err != nil {

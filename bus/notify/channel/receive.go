@@ -120,6 +120,8 @@ type Receiving interface {
 	Chats() []string
 	// DefaultChat returns the chat of notifications that name none; it may be empty.
 	DefaultChat() string
+	// SendsToAll reports whether a notification that names no chat goes to all of them.
+	SendsToAll() bool
 	// Room returns the chat that has a thread, or the chat itself.
 	Room(chat string) string
 }

@@ -33,7 +33,7 @@ func NewWebhook(url, secret, allow string) (*Webhook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
-	w := &Webhook{chats: chats{kind: "webhook", allow: parseChats(allow, "")}, post: post}
+	w := &Webhook{chats: chats{kind: "webhook", toAll: true, allow: parseChats(allow, "")}, post: post}
 	if secret != "" {
 		if w.signer, err = standardwebhooks.NewWebhook(secret); err != nil {
 			return nil, fmt.Errorf("webhook to %s: want a secret of the form whsec_BASE64", post.host)

@@ -139,8 +139,8 @@ func (o *Options) exit(cmd *cobra.Command, err error) error {
 			text += "; see " + o.Connection.Command(command...)
 		}
 		return cli.Exit(cli.ExitNotFound, "%s", text)
-	case tools.CodeInvalidArguments:
-		return cli.Exit(cli.ExitUsage, "%s", text)
+	case tools.CodeInvalidArguments: // whose exit code cli.Run knows
+		return tools.Errorf(tools.CodeInvalidArguments, "%s", text)
 	}
 	return err
 }

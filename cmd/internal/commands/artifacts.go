@@ -70,6 +70,9 @@ func newArtifactsLs(o *client.Options) *cobra.Command {
 			}
 			in.Filter[name] = value
 		}
+		if all && cmd.Flags().Changed("session") {
+			return cli.Exit(cli.ExitUsage, "--all lists those of all sessions: leave out --session")
+		}
 		if all {
 			op = rpc.ListAllArtifacts
 		}

@@ -21,7 +21,8 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// downloadArtifact writes all bytes of an artifact from an offset on to a file or to the standard output, and says which part of the result it lacks.
+// downloadArtifact writes all bytes of an artifact from an offset on to a file or to the standard output, and
+// says which part of the result it lacks.
 func downloadArtifact(ctx context.Context, o *client.Options, b *bus.Bus, in rpc.ReadRequest, file string, cmd *cobra.Command) error {
 	answer, err := client.Ask(ctx, o, b, rpc.ArtifactRecord, rpc.ArtifactRequest{ArtifactID: in.ArtifactID})
 	switch rec := answer.Out; {

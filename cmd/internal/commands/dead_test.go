@@ -68,7 +68,8 @@ func TestRetryAllPreparesLettersBeforeItPublishes(t *testing.T) {
 	}
 	stdout.Reset()
 	stderr.Reset()
-	if exit := run(t.Context(), []string{"dead", "rm", "8", "8", "--server", srv.URL(), "--log-level", "off"}, strings.NewReader(""), &stdout, &stderr); exit != 0 ||
+	args := []string{"dead", "rm", "8", "8", "--server", srv.URL(), "--log-level", "off"}
+	if exit := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); exit != 0 ||
 		stdout.String() != "removed 8: call echo\n" {
 		t.Errorf("a letter that is given twice: exit %d, %q, %q", exit, stdout.String(), stderr.String())
 	}

@@ -54,7 +54,8 @@ func download(t *testing.T, b *bus.Bus, file string) (said string, err error) {
 func TestExportChecksTheDigest(t *testing.T) {
 	store := mem.New(offload.StoreConfig{})
 	content := bytes.Repeat([]byte("a line of the artifact\n"), offload.ReadChars/10)
-	if _, err := store.Put(t.Context(), offload.Record{Session: "s", Artifact: tools.Artifact{ID: "a", Truncated: true}}, bytes.NewReader(content), nil); err != nil {
+	rec := offload.Record{Session: "s", Artifact: tools.Artifact{ID: "a", Truncated: true}}
+	if _, err := store.Put(t.Context(), rec, bytes.NewReader(content), nil); err != nil {
 		t.Fatal(err)
 	}
 	for name, serve := range map[string]offload.Store{"other digest": otherDigest{store}, "right digest": store} {

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -88,12 +88,12 @@ func failures(r *trouble.Register) []trouble.Failure {
 	})
 }
 
-// optional matches what calls go on without: permissions of housekeeping and of the agent protocol.
-var optional = regexp.MustCompile(` (\$JS\.API\.STREAM|agents)\.`)
+// housekeeping is in the names of the permissions that calls go on without.
+const housekeeping = " $JS.API.STREAM."
 
 // Stops reports whether a process with a failure cannot do its work.
 func Stops(kind trouble.Kind, name string) bool {
-	return kind.Stops() && !(kind == trouble.Permission && optional.MatchString(name))
+	return kind.Stops() && !(kind == trouble.Permission && strings.Contains(name, housekeeping))
 }
 
 // watchWorkspace reports a directory of the tools that was removed or replaced: they keep the one of before open.
