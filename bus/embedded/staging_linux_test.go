@@ -63,6 +63,16 @@ func publishResults(t *testing.T, b *bus.Bus, session string, count int) (batche
 	return batched
 }
 
+// waitForBatches publishes until messages come in batches: a busy machine may publish them one after the other.
+func waitForBatches(t *testing.T, b *bus.Bus, session string) {
+	t.Helper()
+	tries := 0
+	bustest.WaitUntil(t, "batches", func() bool {
+		tries++
+		return publishResults(t, b, fmt.Sprint(session, "-", tries), 200) > 0
+	})
+}
+
 // The server stages batches in memory, also after a restart, and leaves nothing there.
 func TestBatchesAreStagedInMemory(t *testing.T) {
 	t.Parallel()
@@ -75,9 +85,7 @@ func TestBatchesAreStagedInMemory(t *testing.T) {
 		}
 		b := bustest.Connect(t, s, bus.Config{})
 		dirs = append(dirs, stagingOf(t, data, "STEVEDORE_RESULTS"))
-		if batched := publishResults(t, b, fmt.Sprint("r", round), 200); batched < 100 {
-			t.Errorf("%d of 200 messages came in batches", batched)
-		}
+		waitForBatches(t, b, fmt.Sprint("r", round))
 		b.Close()
 		s.Close()
 	}
@@ -128,15 +136,13 @@ func TestMemoryForBatchesIsFull(t *testing.T) {
 	data := t.TempDir()
 	b := bustest.Connect(t, bustest.Start(t, embedded.Config{Dir: data, Log: bustest.Log(t)}), bus.Config{})
 	dir := stagingOf(t, data, "STEVEDORE_RESULTS")
-	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=64k"); err != nil {
+	if err := syscall.Mount("none", dir, "tmpfs", 0, "size=4k"); err != nil {
 		t.Skip("cannot mount a small file system: ", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-	if batched := publishResults(t, b, "full", 200); batched > 150 {
+	if batched := publishResults(t, b, "full", 200); batched > 0 {
 		t.Errorf("%d of 200 messages came in batches", batched)
 	}
 	_ = syscall.Unmount(dir, syscall.MNT_DETACH)
-	if batched := publishResults(t, b, "again", 200); batched < 100 {
-		t.Errorf("%d of 200 messages came in batches", batched)
-	}
+	waitForBatches(t, b, "again")
 }
