@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -16,7 +17,7 @@ import (
 // stops waiting, and one request is enough if there are none.
 func TestLastTogether(t *testing.T) {
 	t.Parallel()
-	b := bustest.New(t)
+	b := bustest.Connect(t, bustest.Server(t), bus.Config{Log: bustest.Log(t), Timeout: time.Hour}) // a busy machine holds the reads for long
 	requests := bustest.Subscribe(t, b, jsapi.New(b.JetStream()).Subject("DIRECT.GET."+b.StreamName(bus.Results)))
 	const reads = bus.MaxJoint + 9
 	for _, m := range newResults(b, "stored", reads)[:2*reads/3] {
