@@ -56,12 +56,20 @@ func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned
 	if done.Moved, replicas, err = checkFormats(ctx, b, change == Everything); err != nil {
 		return done, err
 	}
-	for _, want := range b.All(cfg) { // the stream of calls is the first
+	all := b.All(cfg)
+	calls := all[0]
+	switch stream, err := b.LookUp(ctx, calls.Name); {
+	case err == nil:
+		calls = stream.CachedInfo().Config
+	case !errors.Is(err, jetstream.ErrStreamNotFound):
+		return done, fmt.Errorf("provision stream %s: %w", calls.Name, err)
+	}
+	for _, want := range append(all[1:], all[0]) { // a call is accepted when all that it needs exists
 		if cfg.Replicas <= 0 {
 			want.Replicas = replicas
 		}
-		created, diffs, err := provisionStream(ctx, b, want, change)
-		if b.IsUnused(ctx, want.Name, err) {
+		created, diffs, err := provisionStream(ctx, b, want, change, b.MayBeUnused(want.Name, calls))
+		if err == errUnused {
 			done.Unused = append(done.Unused, want.Name)
 			continue
 		}
@@ -91,12 +99,16 @@ func checkFormats(ctx context.Context, b *bus.Bus, update bool) (moved []Step, r
 	return moved, replicas, err
 }
 
-func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, change Change) (created bool, diffs []bus.Difference, err error) {
+// errUnused means that a stream is created at its first use.
+var errUnused = errors.New("never used")
+
+// provisionStream creates or compares a stream. If it does not exist and is created at its first use, the error is errUnused.
+func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, change Change, mayBeUnused bool) (created bool, diffs []bus.Difference, err error) {
 	stream, err := b.LookUp(ctx, want.Name)
-	if b.IsUnused(ctx, want.Name, err) {
-		return false, nil, err
-	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if mayBeUnused {
+			return false, nil, errUnused
+		}
 		err = createStream(ctx, b, want)
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return err == nil, nil, err
