@@ -47,7 +47,9 @@ func TestSubagentsInLists(t *testing.T) {
 				t.Fatal(err)
 			}
 			got = page.Sessions
-			return !slices.ContainsFunc(got, func(c Conversation) bool { return c.State != "done" }) && len(got) == len(titles)
+			return !slices.ContainsFunc(got, func(c Conversation) bool {
+				return c.State != "done" || c.Name == "chat" && c.Turns < 8 // the last answers to the end of child two
+			}) && len(got) == len(titles)
 		})
 		for _, c := range got {
 			if c.Title != titles[c.Name] || c.Input != inputs[c.Name] {
