@@ -368,7 +368,8 @@ func serveDefective() {
 		case "initialize":
 			result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"defective","version":"1"}}`
 		case "tools/list":
-			result = `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`
+			result = `{"tools":[{"name":"t","inputSchema":{"type":"object"}},{"name":"hints","annotations":{"readOnlyHint":"true","title":5}},` +
+				`{"name":7},"no tool",{"name":"odd","title":5,"icons":"x","description":["x"],"outputSchema":7,"inputSchema":{"properties":[]},"annotations":[]}]}`
 		case "tools/callhang":
 			select {}
 		case "tools/callgarbage":
@@ -387,9 +388,12 @@ func serveDefective() {
 func TestDefectiveCallIsReported(t *testing.T) {
 	t.Parallel()
 	cfg := program(t)
-	cfg.Env, cfg.Timeout = []string{roleEnv + "=defective"}, 3*time.Second
+	var log bytes.Buffer // read after the list, before another one
+	cfg.Env, cfg.Timeout, cfg.Log = []string{roleEnv + "=defective"}, 3*time.Second, zerolog.New(zerolog.SyncWriter(&log))
 	r, lists := run(t, cfg)
-	<-lists
+	if list := <-lists; len(list) != 3 || list[1].Definition().Effect != tools.Once || strings.Count(log.String(), "describes a tool wrongly") != 3 {
+		t.Errorf("of a list with odd tools, there are %d, and the log says\n%s", len(list), &log)
+	}
 	var register trouble.Register
 	ctx := register.With(t.Context())
 	do := func(ctx context.Context, what string) *tools.Result {

@@ -322,7 +322,7 @@ func (p *proxy) respond(ctx context.Context, c *connection, r *request, m *wire.
 	var err error
 	switch r.Method {
 	case "tools/list":
-		short, err = p.toolsListed(r, m.Result)
+		short = p.toolsListed(r, m.Result)
 	case "tools/call", "tasks/result":
 		short, err = p.shrinkCall(ctx, c, r, m.Result)
 	case "tasks/get":
