@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"net/http"
 	"strconv"
 	"strings"
 	"sync"
@@ -134,6 +135,25 @@ func fromSDK(text json.RawMessage) json.RawMessage {
 	}
 	return text
 }
+
+// WithExactIDs returns the message of a request for the SDK, and the writer for its answer, which has the id of the client.
+func WithExactIDs(w http.ResponseWriter, m *wire.Message) (http.ResponseWriter, []byte) {
+	return exactIDs{w, wire.JSON(numberID + m.ID), []byte(m.ID)}, forSDK(m)
+}
+
+type exactIDs struct {
+	http.ResponseWriter
+	ofSDK, ofClient []byte
+}
+
+// Write implements io.Writer. The SDK writes each message, or event, at once.
+func (w exactIDs) Write(p []byte) (int, error) {
+	_, err := w.ResponseWriter.Write(bytes.ReplaceAll(p, w.ofSDK, w.ofClient))
+	return len(p), err
+}
+
+// Unwrap is for http.ResponseController.
+func (w exactIDs) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func isNumber(id string) bool {
 	return strings.Trim(id, "+-.eE0123456789") == "" && json.Valid([]byte(id))
