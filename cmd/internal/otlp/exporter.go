@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
 	"go.opentelemetry.io/otel/sdk/trace"
 
+	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
@@ -52,7 +52,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan) 
 }
 
 // maxRetryAfter limits the pause that a receiver asks for.
-const maxRetryAfter = 30
+const maxRetryAfter = 30 * time.Second
 
 func (e *exporter) post(ctx context.Context, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.endpoint, bytes.NewReader(body))
@@ -84,11 +84,8 @@ func (e *exporter) post(ctx context.Context, body []byte) error {
 		}
 		return nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
-			select {
-			case <-time.After(time.Duration(min(max(seconds, 0), maxRetryAfter)) * time.Second):
-			case <-ctx.Done():
-			}
+		if pause, ok := retry.After(resp.Header, maxRetryAfter); ok {
+			_ = tools.Sleep(ctx, pause)
 		}
 		return fmt.Errorf("the receiver answered %s", resp.Status)
 	}
