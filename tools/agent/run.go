@@ -151,10 +151,6 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 			return nil, err
 		}
 		r.logWorked = r.logWorked || reads > 0
-		if r.conv.open == nil && !all { // the conversation may have been deleted meanwhile
-			all = true
-			continue
-		}
 		if end, ok := r.conv.ended[r.id]; ok {
 			return end, nil
 		}
@@ -170,6 +166,10 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 		case open == nil:
 			if err = r.waitForEarlier(ctx, stale); err != nil {
 				break
+			}
+			if !all { // the conversation may have been deleted meanwhile
+				all = true
+				continue
 			}
 			var prompt *Message
 			if prompt, err = r.offloadPrompt(ctx); err != nil {
