@@ -80,7 +80,7 @@ func (a *Anthropic) Complete(ctx context.Context, req agent.Request) (agent.Resp
 		return agent.Response{}, badAnswer("the conversation: %v", err)
 	}
 	return a.client.complete(ctx, req.Probe, api{
-		request: func(mode streaming) any { wire.Stream = mode != noStream; return wire },
+		request: func(form requestForm) any { wire.Stream = form.streaming != noStream; return wire },
 		decode:  a.decode,
 		newTurn: func() turn {
 			return &anthropicTurn{key: a.client.key, text: textReporter{onText: req.OnText}, byIndex: map[int]*streamedBlock{}}

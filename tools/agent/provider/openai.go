@@ -17,9 +17,6 @@ const openAIBase = "https://api.openai.com/v1"
 type OpenAI struct {
 	client *client
 	model  string
-	// official: the server is OpenAI's own, whose newer models reject max_tokens.
-	// Other servers know only max_tokens.
-	official bool
 }
 
 // NewOpenAI returns the named model.
@@ -29,27 +26,28 @@ func NewOpenAI(model string, cfg Config) (*OpenAI, error) {
 		header["Authorization"] = "Bearer " + cfg.APIKey
 	}
 	c, err := newClient(cfg, openAIBase, "chat/completions", header)
-	return &OpenAI{client: c, model: model, official: cfg.BaseURL == ""}, err
+	if err == nil {
+		c.form.Store(requestForm{completionTokens: strings.HasPrefix(c.endpoint, openAIBase)})
+	}
+	return &OpenAI{client: c, model: model}, err
 }
 
 // Complete asks the model.
 func (o *OpenAI) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
 	wire := openAIRequest{Model: o.model, Messages: openAIMessages(req)}
-	if o.official {
-		wire.MaxCompletionTokens = maxTokens(req)
-	} else {
-		wire.MaxTokens = maxTokens(req)
-	}
 	for _, def := range req.Tools {
 		wire.Tools = append(wire.Tools, openAITool{Type: "function", Function: openAIFunction{
 			Name: def.Name, Description: def.Description, Parameters: schemaOf(def),
 		}})
 	}
 	return o.client.complete(ctx, req.Probe, api{
-		request: func(mode streaming) any {
-			wire.Stream, wire.StreamOptions = mode != noStream, nil
-			if mode == streamWithUsage {
+		request: func(form requestForm) any {
+			wire.Stream, wire.StreamOptions, wire.MaxTokens, wire.MaxCompletionTokens = form.streaming != noStream, nil, maxTokens(req), 0
+			if form.streaming == streamWithUsage {
 				wire.StreamOptions = map[string]bool{"include_usage": true}
+			}
+			if form.completionTokens {
+				wire.MaxTokens, wire.MaxCompletionTokens = 0, wire.MaxTokens
 			}
 			return wire
 		},

@@ -367,15 +367,16 @@ func TestCancelledStream(t *testing.T) {
 	}
 }
 
-// A server that rejects streams, or the option for the usage, gets the same request
-// without them, and later requests do not ask for them.
+// A server that rejects streams, the option for the usage, or max_tokens, as OpenAI's newer models behind any address do, gets the
+// same request without them, and later requests do not have them.
 func TestServerWithoutStreams(t *testing.T) {
 	for name, c := range map[string]struct {
-		rejects string
-		want    []bool // whether each request asks for a stream
+		rejects, says string
+		want          []bool // whether each request asks for a stream
 	}{
-		"the option": {`"stream_options"`, []bool{true, true, true}},
-		"any stream": {`"stream"`, []bool{true, false, false}},
+		"the option": {`"stream_options"`, "Unsupported value: stream_options", []bool{true, true, true}},
+		"any stream": {`"stream"`, "Unsupported value: stream", []bool{true, false, false}},
+		"max_tokens": {`"max_tokens"`, "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.", []bool{true, true, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []bool
@@ -384,7 +385,7 @@ func TestServerWithoutStreams(t *testing.T) {
 				got = append(got, strings.Contains(string(body), `"stream":true`))
 				if strings.Contains(string(body), c.rejects) {
 					w.WriteHeader(http.StatusBadRequest)
-					fmt.Fprintf(w, `{"error":{"type":"invalid_request_error","message":"Unsupported value: %s"}}`, strings.Trim(c.rejects, `"`))
+					fmt.Fprintf(w, `{"error":{"type":"invalid_request_error","message":%q}}`, c.says)
 					return
 				}
 				fmt.Fprint(w, `{"choices":[{"message":{"content":"hi"}}]}`)
