@@ -2,7 +2,9 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -93,8 +95,8 @@ func (t *anthropicTurn) count(usage json.RawMessage) { _ = json.Unmarshal(usage,
 
 func (t *anthropicTurn) startBlock(index int, raw json.RawMessage) error {
 	b := &streamedBlock{raw: raw, fields: map[string]json.RawMessage{}, pieces: map[string]*bytes.Buffer{}}
-	if err := json.Unmarshal(raw, &b.fields); err != nil {
-		return err
+	if err := json.Unmarshal(raw, &b.fields); err != nil || b.fields == nil {
+		return cmp.Or(err, errors.New("a block is null"))
 	}
 	t.blocks, t.byIndex[index] = append(t.blocks, b), b
 	t.reportText(b, b.string("text"))

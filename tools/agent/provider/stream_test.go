@@ -222,9 +222,11 @@ func TestStreamFailuresAreRetried(t *testing.T) {
 			"unknown error":         send(w.start+w.text+w.failure("surprise"), nil),
 			"malformed event":       send(w.start+"data: {\"choices\":[{\"del\n\n"+w.text, nil),
 			"event of another type": send(w.start+"data: [1]\n\n"+w.text, nil),
-			"stalls in the text":    send(w.start+w.text, hang),
-			"stalls in a line":      send(w.start+w.text+"data: {", hang),
-			"never begins":          hang,
+			"null block": send(w.start+`data: {"type":"content_block_start","index":7,"content_block":null}`+"\n\n"+
+				`data: {"type":"content_block_delta","index":7,"delta":{"type":"text_delta","text":"x"}}`+"\n\n"+w.text+w.call+w.stop, nil),
+			"stalls in the text": send(w.start+w.text, hang),
+			"stalls in a line":   send(w.start+w.text+"data: {", hang),
+			"never begins":       hang,
 			"pings for ever": send(w.start+w.text, func(r *http.Request, write func(string)) {
 				for r.Context().Err() == nil {
 					write("event: ping\ndata: {\"type\":\"ping\"}\n\n: comment\n\n")
@@ -232,8 +234,8 @@ func TestStreamFailuresAreRetried(t *testing.T) {
 				}
 			}),
 		} {
-			if w.kind == "openai" && name == "pings for ever" {
-				continue // its pings are comments only
+			if w.kind == "openai" && (name == "pings for ever" || name == "null block") {
+				continue // its pings are comments only, and it has no blocks
 			}
 			t.Run(w.kind+"/"+name, func(t *testing.T) {
 				t.Parallel()
