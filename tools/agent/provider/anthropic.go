@@ -3,7 +3,6 @@ package provider
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"slices"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -48,15 +47,6 @@ type anthropicTool struct {
 	InputSchema *jsonschema.Schema `json:"input_schema"`
 }
 
-type anthropicResponse struct {
-	Type       string                  `json:"type"`
-	Model      string                  `json:"model"`
-	Content    []agent.Block           `json:"content"`
-	StopReason agent.StopReason        `json:"stop_reason"`
-	Error      json.RawMessage         `json:"error"`
-	Usage      lenient[anthropicUsage] `json:"usage"`
-}
-
 type anthropicUsage struct {
 	Input      int64 `json:"input_tokens"`
 	Output     int64 `json:"output_tokens"`
@@ -81,25 +71,10 @@ func (a *Anthropic) Complete(ctx context.Context, req agent.Request) (agent.Resp
 	}
 	return a.client.complete(ctx, req.Probe, api{
 		request: func(form requestForm) any { wire.Stream = form.streaming != noStream; return wire },
-		decode:  a.decode,
 		newTurn: func() turn {
 			return &anthropicTurn{key: a.client.key, text: textReporter{onText: req.OnText}, byIndex: map[int]*streamedBlock{}}
 		},
 	})
-}
-
-func (a *Anthropic) decode(data []byte, header http.Header) (agent.Response, error) {
-	var wire anthropicResponse
-	if err := decodeJSON(data, header, &wire); err != nil {
-		return agent.Response{}, err
-	}
-	if isSet(wire.Error) {
-		return agent.Response{}, embeddedError(wire.Error, header, a.client.key, http.StatusBadRequest)
-	}
-	if wire.Type != "message" {
-		return agent.Response{}, badAnswer("its type is %q, not \"message\"; is this the address of an Anthropic API?", tools.Excerpt(wire.Type, 40))
-	}
-	return agent.Response{Content: wire.Content, StopReason: wire.StopReason, Model: wire.Model, Usage: wire.Usage.value.usage()}, nil
 }
 
 // withCacheMarks marks the end of the system prompt and of the conversation for

@@ -90,7 +90,6 @@ type requestForm struct {
 // api is the format of requests and responses.
 type api struct {
 	request func(requestForm) any
-	decode  func(data []byte, header http.Header) (agent.Response, error)
 	newTurn func() turn
 }
 
@@ -179,7 +178,7 @@ func (c *client) post(ctx context.Context, body []byte, format api) (res agent.R
 	if err != nil {
 		return res, c.cut(err)
 	}
-	return format.decode(data, answer.Header)
+	return readAnswer(data, answer.Header, format.newTurn())
 }
 
 // cut is the error of a response whose connection failed.
@@ -188,23 +187,6 @@ func (c *client) cut(err error) *agent.ProviderError {
 		return failure
 	}
 	return unreachable(fmt.Errorf("read the response: %w", err), c.key)
-}
-
-// decodeJSON decodes the first value of a response. It ignores a byte order mark and
-// what follows the value. A response that is not JSON is a temporary failure: proxies
-// send cut or empty ones, and pages of their own.
-func decodeJSON(data []byte, header http.Header, v any) error {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	var value json.RawMessage
-	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&value); err != nil {
-		failure := badAnswer("it is not JSON, or not complete: %v", err)
-		failure.Retryable, failure.RetryAfter = true, retryAfter(header)
-		return failure
-	}
-	if err := json.Unmarshal(value, v); err != nil {
-		return badAnswer("it does not have the expected form: %v", err)
-	}
-	return nil
 }
 
 // lenient ignores the parts of a value that have the wrong type.

@@ -51,54 +51,8 @@ func (o *OpenAI) Complete(ctx context.Context, req agent.Request) (agent.Respons
 			}
 			return wire
 		},
-		decode:  o.decode,
 		newTurn: func() turn { return &openAIStream{key: o.client.key, text: textReporter{onText: req.OnText}} },
 	})
-}
-
-func (o *OpenAI) decode(data []byte, header http.Header) (agent.Response, error) {
-	var wire openAIResponse
-	if err := decodeJSON(data, header, &wire); err != nil {
-		return agent.Response{}, err
-	}
-	failure := wire.Error
-	if len(wire.Choices) > 0 && isSet(wire.Choices[0].Error) {
-		failure = wire.Choices[0].Error
-	}
-	switch {
-	case isSet(failure):
-		return agent.Response{}, embeddedError(failure, header, o.client.key, http.StatusBadRequest)
-	case len(wire.Choices) == 0:
-		return agent.Response{}, badAnswer("it has no choices; is this the address of a chat completions API?")
-	}
-	if err := finishError(wire.Choices[0].FinishReason, header, o.client.key); err != nil {
-		return agent.Response{}, err
-	}
-	return openAIResponseOf(wire.Model, wire.Choices[0].FinishReason, wire.Choices[0].Message, wire.Usage.value), nil
-}
-
-// openAIResponseOf translates the message of a choice.
-func openAIResponseOf(model, finish string, message openAIAnswer, usage openAIUsage) agent.Response {
-	res := agent.Response{
-		Model:      model,
-		StopReason: openAIStop(finish),
-		Usage: agent.Usage{
-			Input: usage.PromptTokens, Output: usage.CompletionTokens,
-			CachedInput: usage.Details.CachedTokens,
-		},
-	}
-	text := string(message.Content)
-	if message.Refusal != "" {
-		text += message.Refusal
-		res.StopReason = agent.StopRefusal
-	}
-	if text != "" {
-		res.Content = append(res.Content, agent.Text(text))
-	}
-	for _, call := range message.ToolCalls {
-		res.Content = append(res.Content, agent.ToolUse(call.ID, call.Function.Name, toolInput(call.Function.Arguments)))
-	}
-	return res
 }
 
 func isSet(field json.RawMessage) bool { return len(field) > 0 && string(field) != "null" }

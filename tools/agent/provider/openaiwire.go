@@ -56,24 +56,6 @@ type openAIPart struct {
 	ImageURL *map[string]string `json:"image_url,omitempty"`
 }
 
-type openAIResponse struct {
-	Model   string `json:"model"`
-	Choices []struct {
-		FinishReason string          `json:"finish_reason"`
-		Message      openAIAnswer    `json:"message"`
-		Error        json.RawMessage `json:"error"` // OpenRouter sends it instead of a message
-	} `json:"choices"`
-	Error json.RawMessage      `json:"error"`
-	Usage lenient[openAIUsage] `json:"usage"`
-}
-
-// openAIAnswer is the message of a response.
-type openAIAnswer struct {
-	Content   openAIText   `json:"content"`
-	Refusal   string       `json:"refusal"`
-	ToolCalls []openAICall `json:"tool_calls"`
-}
-
 type openAIUsage struct {
 	PromptTokens     int64 `json:"prompt_tokens"`
 	CompletionTokens int64 `json:"completion_tokens"`
