@@ -148,12 +148,6 @@ func (p *proxy) rename(name string) string {
 	}
 }
 
-// text replaces the names of the reading tools in a text by those that the client sees, or by
-// what its model can do without them.
-func (p *proxy) text(text string) string {
-	return p.withoutTool(p.hosted.Load().reading.Text(text, p.rename))
-}
-
 // readingTool returns the reading tool that the client calls by a name.
 func (p *proxy) readingTool(name string) (string, bool) {
 	for _, tool := range p.hosted.Load().reading.Names() {
