@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -10,6 +9,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
@@ -76,26 +76,25 @@ func unpackSetup(packed []byte) (*Setup, error) {
 	return &s, nil
 }
 
-// setup returns that of the run.
-func (r *run) setup() (Setup, error) {
-	s := Setup{System: r.cfg.System, MaxTokens: cmp.Or(max(r.cfg.MaxTokens, 0), DefaultMaxTokens)}
-	for _, def := range r.cfg.Tools {
+// SetupTools returns tools as a model sees them.
+func SetupTools(defs []tools.Definition) (list []SetupTool, err error) {
+	for _, def := range defs {
 		schema := json.RawMessage(`{"type":"object"}`)
 		if def.Parameters != nil {
-			var err error
 			if schema, err = jsonform.Encode(def.Parameters); err != nil {
-				return Setup{}, fmt.Errorf("tool %s: %w", def.Name, err)
+				return nil, fmt.Errorf("tool %s: %w", def.Name, err)
 			}
 		}
-		s.Tools = append(s.Tools, SetupTool{def.Name, def.Description, schema})
+		list = append(list, SetupTool{def.Name, def.Description, schema})
 	}
-	return s, nil
+	return list, nil
 }
 
 // appendClaim appends an entry that claims the session, with the setup of the run if it has changed.
 func (r *run) appendClaim(ctx context.Context, e Entry) error {
-	s, err := r.setup()
-	if err != nil {
+	s := Setup{System: r.cfg.System, MaxTokens: r.cfg.MaxTokens}
+	var err error
+	if s.Tools, err = SetupTools(r.cfg.Tools); err != nil {
 		return err
 	}
 	packed, err := s.pack()

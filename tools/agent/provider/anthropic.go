@@ -5,9 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
-	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
@@ -33,18 +30,12 @@ func NewAnthropic(model string, cfg Config) (*Anthropic, error) {
 // The shapes of https://docs.anthropic.com/en/api/messages.
 
 type anthropicRequest struct {
-	Model     string          `json:"model"`
-	MaxTokens int             `json:"max_tokens"`
-	System    []agent.Block   `json:"system,omitempty"`
-	Messages  []agent.Message `json:"messages"`
-	Tools     []anthropicTool `json:"tools,omitempty"`
-	Stream    bool            `json:"stream,omitempty"`
-}
-
-type anthropicTool struct {
-	Name        string             `json:"name"`
-	Description string             `json:"description,omitempty"`
-	InputSchema *jsonschema.Schema `json:"input_schema"`
+	Model     string            `json:"model"`
+	MaxTokens int               `json:"max_tokens"`
+	System    []agent.Block     `json:"system,omitempty"`
+	Messages  []agent.Message   `json:"messages"`
+	Tools     []agent.SetupTool `json:"tools,omitempty"`
+	Stream    bool              `json:"stream,omitempty"`
 }
 
 type anthropicUsage struct {
@@ -62,11 +53,11 @@ func (u anthropicUsage) usage() agent.Usage {
 // them, blocks of unknown types included.
 func (a *Anthropic) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
 	wire := anthropicRequest{Model: a.model, MaxTokens: maxTokens(req)}
-	for _, def := range req.Tools {
-		wire.Tools = append(wire.Tools, anthropicTool{def.Name, def.Description, schemaOf(def)})
-	}
 	var err error
-	if wire.System, wire.Messages, err = withCacheMarks(req); err != nil {
+	if wire.Tools, err = agent.SetupTools(req.Tools); err == nil {
+		wire.System, wire.Messages, err = withCacheMarks(req)
+	}
+	if err != nil {
 		return agent.Response{}, badAnswer("the conversation: %v", err)
 	}
 	return a.client.complete(ctx, req.Probe, api{
@@ -122,11 +113,4 @@ func marked(b agent.Block) (agent.Block, error) {
 	}
 	var changed agent.Block
 	return changed, changed.UnmarshalJSON(data)
-}
-
-func schemaOf(def tools.Definition) *jsonschema.Schema {
-	if def.Parameters == nil {
-		return &jsonschema.Schema{Type: "object"}
-	}
-	return def.Parameters
 }

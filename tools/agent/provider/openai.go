@@ -35,10 +35,12 @@ func NewOpenAI(model string, cfg Config) (*OpenAI, error) {
 // Complete asks the model.
 func (o *OpenAI) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
 	wire := openAIRequest{Model: o.model, Messages: openAIMessages(req)}
-	for _, def := range req.Tools {
-		wire.Tools = append(wire.Tools, openAITool{Type: "function", Function: openAIFunction{
-			Name: def.Name, Description: def.Description, Parameters: schemaOf(def),
-		}})
+	tools, err := agent.SetupTools(req.Tools)
+	if err != nil {
+		return agent.Response{}, badAnswer("the conversation: %v", err)
+	}
+	for _, t := range tools {
+		wire.Tools = append(wire.Tools, openAITool{"function", openAIFunction{t.Name, t.Description, t.InputSchema}})
 	}
 	return o.client.complete(ctx, req.Probe, api{
 		request: func(form requestForm) any {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
@@ -45,9 +43,9 @@ type openAITool struct {
 }
 
 type openAIFunction struct {
-	Name        string             `json:"name"`
-	Description string             `json:"description,omitempty"`
-	Parameters  *jsonschema.Schema `json:"parameters"`
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters"`
 }
 
 type openAIPart struct {
