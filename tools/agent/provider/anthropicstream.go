@@ -63,7 +63,7 @@ func (t *anthropicTurn) add(event sseEvent, header http.Header) (counts bool, er
 		return false, err
 	}
 	if isSet(e.Error) {
-		return true, streamError(e.Error, header, t.key, t.started)
+		return true, embeddedError(e.Error, header, t.key, t.started)
 	}
 	switch e.Type {
 	case "ping":

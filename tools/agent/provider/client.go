@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -187,12 +186,4 @@ func (c *client) cut(err error) *agent.ProviderError {
 		return failure
 	}
 	return unreachable(fmt.Errorf("read the response: %w", err), c.key)
-}
-
-// lenient ignores the parts of a value that have the wrong type.
-type lenient[T any] struct{ value T }
-
-func (l *lenient[T]) UnmarshalJSON(data []byte) error {
-	_ = json.Unmarshal(data, &l.value)
-	return nil
 }

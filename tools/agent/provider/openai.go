@@ -80,7 +80,7 @@ func finishError(reason string, header http.Header, key string) error {
 	if reason != "error" && reason != "insufficient_system_resource" {
 		return nil
 	}
-	return streamError(json.RawMessage(`"the provider behind the server failed"`), header, key, true)
+	return embeddedError(json.RawMessage(`"the provider behind the server failed"`), header, key, true)
 }
 
 // openAIStop returns the agent's name of a reason. Some servers pass on that of the model behind them: MAX_TOKENS.

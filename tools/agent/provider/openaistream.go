@@ -76,7 +76,7 @@ func (t *openAIStream) add(event sseEvent, header http.Header) (counts bool, err
 		}
 	}
 	if isSet(failure) {
-		return true, streamError(failure, header, t.key, t.started)
+		return true, embeddedError(failure, header, t.key, t.started)
 	}
 	if isSet(chunk.Usage) {
 		_ = json.Unmarshal(chunk.Usage, &t.usage)
