@@ -45,7 +45,7 @@ func (s Setup) pack() ([]byte, error) {
 		return nil, err
 	}
 	var packed bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression) // fails only for an unknown level
+	w := gzip.NewWriter(&packed)
 	_, err = w.Write(data)
 	if err = errors.Join(err, w.Close()); err != nil {
 		return nil, err
@@ -56,24 +56,28 @@ func (s Setup) pack() ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// unpackSetup returns the setup that a log has; nil if it has none.
-func unpackSetup(packed []byte) (*Setup, error) {
+// unpack returns the JSON of a packed setup; nil if there is none.
+func unpack(packed []byte) ([]byte, error) {
 	if packed == nil {
 		return nil, nil
 	}
 	r, err := gzip.NewReader(bytes.NewReader(packed))
-	var data []byte
-	if err == nil {
-		data, err = io.ReadAll(io.LimitReader(r, maxSetupText))
+	if err != nil {
+		return nil, err
 	}
-	var s Setup
-	if err == nil {
+	return io.ReadAll(io.LimitReader(r, maxSetupText))
+}
+
+// unpackSetup returns the setup that a log has; nil if it has none.
+func unpackSetup(packed []byte) (s *Setup, err error) {
+	data, err := unpack(packed)
+	if data != nil && err == nil {
 		err = json.Unmarshal(data, &s)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("decode what the requests of a run contain: %w", err)
 	}
-	return &s, nil
+	return s, nil
 }
 
 // SetupTools returns tools as a model sees them.
@@ -97,12 +101,18 @@ func (r *run) appendClaim(ctx context.Context, e Entry) error {
 	if s.Tools, err = SetupTools(r.cfg.Tools); err != nil {
 		return err
 	}
-	packed, err := s.pack()
+	data, err := jsonform.Encode(s)
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(packed, r.conv.setup) {
-		e.Setup = packed
+	if before, _ := unpack(r.conv.setup); !bytes.Equal(before, data) { // to pack takes ten times as long
+		packed, err := s.pack()
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(packed, r.conv.setup) {
+			e.Setup = packed
+		}
 	}
 	err = r.append(ctx, e)
 	if errors.Is(err, ErrTooLarge) && e.Setup != nil { // the prompt is more important
