@@ -14,7 +14,6 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
-	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wrap"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -47,7 +46,7 @@ func (g *Gateway) withSessionID(next http.Handler) http.Handler {
 			return
 		}
 		if m, err := wire.Parse(body); err == nil {
-			w, body = wrap.WithExactIDs(w, m)
+			w, body = wire.WithExactIDs(w, m)
 			g.noteSession(w, r, session, m)
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body))

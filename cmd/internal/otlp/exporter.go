@@ -13,7 +13,6 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"go.opentelemetry.io/otel/sdk/trace"
 
-	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
@@ -85,7 +84,10 @@ func (e *exporter) post(ctx context.Context, body []byte) error {
 		return nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 		if pause, ok := retry.After(resp.Header, maxRetryAfter); ok {
-			_ = tools.Sleep(ctx, pause)
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
 		}
 		return fmt.Errorf("the receiver answered %s", resp.Status)
 	}

@@ -1,15 +1,9 @@
 package wrap
 
 import (
-	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"io"
-	"math"
-	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -17,7 +11,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
-	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // Transport gives the SDK a Link. The SDK's own transports end the connection after one
@@ -64,7 +57,7 @@ func (c *connectedTransport) Write(_ context.Context, msg jsonrpc.Message) error
 	if err != nil {
 		return err
 	}
-	m, err := wire.Parse(fromSDK(data))
+	m, err := wire.Parse(wire.FromSDK(data))
 	if err != nil {
 		return err
 	}
@@ -95,7 +88,7 @@ func (c *connectedTransport) Read(context.Context) (jsonrpc.Message, error) {
 		if r.err != nil {
 			return nil, r.err
 		}
-		msg, err := jsonrpc.DecodeMessage(forSDK(r.m))
+		msg, err := jsonrpc.DecodeMessage(wire.ForSDK(r.m))
 		if err != nil && r.m.IsResponse() {
 			msg, err = jsonrpc.DecodeMessage(wire.ErrorResponse(r.m.ID, wire.CodeInternal, "the answer cannot be read: "+err.Error()).Text())
 		}
@@ -107,51 +100,6 @@ func (c *connectedTransport) Read(context.Context) (jsonrpc.Message, error) {
 		}
 	}
 }
-
-// numberID begins the text that the SDK gets in place of an id or a progress token that is a number. Nobody can guess it, so that no
-// content has it.
-var (
-	numberID = "number " + rand.Text() + " "
-	numbers  = lazyregexp.New(`"` + numberID + `[^"]*"`)
-)
-
-// forSDK returns a message whose ids the SDK does not change: it reads a number as a float64, so that of the nanoseconds
-// that some clients number by, the last digits would be lost, and nobody could tell whose answer it is.
-func forSDK(m *wire.Message) json.RawMessage {
-	text := m.Text()
-	for _, path := range [][]string{{"id"}, {"params", "requestId"}, {"params", "_meta", "progressToken"}} {
-		id := wire.IDOf(wire.Get(text, path...))
-		isNumber := id != "" && strings.Trim(id, "+-.eE0123456789") == ""
-		if n, err := strconv.ParseInt(id, 10, 64); isNumber && (err != nil || max(n, -n) > 1<<53 || n == math.MinInt64) {
-			text = wire.Set(text, wire.JSON(numberID+id), path...)
-		}
-	}
-	return text
-}
-
-// fromSDK returns what the SDK writes with the ids of its client.
-func fromSDK(text []byte) []byte {
-	if !bytes.Contains(text, []byte(numberID)) {
-		return text
-	}
-	return numbers.ReplaceAllFunc(text, func(id []byte) []byte { return id[1+len(numberID) : len(id)-1] })
-}
-
-// WithExactIDs returns the message of a request for the SDK, and the writer for its answer, which has the ids of the client.
-func WithExactIDs(w http.ResponseWriter, m *wire.Message) (http.ResponseWriter, []byte) {
-	return exactIDs{w}, forSDK(m)
-}
-
-type exactIDs struct{ http.ResponseWriter }
-
-// Write implements io.Writer. The SDK writes each message, or event, at once.
-func (w exactIDs) Write(p []byte) (int, error) {
-	_, err := w.ResponseWriter.Write(fromSDK(p))
-	return len(p), err
-}
-
-// Unwrap is for http.ResponseController.
-func (w exactIDs) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // invalid is the answer to a message that is too large or that is not JSON.
 func invalid(err error) *wire.Message {
