@@ -15,7 +15,8 @@ var forms = map[string]string{"grep": "grep=REGEXP", "lines": "lines=10-40", "of
 
 // ToolWay is ReadResult under a name.
 func ToolWay(name string) Way {
-	return Way{list: name, before: name + "(id, ", or: "|", end: ")", form: func(argument string) string { return argument }, advice: name + " with ", unadvised: "offset"}
+	itself := func(argument string) string { return argument }
+	return Way{list: name, before: name + "(id, ", or: "|", end: ")", form: itself, advice: name + " with ", unadvised: "offset"}
 }
 
 // ResourceWay is a tool of the host that reads the resources of a session.
