@@ -113,7 +113,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/mcp/command":   {"tools", "tools/sandbox"},
 	"cmd/internal/mcp/hosts":     {"state/durable", "tools/jsonform", "tools/lazyregexp"},
 	"cmd/internal/mcp/artifacts": {"cmd/internal/mcp/wire", "offload", "tools", "tools/lazyregexp"},
-	"cmd/internal/mcp/wrap":      {"offload", "tools", "tools/retry", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/command", "cmd/internal/mcp/hosts", "cmd/internal/mcp/wire", "tools/lazyregexp"},
+	"cmd/internal/mcp/wrap":      {"offload", "tools", "tools/retry", "cmd/internal/mcp/artifacts", "cmd/internal/mcp/command", "cmd/internal/mcp/hosts", "cmd/internal/mcp/wire"},
 
 	"state":         {"state/durable"},
 	"state/kv":      {"bus/jsapi", "state"},

@@ -249,7 +249,7 @@ func TestTraceSettings(t *testing.T) {
 		"OTEL_EXPORTER_OTLP_HEADERS=hunter2":    "percent-encoded",
 	} {
 		cmd := exec.Command(workerProgram, "version")
-		cmd.Env = append(cleanEnvironment(), "OTEL_TRACES_EXPORTER=otlp", env)
+		cmd.Env = append(cleanEnvironment(), "OTEL_TRACES_EXPORTER=otlp,console", env)
 		out, err := cmd.CombinedOutput()
 		if err == nil || !strings.Contains(string(out), want) || strings.Contains(string(out), "hunter2") {
 			t.Errorf("%s: %v %s", env, err, out)

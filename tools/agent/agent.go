@@ -89,6 +89,7 @@ type Agent struct {
 // New returns an Agent.
 func New(provider Provider, runner ToolRunner, log Conversations, cfg Config) *Agent {
 	cfg.Limits = cfg.Limits.withDefaults()
+	cfg.MaxTokens = cmp.Or(max(cfg.MaxTokens, 0), DefaultMaxTokens)
 	cfg.ContextTokens = cmp.Or(max(cfg.ContextTokens, 0), 150_000)
 	cfg.StaleAfter = cmp.Or(max(cfg.StaleAfter, 0), 5*time.Minute)
 	cfg.OutageTimeout = cmp.Or(cfg.OutageTimeout, 24*time.Hour)

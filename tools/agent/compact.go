@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -243,7 +242,7 @@ func (r *run) summarize(ctx context.Context, cut int, room, budget int64) (strin
 	}
 	res, err := r.provider.Complete(ctx, Request{
 		System: summaryPrompt, Messages: []Message{{Role: RoleUser, Content: []Block{Text(text)}}},
-		MaxTokens: min(maxReplyTokens, cmp.Or(r.cfg.MaxTokens, maxReplyTokens)), Summary: true, Probe: len(c.open.waits) > 0,
+		MaxTokens: min(maxReplyTokens, r.cfg.MaxTokens), Summary: true, Probe: len(c.open.waits) > 0,
 	})
 	if ctx.Err() != nil {
 		return "", res, context.Cause(ctx)

@@ -51,8 +51,9 @@ type Instructions struct {
 type InstructionText struct {
 	// Text is for the system prompt. It is empty if there are no files.
 	Text string
-	// Files are the paths of the files that it comes from.
-	Files []string
+	// Files are the paths of the files that it comes from. Ignored are those of the others: they are gone or empty, have no front
+	// matter with a name and a description, or there are too many skills.
+	Files, Ignored []string
 }
 
 // FindInstructions finds the instructions for agents that work in a workspace: AGENTS.md in
@@ -87,7 +88,6 @@ func FindInstructions(workspace string) (*Instructions, error) {
 			in.skills = append(in.skills, findFile(root, path.Join(dir, entry.Name()), skillFile)...)
 		}
 	}
-	in.skills = in.skills[:min(len(in.skills), maxSkills)]
 	return in, nil
 }
 
@@ -111,11 +111,7 @@ func findFile(root *os.Root, dir, name string) []string {
 	return []string{file}
 }
 
-// Files returns the paths of all files that were found.
-func (in *Instructions) Files() []string { return slices.Concat(in.agents, in.skills) }
-
-// Read returns what the files say now. Files that are gone, and skills whose front matter
-// cannot be read, are left out.
+// Read returns what the files say now.
 func (in *Instructions) Read() (InstructionText, error) {
 	root, err := os.OpenRoot(in.root)
 	if err != nil {
@@ -127,6 +123,7 @@ func (in *Instructions) Read() (InstructionText, error) {
 	for _, file := range in.agents {
 		data, size, err := readStart(root, file, maxInstructions)
 		if err != nil || len(bytes.TrimSpace(data)) == 0 {
+			found.Ignored = append(found.Ignored, file)
 			continue
 		}
 		fmt.Fprintf(&b, "\n\n# Instructions from %s\n\n%s", file, strings.TrimSpace(strings.ToValidUTF8(string(data), "\uFFFD")))
@@ -136,10 +133,11 @@ func (in *Instructions) Read() (InstructionText, error) {
 		found.Files = append(found.Files, file)
 	}
 	heading := "\n\n# Skills\n\nA skill is a file with instructions for a kind of task. Read its file before you do such a task.\n"
-	for _, file := range in.skills {
+	for i, file := range in.skills {
 		name, description, ok := readSkill(root, file)
 		shown, err := filepath.Rel(filepath.FromSlash(in.workspace), filepath.FromSlash(file))
-		if !ok || err != nil {
+		if !ok || err != nil || i >= maxSkills {
+			found.Ignored = append(found.Ignored, file)
 			continue
 		}
 		fmt.Fprintf(&b, "%s\n- %s (%s): %s", heading, name, filepath.ToSlash(shown), description)

@@ -67,8 +67,9 @@ func TestInstructions(t *testing.T) {
 	}
 	text := read()
 	want := []string{"AGENTS.md", "a/AGENTS.md", "a/work/AGENTS.md", "a/work/skills/pdf/SKILL.md", "a/work/.agents/skills/mail/SKILL.md"}
-	if !slices.Equal(text.Files, want) {
-		t.Errorf("files %q, want %q", text.Files, want)
+	ignored := []string{"a/work/.claude/skills/bomb/SKILL.md", "a/work/.claude/skills/broken/SKILL.md", "a/work/.claude/skills/plain/SKILL.md"}
+	if !slices.Equal(text.Files, want) || !slices.Equal(text.Ignored, ignored) {
+		t.Errorf("files %q, want %q; ignored %q, want %q", text.Files, want, text.Ignored, ignored)
 	}
 	for _, want := range []string{"# Instructions from AGENTS.md\n\nBe brief.", "[The file has 40961 bytes; only the first 32768 are shown here.]", "Answer in Latin.", "- pdf (skills/pdf/SKILL.md): What pdf does.", "- mail (.agents/skills/mail/SKILL.md): What mail does."} {
 		if !strings.Contains(text.Text, want) {

@@ -151,10 +151,6 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 			return nil, err
 		}
 		r.logWorked = r.logWorked || reads > 0
-		if r.conv.open == nil && !all { // the conversation may have been deleted meanwhile
-			all = true
-			continue
-		}
 		if end, ok := r.conv.ended[r.id]; ok {
 			return end, nil
 		}
@@ -170,6 +166,10 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 		case open == nil:
 			if err = r.waitForEarlier(ctx, stale); err != nil {
 				break
+			}
+			if !all { // the conversation may have been deleted meanwhile
+				all = true
+				continue
 			}
 			var prompt *Message
 			if prompt, err = r.offloadPrompt(ctx); err != nil {
@@ -315,24 +315,19 @@ func withGrace(ctx context.Context, grace time.Duration) (context.Context, conte
 // interrupted ends a run whose context ended. If the process stops, it leaves the
 // run to another process.
 func (r *run) interrupted(ctx context.Context) (Outcome, error) {
-	reason, err := r.interruptReason(ctx)
-	if err != nil {
-		return Outcome{}, err
+	var reason Reason
+	switch {
+	case IsCancelled(ctx):
+		reason = Cancelled
+	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
+		reason = Deadline
+	default:
+		return Outcome{}, fmt.Errorf("run %s of conversation %s was interrupted: %w", r.id, r.session, context.Cause(ctx))
 	}
 	if r.conv == nil || r.conv.open == nil || r.conv.open.id != r.id { // it has no entries yet
 		return (&runState{}).outcome(reason, nil), nil
 	}
 	return r.finish(ctx, reason, nil)
-}
-
-func (r *run) interruptReason(ctx context.Context) (Reason, error) {
-	switch {
-	case IsCancelled(ctx):
-		return Cancelled, nil
-	case errors.Is(context.Cause(ctx), context.DeadlineExceeded):
-		return Deadline, nil
-	}
-	return "", fmt.Errorf("run %s of conversation %s was interrupted: %w", r.id, r.session, context.Cause(ctx))
 }
 
 // IsCancelled reports whether ctx ended because a client cancelled its call, and

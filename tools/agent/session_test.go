@@ -291,6 +291,27 @@ func TestWaitReadsNewEntries(t *testing.T) {
 	}
 }
 
+// A run that waits for an earlier prompt, which no worker runs yet, does not read the conversation again at each look.
+func TestWaitForAnEarlierPrompt(t *testing.T) {
+	const old, looks = 100, 20
+	s := newStage(t)
+	for i := range old {
+		if _, err := s.log.Append(t.Context(), "s", uint64(i), fmt.Appendf(nil, `{"kind":"notice","notice":{"id":"%d"}}`, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	looked := 0
+	run(t, s.agent(parseScript(t, `{"text":"a"}`), agent.Config{PollInterval: time.Millisecond, Earlier: func(context.Context, string, string) ([]string, error) {
+		if looked++; looked > looks {
+			return nil, nil
+		}
+		return []string{"earlier"}, nil
+	}}), "s", "r", "go")
+	if n := s.log.entriesRead(); n > 2*old {
+		t.Errorf("the run read %d entries of %d in %d looks", n, old, looked)
+	}
+}
+
 // A fresh run sees no earlier runs. The next run sees the fresh one.
 func TestFreshRun(t *testing.T) {
 	s := newStage(t)

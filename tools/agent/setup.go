@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -10,6 +9,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
 
@@ -45,7 +45,7 @@ func (s Setup) pack() ([]byte, error) {
 		return nil, err
 	}
 	var packed bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&packed, gzip.BestCompression) // fails only for an unknown level
+	w := gzip.NewWriter(&packed)
 	_, err = w.Write(data)
 	if err = errors.Join(err, w.Close()); err != nil {
 		return nil, err
@@ -56,54 +56,63 @@ func (s Setup) pack() ([]byte, error) {
 	return packed.Bytes(), nil
 }
 
-// unpackSetup returns the setup that a log has; nil if it has none.
-func unpackSetup(packed []byte) (*Setup, error) {
+// unpack returns the JSON of a packed setup; nil if there is none.
+func unpack(packed []byte) ([]byte, error) {
 	if packed == nil {
 		return nil, nil
 	}
 	r, err := gzip.NewReader(bytes.NewReader(packed))
-	var data []byte
-	if err == nil {
-		data, err = io.ReadAll(io.LimitReader(r, maxSetupText))
+	if err != nil {
+		return nil, err
 	}
-	var s Setup
-	if err == nil {
+	return io.ReadAll(io.LimitReader(r, maxSetupText))
+}
+
+// unpackSetup returns the setup that a log has; nil if it has none.
+func unpackSetup(packed []byte) (s *Setup, err error) {
+	data, err := unpack(packed)
+	if data != nil && err == nil {
 		err = json.Unmarshal(data, &s)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("decode what the requests of a run contain: %w", err)
 	}
-	return &s, nil
+	return s, nil
 }
 
-// setup returns that of the run.
-func (r *run) setup() (Setup, error) {
-	s := Setup{System: r.cfg.System, MaxTokens: cmp.Or(max(r.cfg.MaxTokens, 0), DefaultMaxTokens)}
-	for _, def := range r.cfg.Tools {
+// SetupTools returns tools as a model sees them.
+func SetupTools(defs []tools.Definition) (list []SetupTool, err error) {
+	for _, def := range defs {
 		schema := json.RawMessage(`{"type":"object"}`)
 		if def.Parameters != nil {
-			var err error
 			if schema, err = jsonform.Encode(def.Parameters); err != nil {
-				return Setup{}, fmt.Errorf("tool %s: %w", def.Name, err)
+				return nil, fmt.Errorf("tool %s: %w", def.Name, err)
 			}
 		}
-		s.Tools = append(s.Tools, SetupTool{def.Name, def.Description, schema})
+		list = append(list, SetupTool{def.Name, def.Description, schema})
 	}
-	return s, nil
+	return list, nil
 }
 
 // appendClaim appends an entry that claims the session, with the setup of the run if it has changed.
 func (r *run) appendClaim(ctx context.Context, e Entry) error {
-	s, err := r.setup()
+	s := Setup{System: r.cfg.System, MaxTokens: r.cfg.MaxTokens}
+	var err error
+	if s.Tools, err = SetupTools(r.cfg.Tools); err != nil {
+		return err
+	}
+	data, err := jsonform.Encode(s)
 	if err != nil {
 		return err
 	}
-	packed, err := s.pack()
-	if err != nil {
-		return err
-	}
-	if !bytes.Equal(packed, r.conv.setup) {
-		e.Setup = packed
+	if before, _ := unpack(r.conv.setup); !bytes.Equal(before, data) { // to pack takes ten times as long
+		packed, err := s.pack()
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(packed, r.conv.setup) {
+			e.Setup = packed
+		}
 	}
 	err = r.append(ctx, e)
 	if errors.Is(err, ErrTooLarge) && e.Setup != nil { // the prompt is more important

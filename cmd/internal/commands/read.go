@@ -16,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 	"github.com/stevedore-bus/stevedore/cmd/internal/savings"
 	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/tables"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -27,6 +28,7 @@ command reads its results too. Without ID, it lists what is stored.
   stevedore read ID --lines -20            the last lines
   stevedore read ID --grep 'FAIL|panic'
   stevedore read ID --jq '.items[].name'
+  stevedore read ID --sql 'SELECT name, count(*) FROM t1 GROUP BY name'
   stevedore read ID --offset 15000`
 
 // readArgs are the arguments of the tool read_result.
@@ -35,6 +37,7 @@ type readArgs struct {
 	Lines  string `json:"lines,omitempty" flag:"lines" unit:"LINES" help:"LINES to read: 10-40, 10, or -20 for the last 20"`
 	Grep   string `json:"grep,omitempty" flag:"grep" unit:"REGEXP" help:"REGEXP (RE2) of the lines to read"`
 	JQ     string `json:"jq,omitempty" flag:"jq" unit:"QUERY" help:"QUERY on JSON, YAML, XML, NDJSON, CSV or TSV"`
+	SQL    string `json:"sql,omitempty" flag:"sql" unit:"SELECT" help:"SELECT on CSV, TSV, JSON or NDJSON, as the table t1"`
 	Offset int64  `json:"offset,omitempty" flag:"offset" unit:"CHARACTER" help:"first CHARACTER to read, from 0"`
 	Cursor string `json:"cursor,omitempty" flag:"cursor" unit:"CURSOR" help:"CURSOR that an answer gave, to continue it"`
 }
@@ -71,7 +74,9 @@ func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer)
 		return err
 	}
 	defer func() { err = errors.Join(err, closeStore()) }()
-	reader := offload.NewReader(store, offload.ReaderConfig{Pool: process.NewPool()})
+	databases := tables.NewCache("")
+	defer func() { err = errors.Join(err, databases.Close()) }()
+	reader := offload.NewReader(store, offload.ReaderConfig{Pool: process.NewPool(), SQLCache: databases})
 	reading, err := artifacts.NewTools(reader, false)
 	if err != nil {
 		return err
@@ -82,7 +87,7 @@ func (o *storedOutputs) read(ctx context.Context, in readArgs, stdout io.Writer)
 	}
 	res := reading.Call(ctx, o.Session, artifacts.ReadResult, args)
 	if res.IsError {
-		code, text := cli.ExitUsage, reading.Text(res.ForLLM, func(string) string { return list })
+		code, text := cli.ExitUsage, reading.Text(res.ForLLM, nil, artifacts.CommandWay(list))
 		if of := tools.CodeOf(res.Err); of == tools.CodeNotFound || of == tools.CodeExpired {
 			code = cli.ExitNotFound
 		}

@@ -33,12 +33,10 @@ func (c *client) call(ctx context.Context, r *mcp.CallToolRequest) (res mcp.Resu
 	}
 	defer end()
 	name := r.Params.Name
-	if run := c.taskTool(name); run != nil {
-		if _, offered, err := g.tool(ctx, name); err == nil && !offered {
-			return run(ctx, r)
-		}
-	}
 	info, ok, err := g.tool(ctx, name)
+	if run := c.taskTool(name); run != nil && !ok {
+		return run(ctx, r)
+	}
 	switch {
 	case err != nil:
 		return failed("The bus cannot be reached: %v. Nothing was run; try again.", err), nil

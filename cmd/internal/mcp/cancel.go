@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -32,60 +31,48 @@ const (
 	requestKeyHeader = "Stevedore-Request-Key"
 )
 
-// withSessionID gives clients a Mcp-Session-Id, and publishes their cancellations.
+// withSessionID gives clients a Mcp-Session-Id, and publishes their cancellations. A batch, and what the SDK refuses, passes.
 func (g *Gateway) withSessionID(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Del(requestKeyHeader)
 		session := g.sessionOf(r)
-		if session == "" || r.Method != http.MethodPost || r.Header.Get(versionHeader) >= wire.Stateless {
+		if session == "" || r.Method != http.MethodPost {
 			next.ServeHTTP(w, r)
 			return
 		}
-		m, err := peek(r)
+		body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest+1)) // the SDK refuses what is longer
 		if err != nil {
 			http.Error(w, "the body cannot be read", http.StatusBadRequest)
 			return
 		}
-		id := r.Header.Get(sessionIDHeader)
-		switch {
-		case m.Method == "initialize":
-			w.Header().Set(sessionIDHeader, rand.Text())
-		case id == "": // the client could be any client
-		case m.Method == "tools/call" && m.ID != nil:
-			r.Header.Set(requestKeyHeader, requestKey(id, m.ID))
-		case m.Method == "notifications/cancelled" && m.Params.RequestID != nil:
-			subject := g.bus.Cancel(tools.Token(session), requestKey(id, m.Params.RequestID))
-			if err := g.bus.Conn().Publish(subject, nil); err != nil {
-				g.cfg.Log.Warn().Str("session", session).Err(err).Msg("cannot pass on a cancellation")
-			}
+		if m, err := wire.Parse(body); err == nil {
+			w, body = wire.WithExactIDs(w, m)
+			g.noteSession(w, r, session, m)
 		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		next.ServeHTTP(w, r)
 	})
 }
 
-// message is what a gateway reads of a message before the SDK does.
-type message struct {
-	Method string          `json:"method"`
-	ID     json.RawMessage `json:"id"`
-	Params struct {
-		RequestID json.RawMessage `json:"requestId"`
-	} `json:"params"`
-}
-
-// peek reads the message of a request. It returns an empty one for a batch, and for what
-// the SDK refuses.
-func peek(r *http.Request) (m message, err error) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, maxRequest+1)) // the SDK refuses what is longer
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	if json.Unmarshal(body, &m) != nil {
-		m = message{}
+func (g *Gateway) noteSession(w http.ResponseWriter, r *http.Request, session string, m *wire.Message) {
+	id, cancelled := r.Header.Get(sessionIDHeader), wire.IDOf(wire.Get(m.Params, "requestId"))
+	switch {
+	case r.Header.Get(versionHeader) >= wire.Stateless:
+	case m.Method == "initialize":
+		w.Header().Set(sessionIDHeader, rand.Text())
+	case id == "": // the client could be any client
+	case m.Method == "tools/call" && m.IsRequest():
+		r.Header.Set(requestKeyHeader, requestKey(id, m.ID))
+	case m.Method == "notifications/cancelled" && cancelled != "":
+		if err := g.bus.Conn().Publish(g.bus.Cancel(tools.Token(session), requestKey(id, cancelled)), nil); err != nil {
+			g.cfg.Log.Warn().Str("session", session).Err(err).Msg("cannot pass on a cancellation")
+		}
 	}
-	return m, err
 }
 
 // requestKey names a request of a client within the session of its token.
-func requestKey(sessionID string, id json.RawMessage) string {
-	hash := sha256.Sum256([]byte(sessionID + "\x00" + string(id)))
+func requestKey(sessionID, id string) string {
+	hash := sha256.Sum256([]byte(sessionID + "\x00" + id))
 	return "mcp_" + strings.ToLower(base32.HexEncoding.WithPadding(base32.NoPadding).EncodeToString(hash[:20]))
 }
 

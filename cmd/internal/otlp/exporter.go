@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -52,7 +51,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []trace.ReadOnlySpan) 
 }
 
 // maxRetryAfter limits the pause that a receiver asks for.
-const maxRetryAfter = 30
+const maxRetryAfter = 30 * time.Second
 
 func (e *exporter) post(ctx context.Context, body []byte) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.endpoint, bytes.NewReader(body))
@@ -84,9 +83,9 @@ func (e *exporter) post(ctx context.Context, body []byte) error {
 		}
 		return nil
 	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil {
+		if pause, ok := retry.After(resp.Header, maxRetryAfter); ok {
 			select {
-			case <-time.After(time.Duration(min(max(seconds, 0), maxRetryAfter)) * time.Second):
+			case <-time.After(pause):
 			case <-ctx.Done():
 			}
 		}

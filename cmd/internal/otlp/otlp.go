@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -32,7 +33,7 @@ const flushTimeout = 5 * time.Second
 
 // Start sends the traces of this process if the environment asks for it: if
 // OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT is set, or
-// OTEL_TRACES_EXPORTER is otlp. traced is ctx with the trace of the variable TRACEPARENT,
+// OTEL_TRACES_EXPORTER has otlp. traced is ctx with the trace of the variable TRACEPARENT,
 // which a script can set. stop sends the rest and returns the last error.
 func Start(ctx context.Context, service, version string) (traced context.Context, stop func() error, err error) {
 	ctx = tracing.From(ctx, os.Getenv("TRACEPARENT"))
@@ -70,8 +71,11 @@ func Start(ctx context.Context, service, version string) (traced context.Context
 // logInterval is the shortest time between two log lines about lost traces.
 const logInterval = time.Minute
 
-// LogErrors writes the errors of the export to the log of a process that runs for long.
+// LogErrors writes the errors of the export to the log of a process that runs for long, and which exporters it does not have.
 func LogErrors(log zerolog.Logger) {
+	if unknown := slices.DeleteFunc(exporters(), func(name string) bool { return name == "otlp" || name == "none" }); len(unknown) > 0 {
+		log.Warn().Strs("exporters", unknown).Msg("OTEL_TRACES_EXPORTER names exporters that this program does not have; it has otlp and none")
+	}
 	if !enabled() {
 		return
 	}
@@ -81,12 +85,14 @@ func LogErrors(log zerolog.Logger) {
 }
 
 func enabled() bool {
-	exporter := os.Getenv("OTEL_TRACES_EXPORTER")
-	switch {
-	case strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true"), exporter != "" && exporter != "otlp":
-		return false
-	}
-	return exporter == "otlp" || variable("ENDPOINT") != ""
+	names := exporters()
+	return !strings.EqualFold(os.Getenv("OTEL_SDK_DISABLED"), "true") &&
+		(slices.Contains(names, "otlp") || len(names) == 0 && variable("ENDPOINT") != "")
+}
+
+// exporters are the names in OTEL_TRACES_EXPORTER.
+func exporters() []string {
+	return strings.FieldsFunc(strings.ToLower(os.Getenv("OTEL_TRACES_EXPORTER")), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // variable returns a setting of the exporter; that for traces takes precedence.

@@ -62,14 +62,20 @@ func (o *AgentOptions) tools(b *bus.Bus, store offload.Store, notifier *notify.N
 		return nil, nil
 	}
 	setup := agents.NewToolsConfig(b, store, log)
-	instructions, err := agent.FindInstructions(workspace)
+	var err error
+	if setup.Instructions, err = agent.FindInstructions(workspace); err != nil {
+		return nil, err
+	}
+	text, err := setup.Instructions.Read()
 	if err != nil {
 		return nil, err
 	}
-	if files := instructions.Files(); len(files) > 0 {
-		log.Info().Strs("files", files).Msg("agents follow the instructions in these files")
+	if len(text.Files) > 0 {
+		log.Info().Strs("files", text.Files).Msg("agents follow the instructions in these files")
 	}
-	setup.Instructions = instructions
+	if len(text.Ignored) > 0 {
+		log.Warn().Strs("files", text.Ignored).Msg("agents ignore these files: they are empty, or no skills with a name and a description, or there are more than 100")
+	}
 	setup.Definitions, setup.Models = definitions, map[string]agent.Provider{}
 	prices, err := o.parsePrices()
 	if err != nil {

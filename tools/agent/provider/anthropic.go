@@ -3,12 +3,8 @@ package provider
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"slices"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
-	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
@@ -34,27 +30,12 @@ func NewAnthropic(model string, cfg Config) (*Anthropic, error) {
 // The shapes of https://docs.anthropic.com/en/api/messages.
 
 type anthropicRequest struct {
-	Model     string          `json:"model"`
-	MaxTokens int             `json:"max_tokens"`
-	System    []agent.Block   `json:"system,omitempty"`
-	Messages  []agent.Message `json:"messages"`
-	Tools     []anthropicTool `json:"tools,omitempty"`
-	Stream    bool            `json:"stream,omitempty"`
-}
-
-type anthropicTool struct {
-	Name        string             `json:"name"`
-	Description string             `json:"description,omitempty"`
-	InputSchema *jsonschema.Schema `json:"input_schema"`
-}
-
-type anthropicResponse struct {
-	Type       string                  `json:"type"`
-	Model      string                  `json:"model"`
-	Content    []agent.Block           `json:"content"`
-	StopReason agent.StopReason        `json:"stop_reason"`
-	Error      json.RawMessage         `json:"error"`
-	Usage      lenient[anthropicUsage] `json:"usage"`
+	Model     string            `json:"model"`
+	MaxTokens int               `json:"max_tokens"`
+	System    []agent.Block     `json:"system,omitempty"`
+	Messages  []agent.Message   `json:"messages"`
+	Tools     []agent.SetupTool `json:"tools,omitempty"`
+	Stream    bool              `json:"stream,omitempty"`
 }
 
 type anthropicUsage struct {
@@ -72,34 +53,19 @@ func (u anthropicUsage) usage() agent.Usage {
 // them, blocks of unknown types included.
 func (a *Anthropic) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
 	wire := anthropicRequest{Model: a.model, MaxTokens: maxTokens(req)}
-	for _, def := range req.Tools {
-		wire.Tools = append(wire.Tools, anthropicTool{def.Name, def.Description, schemaOf(def)})
-	}
 	var err error
-	if wire.System, wire.Messages, err = withCacheMarks(req); err != nil {
+	if wire.Tools, err = agent.SetupTools(req.Tools); err == nil {
+		wire.System, wire.Messages, err = withCacheMarks(req)
+	}
+	if err != nil {
 		return agent.Response{}, badAnswer("the conversation: %v", err)
 	}
 	return a.client.complete(ctx, req.Probe, api{
-		request: func(mode streaming) any { wire.Stream = mode != noStream; return wire },
-		decode:  a.decode,
+		request: func(form requestForm) any { wire.Stream = form.streaming != noStream; return wire },
 		newTurn: func() turn {
 			return &anthropicTurn{key: a.client.key, text: textReporter{onText: req.OnText}, byIndex: map[int]*streamedBlock{}}
 		},
 	})
-}
-
-func (a *Anthropic) decode(data []byte, header http.Header) (agent.Response, error) {
-	var wire anthropicResponse
-	if err := decodeJSON(data, header, &wire); err != nil {
-		return agent.Response{}, err
-	}
-	if isSet(wire.Error) {
-		return agent.Response{}, embeddedError(wire.Error, header, a.client.key, http.StatusBadRequest)
-	}
-	if wire.Type != "message" {
-		return agent.Response{}, badAnswer("its type is %q, not \"message\"; is this the address of an Anthropic API?", tools.Excerpt(wire.Type, 40))
-	}
-	return agent.Response{Content: wire.Content, StopReason: wire.StopReason, Model: wire.Model, Usage: wire.Usage.value.usage()}, nil
 }
 
 // withCacheMarks marks the end of the system prompt and of the conversation for
@@ -147,11 +113,4 @@ func marked(b agent.Block) (agent.Block, error) {
 	}
 	var changed agent.Block
 	return changed, changed.UnmarshalJSON(data)
-}
-
-func schemaOf(def tools.Definition) *jsonschema.Schema {
-	if def.Parameters == nil {
-		return &jsonschema.Schema{Type: "object"}
-	}
-	return def.Parameters
 }

@@ -2,7 +2,9 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"net/http"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -25,7 +27,7 @@ type anthropicTurn struct {
 	byIndex map[int]*streamedBlock
 }
 
-// anthropicEvent has the fields of all events.
+// anthropicEvent has the fields of all events, and of an answer in one piece.
 type anthropicEvent struct {
 	Type    string `json:"type"`
 	Index   int    `json:"index"`
@@ -37,6 +39,10 @@ type anthropicEvent struct {
 	Delta map[string]json.RawMessage `json:"delta"`
 	Usage json.RawMessage            `json:"usage"`
 	Error json.RawMessage            `json:"error"`
+	// Of an answer in one piece.
+	Model      string            `json:"model"`
+	Content    []json.RawMessage `json:"content"`
+	StopReason agent.StopReason  `json:"stop_reason"`
 }
 
 // streamedBlock is a content block that grows.
@@ -54,7 +60,10 @@ func (t *anthropicTurn) add(event sseEvent, header http.Header) (counts bool, er
 		return false, nil
 	}
 	if err := json.Unmarshal(event.data, &e); err != nil {
-		return false, malformed(event, err)
+		return false, err
+	}
+	if isSet(e.Error) {
+		return true, embeddedError(e.Error, header, t.key, t.started)
 	}
 	switch e.Type {
 	case "ping":
@@ -72,14 +81,17 @@ func (t *anthropicTurn) add(event sseEvent, header http.Header) (counts bool, er
 		t.count(e.Usage)
 	case "message_stop":
 		t.stopped = true
-	default:
-		if isSet(e.Error) {
-			return true, streamError(e.Error, header, t.key, t.started)
+	case "message":
+		t.model, t.stop, t.stopped = e.Model, e.StopReason, true
+		t.count(e.Usage)
+		for i := 0; i < len(e.Content) && err == nil; i++ {
+			err = t.startBlock(i, e.Content[i])
 		}
+	default:
 		return false, nil // the API may add types
 	}
 	if err != nil {
-		return false, malformed(event, err)
+		return false, err
 	}
 	if len(t.blocks) > maxBlocks {
 		return false, badAnswer("it has more than %d blocks", maxBlocks)
@@ -93,8 +105,8 @@ func (t *anthropicTurn) count(usage json.RawMessage) { _ = json.Unmarshal(usage,
 
 func (t *anthropicTurn) startBlock(index int, raw json.RawMessage) error {
 	b := &streamedBlock{raw: raw, fields: map[string]json.RawMessage{}, pieces: map[string]*bytes.Buffer{}}
-	if err := json.Unmarshal(raw, &b.fields); err != nil {
-		return err
+	if err := json.Unmarshal(raw, &b.fields); err != nil || b.fields == nil {
+		return cmp.Or(err, errors.New("a block is null"))
 	}
 	t.blocks, t.byIndex[index] = append(t.blocks, b), b
 	t.reportText(b, b.string("text"))

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -36,7 +35,7 @@ type client struct {
 	key          string // to remove from errors
 	retryTimeout time.Duration
 	stallTimeout time.Duration
-	streaming    atomic.Int32 // a streaming; how this server accepts requests
+	form         atomic.Value // a requestForm; how this server accepts requests
 	http         http.Client
 }
 
@@ -80,10 +79,16 @@ const (
 	noStream                  // the server rejected streams
 )
 
+// requestForm says what a request has that not every server accepts.
+type requestForm struct {
+	streaming
+	// completionTokens: max_completion_tokens, which newer models of OpenAI want, instead of max_tokens, which other servers know.
+	completionTokens bool
+}
+
 // api is the format of requests and responses.
 type api struct {
-	request func(streaming) any
-	decode  func(data []byte, header http.Header) (agent.Response, error)
+	request func(requestForm) any
 	newTurn func() turn
 }
 
@@ -93,35 +98,38 @@ type api struct {
 func (c *client) complete(ctx context.Context, probe bool, format api) (agent.Response, error) {
 	return repeat(ctx, c.retryTimeout, probe, func() (agent.Response, error) {
 		for {
-			mode := streaming(c.streaming.Load())
-			body, err := jsonform.Encode(format.request(mode))
+			form, _ := c.form.Load().(requestForm)
+			body, err := jsonform.Encode(format.request(form))
 			if err != nil {
 				return agent.Response{}, &agent.ProviderError{Code: agent.CodeBadRequest, Message: err.Error()}
 			}
 			res, err := c.post(ctx, body, format)
-			next, ok := mode.fallback(err)
+			next, ok := form.fallback(err)
 			if !ok {
 				return res, err
 			}
-			c.streaming.Store(int32(next))
+			c.form.Store(next)
 		}
 	})
 }
 
-// fallback returns how to ask a server that rejected a request because of the way in
-// which it asks for a stream.
-func (m streaming) fallback(err error) (next streaming, ok bool) {
+// fallback returns how to ask a server that rejected a request because of its form.
+func (f requestForm) fallback(err error) (next requestForm, ok bool) {
 	failure, ok := errors.AsType[*agent.ProviderError](err)
 	if !ok || failure.Code != agent.CodeBadRequest || failure.Status == http.StatusOK {
-		return m, false
+		return f, false
 	}
 	switch text := strings.ToLower(failure.Message); {
-	case m == streamWithUsage && (strings.Contains(text, "stream_options") || strings.Contains(text, "include_usage")):
-		return streamPlain, true
-	case m != noStream && strings.Contains(text, "stream"):
-		return noStream, true
+	case !f.completionTokens && strings.Contains(text, "max_completion_tokens"):
+		f.completionTokens = true
+	case f.streaming == streamWithUsage && (strings.Contains(text, "stream_options") || strings.Contains(text, "include_usage")):
+		f.streaming = streamPlain
+	case f.streaming != noStream && strings.Contains(text, "stream"):
+		f.streaming = noStream
+	default:
+		return f, false
 	}
-	return m, false
+	return f, true
 }
 
 // post sends one request and decodes the response. Any status but 200 is a
@@ -169,7 +177,7 @@ func (c *client) post(ctx context.Context, body []byte, format api) (res agent.R
 	if err != nil {
 		return res, c.cut(err)
 	}
-	return format.decode(data, answer.Header)
+	return readAnswer(data, answer.Header, format.newTurn())
 }
 
 // cut is the error of a response whose connection failed.
@@ -178,29 +186,4 @@ func (c *client) cut(err error) *agent.ProviderError {
 		return failure
 	}
 	return unreachable(fmt.Errorf("read the response: %w", err), c.key)
-}
-
-// decodeJSON decodes the first value of a response. It ignores a byte order mark and
-// what follows the value. A response that is not JSON is a temporary failure: proxies
-// send cut or empty ones, and pages of their own.
-func decodeJSON(data []byte, header http.Header, v any) error {
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	var value json.RawMessage
-	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&value); err != nil {
-		failure := badAnswer("it is not JSON, or not complete: %v", err)
-		failure.Retryable, failure.RetryAfter = true, retryAfter(header)
-		return failure
-	}
-	if err := json.Unmarshal(value, v); err != nil {
-		return badAnswer("it does not have the expected form: %v", err)
-	}
-	return nil
-}
-
-// lenient ignores the parts of a value that have the wrong type.
-type lenient[T any] struct{ value T }
-
-func (l *lenient[T]) UnmarshalJSON(data []byte) error {
-	_ = json.Unmarshal(data, &l.value)
-	return nil
 }

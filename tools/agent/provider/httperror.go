@@ -76,44 +76,35 @@ var errorTypes = map[string]int{
 	"timeout_error": 504, "overloaded_error": 529,
 }
 
-// embeddedError classifies an error in a response with status 200. Servers that
+// embeddedError classifies an error in an answer with status 200. Servers that
 // forward requests, such as OpenRouter, send one, and all servers whose stream fails.
 // Its code may be the status of the server behind them. An error that says nothing
-// about its cause has the status unknown.
-func embeddedError(failure json.RawMessage, header http.Header, key string, unknown int) *agent.ProviderError {
-	var wire struct {
-		Type lenient[string]      `json:"type"`
-		Code lenient[json.Number] `json:"code"`
-	}
-	status, text := unknown, strings.ToLower(string(failure))
+// about its cause is temporary if the answer has begun.
+func embeddedError(failure json.RawMessage, header http.Header, key string, started bool) *agent.ProviderError {
+	status, text := http.StatusBadRequest, strings.ToLower(string(failure))
 	switch {
 	case strings.Contains(text, "overloaded"), strings.Contains(text, "server_error"):
 		status = http.StatusServiceUnavailable
 	case strings.Contains(text, "rate_limit"):
 		status = http.StatusTooManyRequests
+	case started:
+		status = http.StatusInternalServerError
 	}
-	if json.Unmarshal(failure, &wire) == nil {
-		if known, ok := errorTypes[wire.Type.value]; ok {
-			status = known
-		}
-		if n, err := wire.Code.value.Int64(); err == nil && n >= 400 && n < 600 {
-			status = int(n)
-		}
+	var wire map[string]json.RawMessage
+	_ = json.Unmarshal(failure, &wire) // it may have any form
+	if known, ok := errorTypes[stringOf(wire["type"])]; ok {
+		status = known
+	}
+	var code json.Number
+	_ = json.Unmarshal(wire["code"], &code)
+	if n, err := code.Int64(); err == nil && n >= 400 && n < 600 {
+		status = int(n)
 	}
 	body, err := jsonform.Encode(map[string]json.RawMessage{"error": failure})
 	if err != nil {
 		body = failure
 	}
 	return httpError(status, header, body, key)
-}
-
-// streamError classifies an error in a stream. If it says nothing about its cause, it is
-// temporary once the answer has begun.
-func streamError(failure json.RawMessage, header http.Header, key string, started bool) *agent.ProviderError {
-	if started {
-		return embeddedError(failure, header, key, http.StatusInternalServerError)
-	}
-	return embeddedError(failure, header, key, http.StatusBadRequest)
 }
 
 // overflowTexts are parts of the messages by which providers report a context

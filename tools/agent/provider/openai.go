@@ -17,9 +17,6 @@ const openAIBase = "https://api.openai.com/v1"
 type OpenAI struct {
 	client *client
 	model  string
-	// official: the server is OpenAI's own, whose newer models reject max_tokens.
-	// Other servers know only max_tokens.
-	official bool
 }
 
 // NewOpenAI returns the named model.
@@ -29,78 +26,35 @@ func NewOpenAI(model string, cfg Config) (*OpenAI, error) {
 		header["Authorization"] = "Bearer " + cfg.APIKey
 	}
 	c, err := newClient(cfg, openAIBase, "chat/completions", header)
-	return &OpenAI{client: c, model: model, official: cfg.BaseURL == ""}, err
+	if err == nil {
+		c.form.Store(requestForm{completionTokens: strings.HasPrefix(c.endpoint, openAIBase)})
+	}
+	return &OpenAI{client: c, model: model}, err
 }
 
 // Complete asks the model.
 func (o *OpenAI) Complete(ctx context.Context, req agent.Request) (agent.Response, error) {
 	wire := openAIRequest{Model: o.model, Messages: openAIMessages(req)}
-	if o.official {
-		wire.MaxCompletionTokens = maxTokens(req)
-	} else {
-		wire.MaxTokens = maxTokens(req)
+	tools, err := agent.SetupTools(req.Tools)
+	if err != nil {
+		return agent.Response{}, badAnswer("the conversation: %v", err)
 	}
-	for _, def := range req.Tools {
-		wire.Tools = append(wire.Tools, openAITool{Type: "function", Function: openAIFunction{
-			Name: def.Name, Description: def.Description, Parameters: schemaOf(def),
-		}})
+	for _, t := range tools {
+		wire.Tools = append(wire.Tools, openAITool{"function", openAIFunction{t.Name, t.Description, t.InputSchema}})
 	}
 	return o.client.complete(ctx, req.Probe, api{
-		request: func(mode streaming) any {
-			wire.Stream, wire.StreamOptions = mode != noStream, nil
-			if mode == streamWithUsage {
+		request: func(form requestForm) any {
+			wire.Stream, wire.StreamOptions, wire.MaxTokens, wire.MaxCompletionTokens = form.streaming != noStream, nil, maxTokens(req), 0
+			if form.streaming == streamWithUsage {
 				wire.StreamOptions = map[string]bool{"include_usage": true}
+			}
+			if form.completionTokens {
+				wire.MaxTokens, wire.MaxCompletionTokens = 0, wire.MaxTokens
 			}
 			return wire
 		},
-		decode:  o.decode,
 		newTurn: func() turn { return &openAIStream{key: o.client.key, text: textReporter{onText: req.OnText}} },
 	})
-}
-
-func (o *OpenAI) decode(data []byte, header http.Header) (agent.Response, error) {
-	var wire openAIResponse
-	if err := decodeJSON(data, header, &wire); err != nil {
-		return agent.Response{}, err
-	}
-	failure := wire.Error
-	if len(wire.Choices) > 0 && isSet(wire.Choices[0].Error) {
-		failure = wire.Choices[0].Error
-	}
-	switch {
-	case isSet(failure):
-		return agent.Response{}, embeddedError(failure, header, o.client.key, http.StatusBadRequest)
-	case len(wire.Choices) == 0:
-		return agent.Response{}, badAnswer("it has no choices; is this the address of a chat completions API?")
-	}
-	if err := finishError(wire.Choices[0].FinishReason, header, o.client.key); err != nil {
-		return agent.Response{}, err
-	}
-	return openAIResponseOf(wire.Model, wire.Choices[0].FinishReason, wire.Choices[0].Message, wire.Usage.value), nil
-}
-
-// openAIResponseOf translates the message of a choice.
-func openAIResponseOf(model, finish string, message openAIAnswer, usage openAIUsage) agent.Response {
-	res := agent.Response{
-		Model:      model,
-		StopReason: openAIStop(finish),
-		Usage: agent.Usage{
-			Input: usage.PromptTokens, Output: usage.CompletionTokens,
-			CachedInput: usage.Details.CachedTokens,
-		},
-	}
-	text := string(message.Content)
-	if message.Refusal != "" {
-		text += message.Refusal
-		res.StopReason = agent.StopRefusal
-	}
-	if text != "" {
-		res.Content = append(res.Content, agent.Text(text))
-	}
-	for _, call := range message.ToolCalls {
-		res.Content = append(res.Content, agent.ToolUse(call.ID, call.Function.Name, toolInput(call.Function.Arguments)))
-	}
-	return res
 }
 
 func isSet(field json.RawMessage) bool { return len(field) > 0 && string(field) != "null" }
@@ -126,7 +80,7 @@ func finishError(reason string, header http.Header, key string) error {
 	if reason != "error" && reason != "insufficient_system_resource" {
 		return nil
 	}
-	return streamError(json.RawMessage(`"the provider behind the server failed"`), header, key, true)
+	return embeddedError(json.RawMessage(`"the provider behind the server failed"`), header, key, true)
 }
 
 // openAIStop returns the agent's name of a reason. Some servers pass on that of the model behind them: MAX_TOKENS.

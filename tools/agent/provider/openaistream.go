@@ -31,21 +31,24 @@ type openAIStreamCall struct {
 	arguments strings.Builder
 }
 
-// openAIChunk is one event.
+// openAIChunk is one event, or an answer in one piece, whose choices have a message.
 type openAIChunk struct {
 	Model   string `json:"model"`
 	Choices []struct {
 		Index        int             `json:"index"`
 		FinishReason string          `json:"finish_reason"`
-		Error        json.RawMessage `json:"error"`
-		Delta        struct {
-			Content   openAIText        `json:"content"`
-			Refusal   string            `json:"refusal"`
-			ToolCalls []openAICallDelta `json:"tool_calls"`
-		} `json:"delta"`
+		Error        json.RawMessage `json:"error"` // OpenRouter sends it instead of a message
+		Delta        openAIDelta     `json:"delta"`
+		Message      *openAIDelta    `json:"message"`
 	} `json:"choices"`
 	Error json.RawMessage `json:"error"`
 	Usage json.RawMessage `json:"usage"`
+}
+
+type openAIDelta struct {
+	Content   openAIText        `json:"content"`
+	Refusal   string            `json:"refusal"`
+	ToolCalls []openAICallDelta `json:"tool_calls"`
 }
 
 type openAICallDelta struct {
@@ -64,7 +67,7 @@ func (t *openAIStream) add(event sseEvent, header http.Header) (counts bool, err
 	}
 	var chunk openAIChunk
 	if err := json.Unmarshal(event.data, &chunk); err != nil {
-		return false, malformed(event, err)
+		return false, err
 	}
 	failure := chunk.Error
 	for _, choice := range chunk.Choices {
@@ -73,7 +76,7 @@ func (t *openAIStream) add(event sseEvent, header http.Header) (counts bool, err
 		}
 	}
 	if isSet(failure) {
-		return true, streamError(failure, header, t.key, t.started)
+		return true, embeddedError(failure, header, t.key, t.started)
 	}
 	if isSet(chunk.Usage) {
 		_ = json.Unmarshal(chunk.Usage, &t.usage)
@@ -86,13 +89,17 @@ func (t *openAIStream) add(event sseEvent, header http.Header) (counts bool, err
 		if choice.Index != 0 {
 			continue
 		}
+		part, whole := choice.Delta, event.whole && choice.Message != nil
+		if whole {
+			part, choice.FinishReason = *choice.Message, cmp.Or(choice.FinishReason, "stop")
+		}
 		t.started = true
-		t.content.WriteString(string(choice.Delta.Content))
-		t.text.report(string(choice.Delta.Content))
-		t.refusal.WriteString(choice.Delta.Refusal)
-		t.text.report(choice.Delta.Refusal)
-		for _, delta := range choice.Delta.ToolCalls {
-			call := t.call(delta)
+		t.content.WriteString(string(part.Content))
+		t.text.report(string(part.Content))
+		t.refusal.WriteString(part.Refusal)
+		t.text.report(part.Refusal)
+		for _, delta := range part.ToolCalls {
+			call := t.call(delta, whole)
 			if len(t.calls) > maxBlocks {
 				return false, badAnswer("it has more than %d tool calls", maxBlocks)
 			}
@@ -112,9 +119,9 @@ func (t *openAIStream) add(event sseEvent, header http.Header) (counts bool, err
 
 // call returns the call that a chunk belongs to. The chunks of a call have the same
 // index, and the first one has the id. Some servers send no index, or the same index
-// for all calls: then another id starts another call.
-func (t *openAIStream) call(delta openAICallDelta) *openAIStreamCall {
-	for i := len(t.calls) - 1; i >= 0; i-- {
+// for all calls: then another id starts another call. A whole message has whole calls.
+func (t *openAIStream) call(delta openAICallDelta, whole bool) *openAIStreamCall {
+	for i := len(t.calls) - 1; i >= 0 && !whole; i-- {
 		call := t.calls[i]
 		sameIndex := delta.Index == nil || call.index == nil || *delta.Index == *call.index
 		sameID := delta.ID == "" || call.id == "" || delta.ID == call.id
@@ -130,13 +137,19 @@ func (t *openAIStream) call(delta openAICallDelta) *openAIStreamCall {
 func (t *openAIStream) ended() bool { return t.done }
 
 func (t *openAIStream) response() (res agent.Response, complete, started bool) {
-	message := openAIAnswer{Content: openAIText(t.content.String()), Refusal: t.refusal.String()}
-	for _, streamed := range t.calls {
-		call := openAICall{ID: streamed.id, Type: "function"}
-		call.Function.Name, call.Function.Arguments = streamed.name, streamed.arguments.String()
-		message.ToolCalls = append(message.ToolCalls, call)
+	res = agent.Response{
+		Model: t.model, StopReason: openAIStop(t.finish),
+		Usage: agent.Usage{Input: t.usage.PromptTokens, Output: t.usage.CompletionTokens, CachedInput: t.usage.Details.CachedTokens},
 	}
-	res = openAIResponseOf(t.model, t.finish, message, t.usage)
+	if t.refusal.Len() > 0 {
+		res.StopReason = agent.StopRefusal
+	}
+	if text := t.content.String() + t.refusal.String(); text != "" {
+		res.Content = append(res.Content, agent.Text(text))
+	}
+	for _, call := range t.calls {
+		res.Content = append(res.Content, agent.ToolUse(call.id, call.name, toolInput(call.arguments.String())))
+	}
 	complete = t.started && (t.finish != "" || t.done && (len(res.Content) > 0))
 	return res, complete, t.started
 }

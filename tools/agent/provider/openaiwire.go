@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
@@ -45,33 +43,15 @@ type openAITool struct {
 }
 
 type openAIFunction struct {
-	Name        string             `json:"name"`
-	Description string             `json:"description,omitempty"`
-	Parameters  *jsonschema.Schema `json:"parameters"`
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	Parameters  json.RawMessage `json:"parameters"`
 }
 
 type openAIPart struct {
 	Type     string             `json:"type"`
 	Text     string             `json:"text,omitempty"`
 	ImageURL *map[string]string `json:"image_url,omitempty"`
-}
-
-type openAIResponse struct {
-	Model   string `json:"model"`
-	Choices []struct {
-		FinishReason string          `json:"finish_reason"`
-		Message      openAIAnswer    `json:"message"`
-		Error        json.RawMessage `json:"error"` // OpenRouter sends it instead of a message
-	} `json:"choices"`
-	Error json.RawMessage      `json:"error"`
-	Usage lenient[openAIUsage] `json:"usage"`
-}
-
-// openAIAnswer is the message of a response.
-type openAIAnswer struct {
-	Content   openAIText   `json:"content"`
-	Refusal   string       `json:"refusal"`
-	ToolCalls []openAICall `json:"tool_calls"`
 }
 
 type openAIUsage struct {

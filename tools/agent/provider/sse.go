@@ -9,8 +9,9 @@ import (
 
 // sseEvent is one server-sent event.
 type sseEvent struct {
-	name string // empty if the event has none
-	data []byte // the data lines, joined with line feeds
+	name  string // empty if the event has none
+	data  []byte // the data lines, joined with line feeds
+	whole bool   // it is no event, but an answer in one piece
 }
 
 // readEvents calls handle for each server-sent event with data, until handle returns

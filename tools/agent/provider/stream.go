@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -16,8 +17,8 @@ import (
 
 // turn collects the events of a streamed response.
 type turn interface {
-	// add takes one event. counts is false if the event only keeps the connection
-	// alive. The error is a *agent.ProviderError.
+	// add takes one event, or a whole answer. counts is false if the event only keeps the connection
+	// alive. The error is a *agent.ProviderError, unless the event cannot be decoded.
 	add(event sseEvent, header http.Header) (counts bool, err error)
 	// ended reports that the server sent the last event, so nothing follows.
 	ended() bool
@@ -37,6 +38,9 @@ func readStream(body *bufio.Reader, header http.Header, watch *watchdog, t turn)
 		if counts {
 			watch.event()
 		}
+		if _, known := errors.AsType[*agent.ProviderError](err); err != nil && !known {
+			return malformed(event, err)
+		}
 		if err == nil && t.ended() {
 			err = errEnded
 		}
@@ -53,6 +57,30 @@ func readStream(body *bufio.Reader, header http.Header, watch *watchdog, t turn)
 		return res, unreachable(errors.New("the stream ended before the answer was complete"), "")
 	}
 	return res, err
+}
+
+// readAnswer reads an answer in one piece. It ignores what follows the JSON. An answer that is not JSON is a temporary failure: proxies
+// send cut or empty ones, and pages of their own.
+func readAnswer(data []byte, header http.Header, t turn) (agent.Response, error) {
+	var value json.RawMessage
+	if err := json.NewDecoder(bytes.NewReader(data)).Decode(&value); err != nil {
+		failure := badAnswer("it is not JSON, or not complete: %v", err)
+		failure.Retryable, failure.RetryAfter = true, retryAfter(header)
+		return agent.Response{}, failure
+	}
+	_, err := t.add(sseEvent{data: value, whole: true}, header)
+	res, complete, started := t.response()
+	switch _, known := errors.AsType[*agent.ProviderError](err); {
+	case known:
+		return agent.Response{}, err
+	case err != nil:
+		return agent.Response{}, badAnswer("it does not have the expected form: %v", err)
+	case !started:
+		return agent.Response{}, badAnswer("it is not a turn of a model; is this the address of a model's API?")
+	case !complete:
+		return agent.Response{}, badAnswer("a block of it does not have the expected form")
+	}
+	return res, nil
 }
 
 // isStream reports whether a response is a stream of events, and not a JSON document

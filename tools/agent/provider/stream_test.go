@@ -222,9 +222,11 @@ func TestStreamFailuresAreRetried(t *testing.T) {
 			"unknown error":         send(w.start+w.text+w.failure("surprise"), nil),
 			"malformed event":       send(w.start+"data: {\"choices\":[{\"del\n\n"+w.text, nil),
 			"event of another type": send(w.start+"data: [1]\n\n"+w.text, nil),
-			"stalls in the text":    send(w.start+w.text, hang),
-			"stalls in a line":      send(w.start+w.text+"data: {", hang),
-			"never begins":          hang,
+			"null block": send(w.start+`data: {"type":"content_block_start","index":7,"content_block":null}`+"\n\n"+
+				`data: {"type":"content_block_delta","index":7,"delta":{"type":"text_delta","text":"x"}}`+"\n\n"+w.text+w.call+w.stop, nil),
+			"stalls in the text": send(w.start+w.text, hang),
+			"stalls in a line":   send(w.start+w.text+"data: {", hang),
+			"never begins":       hang,
 			"pings for ever": send(w.start+w.text, func(r *http.Request, write func(string)) {
 				for r.Context().Err() == nil {
 					write("event: ping\ndata: {\"type\":\"ping\"}\n\n: comment\n\n")
@@ -232,8 +234,8 @@ func TestStreamFailuresAreRetried(t *testing.T) {
 				}
 			}),
 		} {
-			if w.kind == "openai" && name == "pings for ever" {
-				continue // its pings are comments only
+			if w.kind == "openai" && (name == "pings for ever" || name == "null block") {
+				continue // its pings are comments only, and it has no blocks
 			}
 			t.Run(w.kind+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -367,15 +369,16 @@ func TestCancelledStream(t *testing.T) {
 	}
 }
 
-// A server that rejects streams, or the option for the usage, gets the same request
-// without them, and later requests do not ask for them.
+// A server that rejects streams, the option for the usage, or max_tokens, as OpenAI's newer models behind any address do, gets the
+// same request without them, and later requests do not have them.
 func TestServerWithoutStreams(t *testing.T) {
 	for name, c := range map[string]struct {
-		rejects string
-		want    []bool // whether each request asks for a stream
+		rejects, says string
+		want          []bool // whether each request asks for a stream
 	}{
-		"the option": {`"stream_options"`, []bool{true, true, true}},
-		"any stream": {`"stream"`, []bool{true, false, false}},
+		"the option": {`"stream_options"`, "Unsupported value: stream_options", []bool{true, true, true}},
+		"any stream": {`"stream"`, "Unsupported value: stream", []bool{true, false, false}},
+		"max_tokens": {`"max_tokens"`, "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead.", []bool{true, true, true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []bool
@@ -384,7 +387,7 @@ func TestServerWithoutStreams(t *testing.T) {
 				got = append(got, strings.Contains(string(body), `"stream":true`))
 				if strings.Contains(string(body), c.rejects) {
 					w.WriteHeader(http.StatusBadRequest)
-					fmt.Fprintf(w, `{"error":{"type":"invalid_request_error","message":"Unsupported value: %s"}}`, strings.Trim(c.rejects, `"`))
+					fmt.Fprintf(w, `{"error":{"type":"invalid_request_error","message":%q}}`, c.says)
 					return
 				}
 				fmt.Fprint(w, `{"choices":[{"message":{"content":"hi"}}]}`)

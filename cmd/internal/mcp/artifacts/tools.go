@@ -52,7 +52,7 @@ func (t *Tools) List(rename func(string) string) (list []*mcp.Tool) {
 	}
 	for _, def := range t.registry.Definitions() {
 		list = append(list, &mcp.Tool{
-			Name: rename(def.Name), Description: t.Text(def.Description, rename), InputSchema: def.Parameters,
+			Name: rename(def.Name), Description: t.Text(def.Description, rename, Way{}), InputSchema: def.Parameters,
 			Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: new(false)},
 		})
 	}
@@ -145,29 +145,21 @@ func (t *Tools) ofFamily(args json.RawMessage) (tool string, _ json.RawMessage, 
 	return tool, args, err
 }
 
-// Text replaces the names of the family in a text by those that the client knows.
-func (t *Tools) Text(text string, rename func(string) string) string {
-	var pairs []string
-	if t.family {
-		for _, name := range Family {
-			pairs = append(pairs, name, rename(name))
-		}
-		return strings.NewReplacer(pairs...).Replace(text)
+// Text replaces the names of the family in a text by those that the client knows, or by the way in which its model reads instead.
+func (t *Tools) Text(text string, rename func(string) string, way Way) string {
+	if !t.family {
+		text = calls.ReplaceAllStringFunc(text, func(list string) string {
+			var arguments []string
+			for _, call := range call.FindAllString(list, -1) {
+				arguments = append(arguments, readArgument[call[:strings.IndexByte(call, '(')]])
+			}
+			return way.call(arguments)
+		})
+		rename = func(name string) string { return way.with(readArgument[name]) }
 	}
-	read := rename(ReadResult)
-	text = calls.ReplaceAllStringFunc(text, func(list string) string {
-		var ways []string
-		for _, call := range call.FindAllString(list, -1) {
-			ways = append(ways, readArgument[call[:strings.IndexByte(call, '(')]])
-		}
-		return read + "(id, " + strings.Join(ways, "|") + ")"
-	})
+	var pairs []string
 	for _, name := range Family {
-		way := read
-		if argument := readArgument[name]; argument != "" && argument != "offset" {
-			way += " with " + argument
-		}
-		pairs = append(pairs, name, way)
+		pairs = append(pairs, name, rename(name))
 	}
 	return strings.NewReplacer(pairs...).Replace(text)
 }

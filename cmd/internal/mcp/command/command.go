@@ -3,7 +3,6 @@
 package command
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,7 +15,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/sandbox"
@@ -167,7 +165,7 @@ type tail struct {
 	buf []byte
 }
 
-const tailSize = 1000
+const tailSize = 400
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.mu.Lock()
@@ -181,14 +179,7 @@ func (t *tail) Write(p []byte) (int, error) {
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	text := bytes.TrimSpace(t.buf)
-	if len(text) > 400 {
-		text = text[len(text)-400:]
-		for len(text) > 0 && !utf8.RuneStart(text[0]) {
-			text = text[1:]
-		}
-	}
-	return tools.OneLine(strings.ToValidUTF8(string(text), "?"))
+	return tools.OneLine(strings.ToValidUTF8(strings.TrimSpace(string(t.buf)), "?"))
 }
 
 // Environment returns the environment for a server that other people wrote: the

@@ -368,12 +368,16 @@ func serveDefective() {
 		case "initialize":
 			result = `{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"defective","version":"1"}}`
 		case "tools/list":
-			result = `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`
+			result = `{"tools":[{"name":"t","inputSchema":{"type":"object"}},{"name":"hints","annotations":{"readOnlyHint":"true","title":5}},` +
+				`{"name":7},"no tool",{"name":"odd","title":5,"icons":"x","description":["x"],"outputSchema":7,"inputSchema":{"properties":[]},"annotations":[]}]}`
 		case "tools/callhang":
 			select {}
 		case "tools/callgarbage":
 			fmt.Println("no message")
 			continue
+		case "tools/callodd":
+			result = `{"content":[{"type":"text","text":"kept"},{"type":"image","data":"data:image/png;base64,AAAA","mimeType":"image/png"},{"type":"novel","x":1},` +
+				`{"type":"text","text":"too","annotations":{"priority":"high"}}]}`
 		case "tools/callshape":
 			result = `{"content":"x"}`
 		}
@@ -387,9 +391,12 @@ func serveDefective() {
 func TestDefectiveCallIsReported(t *testing.T) {
 	t.Parallel()
 	cfg := program(t)
-	cfg.Env, cfg.Timeout = []string{roleEnv + "=defective"}, 3*time.Second
+	var log bytes.Buffer // read after the list, before another one
+	cfg.Env, cfg.Timeout, cfg.Log = []string{roleEnv + "=defective"}, 3*time.Second, zerolog.New(zerolog.SyncWriter(&log))
 	r, lists := run(t, cfg)
-	<-lists
+	if list := <-lists; len(list) != 3 || list[1].Definition().Effect != tools.Once || strings.Count(log.String(), "describes a tool wrongly") != 3 {
+		t.Errorf("of a list with odd tools, there are %d, and the log says\n%s", len(list), &log)
+	}
 	var register trouble.Register
 	ctx := register.With(t.Context())
 	do := func(ctx context.Context, what string) *tools.Result {
@@ -407,6 +414,9 @@ func TestDefectiveCallIsReported(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	await("not the result of a tool")
+	if got := text(t, do(ctx, "odd")); !strings.HasPrefix(got, "kept\n") || !strings.Contains(got, "base64,AAAA") || !strings.Contains(got, "novel") || !strings.Contains(got, "too") {
+		t.Errorf("a result with odd blocks: %q", got)
+	}
 	if res := do(ctx, ""); res.IsError {
 		t.Errorf("%+v", res)
 	}

@@ -31,7 +31,7 @@ const maxDescription = 8000
 
 func (s *Server) newTool(t *mcp.Tool) *tool {
 	effect := tools.Once
-	if a := t.Annotations; a != nil && (a.ReadOnlyHint || a.IdempotentHint) {
+	if a := t.Annotations; a != nil && a.IdempotentHint { // the proxy has read both hints
 		effect = tools.Idempotent
 	}
 	return &tool{server: s, name: t.Name, def: tools.Definition{

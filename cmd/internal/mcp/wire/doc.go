@@ -5,6 +5,7 @@
 //	buffer   the text of a message that arrives in parts
 //	lines    messages as lines
 //	events   messages as server-sent events
+//	sdk      messages for the SDK, which rounds numbers
 //
 // A message is in memory. Everything in it that nobody changes is passed on as it came:
 // members that the program does not know, their order, and the way that numbers and

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -236,6 +239,9 @@ func (p *proxy) answer(ctx context.Context, c *connection, r *request, m *wire.M
 	if r.Method == "initialize" || r.Method == "server/discover" {
 		m = p.opened(r, m) // before the next message, which depends on it
 	}
+	if r.Method == "tools/call" && p.hosted.Load() == nil {
+		m = readable(m)
+	}
 	p.noteTask(r, m)
 	if r.Method != "tools/list" && p.showsAll(r, m) {
 		p.toClient(m)
@@ -247,6 +253,24 @@ func (p *proxy) answer(ctx context.Context, c *connection, r *request, m *wire.M
 		defer p.remove(r)
 		p.respond(ctx, c, r, m)
 	})
+}
+
+// readable returns the result of a tool for a worker. A text replaces each block that the SDK cannot read, such as a picture that is not
+// base64 or a block of a later revision: it would lose the whole result.
+func readable(m *wire.Message) *wire.Message {
+	content, odd := slices.Collect(wire.Elements(wire.Get(m.Result, "content"))), false
+	for i, raw := range content {
+		if kind, _ := wire.Text(wire.Get(raw, "type")); kind == "text" && wire.Kind(wire.Get(raw, "text")) == '"' && wire.Get(raw, "annotations") == nil {
+			continue // to decode it would take its size again
+		}
+		if json.Unmarshal(wire.JSON(fields{"content": []json.RawMessage{raw}}), new(mcp.CallToolResult)) != nil {
+			content[i], odd = wire.JSON(textBlock(string(raw))), true
+		}
+	}
+	if !odd {
+		return m
+	}
+	return m.With("result", wire.Set(m.Result, wire.Array(content), "content"))
 }
 
 // showsAll reports whether the client gets all of a response: it is short, and within the budget
@@ -322,7 +346,7 @@ func (p *proxy) respond(ctx context.Context, c *connection, r *request, m *wire.
 	var err error
 	switch r.Method {
 	case "tools/list":
-		short, err = p.toolsListed(r, m.Result)
+		short = p.toolsListed(r, m.Result)
 	case "tools/call", "tasks/result":
 		short, err = p.shrinkCall(ctx, c, r, m.Result)
 	case "tasks/get":

@@ -194,33 +194,28 @@ func (c *callShrinker) shrinkStructured(ctx context.Context, structured, schema 
 // text block, and as the only string of an object.
 func (c *callShrinker) shrinkStrings(ctx context.Context, structured json.RawMessage, accepts func(json.RawMessage) bool) (json.RawMessage, error) {
 	o := wire.ObjectOf(structured)
+	var big []int
 	rest := int64(utf8.RuneCount(structured))
-	var big []storedText
 	for i, m := range o {
-		text, ok := wire.Text(m.Value)
-		if n := int64(utf8.RuneCount(m.Value)); ok && n > c.limit {
-			big = append(big, storedText{text: text})
-			rest -= n
-			o[i].Value = nil
+		if n := int64(utf8.RuneCount(m.Value)); wire.Kind(m.Value) == '"' && n > c.limit {
+			big, rest = append(big, i), rest-n
 		}
 	}
 	if big == nil || rest > c.limit {
 		return nil, nil
 	}
-	for n, i := 0, 0; i < len(o); i++ {
-		if o[i].Value != nil {
-			continue
-		}
-		got, err := c.store(ctx, c.r.tool, big[n].text)
+	var texts []storedText
+	for _, i := range big {
+		text, _ := wire.Text(o[i].Value)
+		got, err := c.store(ctx, c.r.tool, text)
 		if err != nil {
 			return nil, err
 		}
-		big[n].stored = got
+		texts = append(texts, storedText{text, got})
 		o[i].Value = wire.JSON(c.proxy.text(got.reference))
-		n++
 	}
 	if short := o.Text(); accepts(short) {
-		c.texts = big
+		c.texts = texts
 		return short, nil
 	}
 	return nil, nil

@@ -2,13 +2,10 @@ package wrap
 
 import (
 	"cmp"
-	"fmt"
-	"strings"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/hosts"
 	"github.com/stevedore-bus/stevedore/offload"
-	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
 
 // hosted is the part of a proxy that depends on the host.
@@ -53,37 +50,14 @@ func (p *proxy) reads() hosts.ReadWay {
 	return way
 }
 
-// readCall is a call of the tool as references name it, and readWith one as errors do.
-var (
-	readCall = lazyregexp.New(`read_result\(id, ([a-z|]+)\)`)
-	readWith = lazyregexp.New(`read_result with (grep|lines|offset|jq|sql)`)
-)
-
-// withoutTool replaces the calls of the tool in a text by what the model of the host can do.
-func (p *proxy) withoutTool(text string) string {
-	way, forms := p.reads(), map[string]string{"grep": "grep=REGEXP", "lines": "lines=10-40", "offset": "offset=0", "jq": "jq=QUERY", "sql": "sql=SELECT"}
-	if way == "" {
-		return text
+// text replaces the names of the reading tools in a text by those that the client sees, or by what its model can do without them.
+func (p *proxy) text(text string) string {
+	way := artifacts.ToolWay(p.rename(artifacts.ReadResult))
+	switch p.reads() {
+	case hosts.ByResource:
+		way = artifacts.ResourceWay(p.cfg.session)
+	case hosts.ByCommand:
+		way = artifacts.CommandWay(p.cfg.ReadCommand)
 	}
-	text = readWith.ReplaceAllStringFunc(text, func(advice string) string {
-		form := forms[readWith.FindStringSubmatch(advice)[1]]
-		if way == hosts.ByResource {
-			return "?" + form
-		}
-		return "--" + strings.Replace(form, "=", " ", 1)
-	})
-	return readCall.ReplaceAllStringFunc(text, func(call string) string {
-		var ways []string
-		for name := range strings.SplitSeq(readCall.FindStringSubmatch(call)[1], "|") {
-			if way == hosts.ByResource {
-				ways = append(ways, "?"+forms[name])
-			} else if name != "sql" {
-				ways = append(ways, "--"+strings.Replace(forms[name], "=", " ", 1))
-			}
-		}
-		if way == hosts.ByResource {
-			return fmt.Sprintf("read_mcp_resource of this server, uri %s%s", artifacts.URI(p.cfg.session, "ID"), strings.Join(ways, " or "))
-		}
-		return fmt.Sprintf("the command: %s ID %s", p.cfg.ReadCommand, strings.Join(ways, " or "))
-	})
+	return p.hosted.Load().reading.Text(text, p.rename, way)
 }

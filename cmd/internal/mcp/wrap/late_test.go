@@ -138,6 +138,14 @@ func TestHostsThatNeedNoTool(t *testing.T) {
 			t.Errorf("%s: %.300s", query, got)
 		}
 	}
+	for uri, want := range map[string]string{ // what an error advises works
+		"stevedore://s/artifacts/nosuch?lines=1-2": "read_mcp_resource of this server, uri stevedore://s/artifacts/ lists the artifacts", "stevedore://s/artifacts/": id,
+	} {
+		codex.say(t, `{"jsonrpc":"2.0","id":5,"method":"resources/read","params":{"uri":"`+uri+`"}}`)
+		if got := fmt.Sprint(codex.response(t, "5").Result["contents"]); !strings.Contains(got, want) {
+			t.Errorf("%s: %.300s", uri, got)
+		}
+	}
 	codex.say(t, `{"jsonrpc":"2.0","id":4,"method":"resources/read","params":{"uri":"stevedore://other/artifacts/`+id+`"}}`)
 	if got := codex.line(t); !strings.Contains(got, "belongs to another session") {
 		t.Errorf("another session: %.300s", got)

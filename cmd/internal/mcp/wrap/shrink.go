@@ -147,41 +147,40 @@ func (s *shrinker) choose(blocks []block) (chosen []block, join bool) {
 // resource replaces the big contents of resources/read. It returns nil if there are none. rename
 // puts the client's names of the reading tools into a reference.
 func (s *shrinker) resource(ctx context.Context, result json.RawMessage, uri string, rename func(string) string) (json.RawMessage, error) {
-	contents := slices.Collect(wire.Elements(wire.Get(result, "contents")))
-	chosen, _ := s.choose(blocksOf(contents, resourceOf))
-	if chosen == nil {
-		return nil, nil
-	}
-	for _, b := range chosen {
-		got, err := s.store(ctx, "resource", b.text)
-		if err != nil {
-			return nil, err
-		}
-		own, _ := wire.Text(wire.Get(contents[b.index], "uri"))
+	return s.elements(ctx, result, "contents", "resource", resourceOf, func(raw json.RawMessage, got stored) json.RawMessage {
+		own, _ := wire.Text(wire.Get(raw, "uri"))
 		content := mcp.ResourceContents{URI: cmp.Or(own, uri), MIMEType: "text/plain", Text: rename(got.reference)}
 		if got.artifact != nil {
 			content.Meta = mcp.Meta{"stevedore/artifact": got.artifact, "stevedore/uri": artifacts.URI(s.cfg.session, got.artifact.ID)}
 		}
-		contents[b.index] = wire.JSON(content)
-	}
-	return wire.Set(result, wire.Array(contents), "contents"), nil
+		return wire.JSON(content)
+	})
 }
 
 // prompt replaces the big texts of prompts/get. It returns nil if there are none.
 func (s *shrinker) prompt(ctx context.Context, result json.RawMessage, rename func(string) string) (json.RawMessage, error) {
-	messages := slices.Collect(wire.Elements(wire.Get(result, "messages")))
-	chosen, _ := s.choose(blocksOf(messages, func(i int, raw json.RawMessage) (block, bool) { return blockOf(i, wire.Get(raw, "content")) }))
+	content := func(i int, raw json.RawMessage) (block, bool) { return blockOf(i, wire.Get(raw, "content")) }
+	return s.elements(ctx, result, "messages", "prompt", content, func(raw json.RawMessage, got stored) json.RawMessage {
+		return wire.Set(raw, wire.JSON(textBlock(rename(got.reference))), "content")
+	})
+}
+
+// elements replaces the big elements of a list in a result by what show returns.
+func (s *shrinker) elements(ctx context.Context, result json.RawMessage, list, tool string, blockOf func(int, json.RawMessage) (block, bool),
+	show func(json.RawMessage, stored) json.RawMessage) (json.RawMessage, error) {
+	elements := slices.Collect(wire.Elements(wire.Get(result, list)))
+	chosen, _ := s.choose(blocksOf(elements, blockOf))
 	if chosen == nil {
 		return nil, nil
 	}
 	for _, b := range chosen {
-		got, err := s.store(ctx, "prompt", b.text)
+		got, err := s.store(ctx, tool, b.text)
 		if err != nil {
 			return nil, err
 		}
-		messages[b.index] = wire.Set(messages[b.index], wire.JSON(textBlock(rename(got.reference))), "content")
+		elements[b.index] = show(elements[b.index], got)
 	}
-	return wire.Set(result, wire.Array(messages), "messages"), nil
+	return wire.Set(result, wire.Array(elements), list), nil
 }
 
 // blocksOf returns the blocks of the elements that have one.

@@ -1,15 +1,17 @@
 package wrap
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // toolInfo is what the proxy must know about a tool of the server.
@@ -18,49 +20,52 @@ type toolInfo struct {
 	outputSchema json.RawMessage
 }
 
-// learn reads a page of the server's tools and returns the next cursor.
-func (p *proxy) learn(result json.RawMessage, firstPage bool) (cursor string, err error) {
-	var list struct {
-		Tools []struct {
-			Name        string `json:"name"`
-			Annotations struct {
-				ReadOnly   any `json:"readOnlyHint"` // some servers send strings
-				Idempotent any `json:"idempotentHint"`
-			} `json:"annotations"`
-			OutputSchema json.RawMessage `json:"outputSchema"`
-		} `json:"tools"`
-		Cursor string `json:"nextCursor"`
-	}
-	if err := json.Unmarshal(result, &list); err != nil {
-		return "", fmt.Errorf("list of tools: %w", err)
-	}
+// learn reads a page of the server's tools and returns the next cursor, and the tools as a worker needs them. Some servers send
+// hints as strings, or a title as a number: no tool is left out for that.
+func (p *proxy) learn(result json.RawMessage, firstPage bool) (list []json.RawMessage, cursor string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if firstPage {
 		p.known = map[string]toolInfo{}
 	}
-	for _, t := range list.Tools {
-		earlier, twice := p.known[t.Name] // a worker offers the first one only
-		p.known[t.Name] = toolInfo{(t.Annotations.ReadOnly == true || t.Annotations.Idempotent == true) && (!twice || earlier.repeatable), t.OutputSchema}
+	for raw := range wire.Elements(wire.Get(result, "tools")) {
+		name, ok := wire.Text(wire.Get(raw, "name"))
+		readOnly, idempotent := wire.Get(raw, "annotations", "readOnlyHint"), wire.Get(raw, "annotations", "idempotentHint")
+		if !ok || strings.Trim(string(readOnly)+string(idempotent), "truefalsn") != "" {
+			p.cfg.Log.Warn().Str("server", p.cfg.Name).Str("tool", tools.EscapeLine(tools.Excerpt(string(raw), 200))).
+				Msg("the MCP server describes a tool wrongly: without a name, it is left out; hints that are not true or false do not count")
+		}
+		if !ok {
+			continue
+		}
+		repeatable := string(readOnly) == "true" || string(idempotent) == "true"
+		earlier, twice := p.known[name] // a worker offers the first one only
+		p.known[name] = toolInfo{repeatable && (!twice || earlier.repeatable), bytes.Clone(wire.Get(raw, "outputSchema"))}
+		description, _ := wire.Text(wire.Get(raw, "description"))
+		list = append(list, wire.JSON(fields{"name": name, "description": description, "inputSchema": wire.Get(raw, "inputSchema"),
+			"annotations": fields{"idempotentHint": repeatable}}))
 	}
-	p.listed = list.Cursor == ""
-	return list.Cursor, nil
+	cursor, _ = wire.Text(wire.Get(result, "nextCursor"))
+	p.listed = cursor == ""
+	return list, cursor
 }
 
-// toolsListed adds the reading tools to the last page of the server's tools.
-func (p *proxy) toolsListed(r *request, result json.RawMessage) (json.RawMessage, error) {
-	if wire.Kind(result) != '{' {
-		return nil, nil
+// toolsListed returns a page of the server's tools as a worker needs it, or the last page with the reading tools; nil if
+// nothing changes.
+func (p *proxy) toolsListed(r *request, result json.RawMessage) json.RawMessage {
+	list, cursor := p.learn(result, r.firstPage)
+	h := p.hosted.Load()
+	switch {
+	case h == nil && list != nil:
+		return wire.Set(result, wire.Array(list), "tools")
+	case h == nil || wire.Kind(result) != '{' || cursor != "" || !p.offersReading():
+		return nil
 	}
-	cursor, err := p.learn(result, r.firstPage)
-	if err != nil || cursor != "" || p.hosted.Load() == nil || !p.offersReading() {
-		return nil, err
-	}
-	list := slices.Collect(wire.Elements(wire.Get(result, "tools")))
-	for _, t := range p.hosted.Load().reading.List(p.rename) {
+	list = slices.Collect(wire.Elements(wire.Get(result, "tools")))
+	for _, t := range h.reading.List(p.rename) {
 		list = append(list, wire.JSON(t))
 	}
-	return wire.Set(result, wire.Array(list), "tools"), nil
+	return wire.Set(result, wire.Array(list), "tools")
 }
 
 // maxPages ends a list whose cursors never end.
@@ -80,11 +85,11 @@ func (p *proxy) listTools(ctx context.Context, c *connection) error {
 		}
 		p.mu.Unlock()
 		result, err := p.ask(ctx, c, "tools/list", params)
-		if err == nil {
-			cursor, err = p.learn(result, page == 0)
-		}
-		if err != nil || cursor == "" {
+		if err != nil {
 			return err
+		}
+		if _, cursor = p.learn(result, page == 0); cursor == "" {
+			return nil
 		}
 	}
 	return nil
@@ -141,12 +146,6 @@ func (p *proxy) rename(name string) string {
 		}
 		name = "stevedore_" + name
 	}
-}
-
-// text replaces the names of the reading tools in a text by those that the client sees, or by
-// what its model can do without them.
-func (p *proxy) text(text string) string {
-	return p.withoutTool(p.hosted.Load().reading.Text(text, p.rename))
 }
 
 // readingTool returns the reading tool that the client calls by a name.

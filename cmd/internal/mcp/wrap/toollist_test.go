@@ -7,10 +7,10 @@ import "testing"
 func TestHintsThatAreNoBooleans(t *testing.T) {
 	t.Parallel()
 	p := &proxy{}
-	cursor, err := p.learn([]byte(`{"tools":[{"name":"safe","annotations":{"readOnlyHint":true}},`+
+	_, cursor := p.learn([]byte(`{"tools":[{"name":"safe","annotations":{"readOnlyHint":true},"title":5},{"name":5},`+
 		`{"name":"text","annotations":{"readOnlyHint":"true","idempotentHint":1}},`+
 		`{"name":"two"},{"name":"two","annotations":{"readOnlyHint":true}}],"nextCursor":"more"}`), true)
-	if err != nil || cursor != "more" || !p.known["safe"].repeatable || p.known["text"].repeatable || p.known["two"].repeatable {
-		t.Errorf("cursor %q, %v, known %+v", cursor, err, p.known)
+	if cursor != "more" || !p.known["safe"].repeatable || p.known["text"].repeatable || p.known["two"].repeatable {
+		t.Errorf("cursor %q, known %+v", cursor, p.known)
 	}
 }

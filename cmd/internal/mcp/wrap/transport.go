@@ -1,13 +1,9 @@
 package wrap
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
-	"math"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -61,7 +57,7 @@ func (c *connectedTransport) Write(_ context.Context, msg jsonrpc.Message) error
 	if err != nil {
 		return err
 	}
-	m, err := wire.Parse(fromSDK(data))
+	m, err := wire.Parse(wire.FromSDK(data))
 	if err != nil {
 		return err
 	}
@@ -92,7 +88,7 @@ func (c *connectedTransport) Read(context.Context) (jsonrpc.Message, error) {
 		if r.err != nil {
 			return nil, r.err
 		}
-		msg, err := jsonrpc.DecodeMessage(forSDK(r.m))
+		msg, err := jsonrpc.DecodeMessage(wire.ForSDK(r.m))
 		if err != nil && r.m.IsResponse() {
 			msg, err = jsonrpc.DecodeMessage(wire.ErrorResponse(r.m.ID, wire.CodeInternal, "the answer cannot be read: "+err.Error()).Text())
 		}
@@ -103,40 +99,6 @@ func (c *connectedTransport) Read(context.Context) (jsonrpc.Message, error) {
 			return nil, err
 		}
 	}
-}
-
-// numberID begins the text that the SDK gets in place of an id that is a number.
-const numberID = "stevedore-number:"
-
-// forSDK returns a message whose ids the SDK does not change: it reads a number as a float64, so that of the nanoseconds
-// that some clients number by, the last digits would be lost, and nobody could tell whose answer it is.
-func forSDK(m *wire.Message) json.RawMessage {
-	text := m.Text()
-	for _, path := range [][]string{{"id"}, {"params", "requestId"}} {
-		id := wire.IDOf(wire.Get(text, path...))
-		if n, err := strconv.ParseInt(id, 10, 64); isNumber(id) && (err != nil || max(n, -n) > 1<<53 || n == math.MinInt64) {
-			text = wire.Set(text, wire.JSON(numberID+id), path...)
-		}
-	}
-	return text
-}
-
-// fromSDK returns a message with the ids of its client.
-func fromSDK(text json.RawMessage) json.RawMessage {
-	if !bytes.Contains(text, []byte(numberID)) {
-		return text
-	}
-	for _, path := range [][]string{{"id"}, {"params", "_meta", subscriptionKey}, {"result", "_meta", subscriptionKey}} {
-		id, _ := wire.Text(wire.Get(text, path...))
-		if number, ok := strings.CutPrefix(id, numberID); ok && isNumber(number) {
-			text = wire.Set(text, json.RawMessage(number), path...)
-		}
-	}
-	return text
-}
-
-func isNumber(id string) bool {
-	return strings.Trim(id, "+-.eE0123456789") == "" && json.Valid([]byte(id))
 }
 
 // invalid is the answer to a message that is too large or that is not JSON.

@@ -69,7 +69,8 @@ func TestIDsOfTheSDK(t *testing.T) {
 			"wait":  func(ctx context.Context) { close(waits); <-ctx.Done(); close(cancelled) },
 			"after": func(context.Context) { <-cancelled },
 		} {
-			s.AddTool(&mcp.Tool{Name: name, InputSchema: map[string]any{"type": "object"}}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			s.AddTool(&mcp.Tool{Name: name, InputSchema: map[string]any{"type": "object"}}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+				_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: 1})
 				tool(ctx)
 				return &mcp.CallToolResult{}, nil
 			})
@@ -83,7 +84,7 @@ func TestIDsOfTheSDK(t *testing.T) {
 			for _, id := range ids {
 				say(`"id":` + id + `,"method":"ping"`)
 			}
-			say(`"id":9007199254740995,"method":"tools/call","params":{"name":"wait","arguments":{}}`)
+			say(`"id":9007199254740995,"method":"tools/call","params":{"name":"wait","arguments":{},"_meta":{"progressToken":9007199254740997}}`)
 			<-waits
 			say(`"id":99,"method":"tools/call","params":{"name":"after","arguments":{}}`)
 			say(`"method":"notifications/cancelled","params":{"requestId":9007199254740995}`)
@@ -96,6 +97,9 @@ func TestIDsOfTheSDK(t *testing.T) {
 			if !strings.Contains(out.String(), `"id":`+id+`,"result"`) {
 				t.Errorf("no answer to %s: %s", id, out.String())
 			}
+		}
+		if !strings.Contains(out.String(), `"progressToken":9007199254740997`) {
+			t.Errorf("no progress: %s", out.String())
 		}
 		if time.Since(began) > 0 {
 			t.Errorf("it ended after %s", time.Since(began))
