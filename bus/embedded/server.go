@@ -110,7 +110,7 @@ func Start(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("start embedded server: %w", err)
 	}
 	if addr := s.ns.Addr(); addr != nil {
-		scheme, address := "nats", dialAddr(addr)
+		scheme, address := "nats", DialAddr(addr)
 		if secure, err := cfg.tlsConfig(); err == nil && secure != nil {
 			scheme, address = "tls", certifiedHost(secure, address)
 		}
@@ -171,8 +171,8 @@ func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 	return ns, nil
 }
 
-// dialAddr replaces the unspecified address by one that a client can dial.
-func dialAddr(addr net.Addr) string {
+// DialAddr replaces the unspecified address by one that a client of this host can dial.
+func DialAddr(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
 	}
