@@ -36,6 +36,8 @@ func Advise(problems []status.Problem, c *cli.Connection) {
 		advice, command := adviceFor(p, unserved, c)
 		if command != nil {
 			advice += " " + c.Command(command...)
+		} else if strings.Contains(advice, "nats ") && !c.External() {
+			advice += ` (the nats CLI gets the login of this server with: eval "$(` + c.Command("up", "--print-env") + `)")`
 		}
 		problems[i].Advice = advice
 	}
