@@ -33,13 +33,7 @@ func Advise(problems []status.Problem, c *cli.Connection) {
 		return p.Code == status.QueueWithoutWorker || p.Code == status.NoWorker
 	})
 	for i, p := range problems {
-		advice, command := adviceFor(p, unserved, c)
-		if command != nil {
-			advice += " " + c.Command(command...)
-		} else if strings.Contains(advice, "nats ") && !c.External() {
-			advice += ` (the nats CLI gets the login of this server with: eval "$(` + c.Command("up", "--print-env") + `)")`
-		}
-		problems[i].Advice = advice
+		problems[i].Advice = c.Remedy(adviceFor(p, unserved, c))
 	}
 }
 
