@@ -129,7 +129,7 @@ func (d *denials) report(err error, inbox string) (reported bool) {
 		default:
 			continue
 		}
-		reported = true
+		reported = reported || !strings.Contains(subject, "$KV.") // an entry that cannot be stored is unexpected all the same
 	}
 	return reported
 }

@@ -1,11 +1,14 @@
 package bus_test
 
 import (
+	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -40,6 +43,9 @@ func TestDenied(t *testing.T) {
 		if _, err := b.Entry(t.Context(), "call.s.c"); err == nil { // a worker cannot do without
 			t.Error("no error")
 		}
+		if _, err := b.PutEntry(t.Context(), "call.s.c", []byte("{}"), 0, 0); !errors.Is(err, nats.ErrPermissionViolation) || !strings.Contains(err.Error(), "$KV.stevedore_tasks.call.s.c") {
+			t.Errorf("PutEntry: %v", err)
+		}
 		for _, subject := range []string{"reply.of.client", "stevedore.result.s.c1", "stevedore.result.s.c2", "$JS.API.CONSUMER.MSG.NEXT.S.c", "$JS.ACK.S.c.1"} {
 			if err := b.Conn().Publish(subject, nil); err != nil {
 				t.Fatal(err)
@@ -49,7 +55,7 @@ func TestDenied(t *testing.T) {
 			t.Fatal(err)
 		}
 		const cancel = "subscribe to stevedore.cancel.>"
-		expect("what is refused", "publish to $JS.ACK.>", "publish to $JS.API.CONSUMER.MSG.>", "publish to $JS.API.STREAM.MSG.>", "publish to stevedore.result.>", cancel)
+		expect("what is refused", "publish to $JS.ACK.>", "publish to $JS.API.CONSUMER.MSG.>", "publish to $JS.API.STREAM.MSG.>", "publish to $KV.stevedore_tasks.>", "publish to stevedore.result.>", cancel)
 		time.Sleep(time.Minute + time.Second)
 		expect("what lasts", cancel)
 		if err := b.Conn().ForceReconnect(); err != nil {

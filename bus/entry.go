@@ -30,7 +30,8 @@ func (b *Bus) Entry(ctx context.Context, key string) (jsapi.Message, error) {
 // PutEntry stores the value of a key of the tasks bucket in place of a revision, and returns the new one.
 // ErrConflict means that the key has another revision, ErrTooLarge and ErrFull that nothing was stored. The
 // value expires after ttl, if that is not 0; KeyValue.Update has no TTL. As Publish does, PutEntry repeats a message without
-// an acknowledgement: a caller that reads the entry again would change it twice.
+// an acknowledgement: a caller that reads the entry again would change it twice. Without the permission, the error is
+// nats.ErrPermissionViolation.
 func (b *Bus) PutEntry(ctx context.Context, key string, value []byte, revision uint64, ttl time.Duration) (stored uint64, err error) {
 	id := nuid.Next()
 	header := withKey(ExpectRevision(revision), id)
@@ -38,12 +39,15 @@ func (b *Bus) PutEntry(ctx context.Context, key string, value []byte, revision u
 		header[jetstream.MsgTTLHeader] = []string{ttl.String()}
 	}
 	final := func(err error) bool { return isFinal(err) || isRejected(err) }
+	m := &nats.Msg{Subject: b.api.PutSubject(b.EntrySubject(key)), Data: value, Header: header}
 	err = publishAgain(ctx, b, defaultTimeout, final, func() error {
-		ack, err := b.js.PublishMsg(ctx, &nats.Msg{Subject: b.api.PutSubject(b.EntrySubject(key)), Data: value, Header: header})
-		if err == nil {
-			stored = ack.Sequence
-		}
-		return classify(err)
+		return b.WatchDenial(ctx, m.Subject, func(ctx context.Context) error {
+			ack, err := b.js.PublishMsg(ctx, m)
+			if err == nil {
+				stored = ack.Sequence
+			}
+			return classify(err)
+		})
 	})
 	if errors.Is(err, ErrConflict) {
 		if m, readErr := b.Entry(ctx, key); readErr == nil && m.Header.Get(jetstream.MsgIDHeader) == id { // the conflict is with this value

@@ -37,7 +37,9 @@ const AgentQueue = "agent"
 // Kinds of schedules.
 const (
 	Heartbeat = "heartbeat"
-	Cron      = "cron"
+	// HeartbeatSession is the session of the calls of the heartbeat.
+	HeartbeatSession = "heartbeat-main"
+	Cron             = "cron"
 )
 
 // Kinds of dead letters. DeadBody is the kind of the messages that store the bodies that do

@@ -270,6 +270,12 @@ func (s Subjects) DeadConsumer() Consumer {
 	return Consumer{Stream: Dead, Name: "notifier-dead", Filter: []string{s.Dead(DeadCall, "*"), s.Dead(DeadTick, "*")}}
 }
 
+// HeartbeatConsumer consumes the results of the heartbeat, for its log. All its processes share it, with one delivery at
+// a time, so the lines of the log are in order.
+func (s Subjects) HeartbeatConsumer() Consumer {
+	return Consumer{Stream: Results, Name: HeartbeatSession, Filter: []string{s.Result(HeartbeatSession, "*"), s.Completion(HeartbeatSession, "*")}, MaxPending: 1}
+}
+
 // ChannelConsumer consumes the notifications for one channel.
 func (s Subjects) ChannelConsumer(channel string) Consumer {
 	return Consumer{Stream: Outbox, Name: "notify-" + channel, Filter: []string{s.NotifyAny(channel), s.Notify(channel, "*")},

@@ -65,7 +65,7 @@ var allowedImports = map[string][]string{
 	"integration/slow":      {},
 	"bus/worker/workertest": {"bus", "bus/bustest", "bus/worker", "tools", "tools/tracing"},
 
-	"offload":                    {"tools/charset", "tools/jsonform", "tools/limited", "tools/metrics", "tools", "offload/describe", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/markup", "offload/internal/textscan", "offload/jq", "offload/tables", "tools/lazyregexp"},
+	"offload":                    {"tools/charset", "tools/jsonform", "tools/limited", "tools/metrics", "tools", "offload/describe", "offload/grep", "offload/index", "offload/internal/blocks", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/markup", "offload/internal/textscan", "offload/jq", "offload/tables", "tools/lazyregexp", "tools/trouble"},
 	"offload/grep":               {"tools", "tools/limited", "offload/index", "offload/internal/cursor", "offload/internal/textscan", "tools/lazyregexp"},
 	"offload/describe":           {"tools", "offload/internal/jsonread", "tools/lazyregexp"},
 	"offload/jq":                 {"tools", "tools/limited", "offload/describe", "offload/internal/cursor", "offload/internal/jsonread", "offload/internal/markup", "tools/lazyregexp"},

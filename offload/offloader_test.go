@@ -16,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/offload/tables/sqlite"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 var aCall = tools.Call{ID: "toolu_1", Session: "s", Tool: "fetch", Action: "get", AgentID: "agent", TaskID: "task"}
@@ -673,13 +674,18 @@ func TestRaw(t *testing.T) {
 }
 
 // If the store is full, the result is that of the tool, with the part that the store
-// accepts, or with as much as fits into the result. It says what is missing.
+// accepts, or with as much as fits into the result. It says what is missing, and the status names the store until it stores a result whole.
 func TestFullStoreKeepsWhatFits(t *testing.T) {
 	text := strings.Repeat("a line of the result\n", 50_000) // 1,050,000 bytes
+	register := new(trouble.Register)
+	ctx := register.With(t.Context())
 	for quota, want := range map[int64]int64{600_000: 525_000, 300_000: 262_500, 70_000: 65_625, 10_000: 0} {
 		o := NewOffloader(newFakeStore(StoreConfig{Quota: quota}), Config{})
 		res := tools.NewToolResult(text)
-		out, err := o.Result(t.Context(), aCall, tools.Definition{}, res)
+		out, err := o.Result(ctx, aCall, tools.Definition{}, res)
+		if list := register.List(); len(list) != 1 || list[0].Kind != trouble.StoreFull {
+			t.Errorf("quota %d: reported are %v", quota, list)
+		}
 		if want == 0 {
 			if !errors.Is(err, ErrQuota) {
 				t.Fatalf("quota %d: %v", quota, err)
@@ -703,6 +709,9 @@ func TestFullStoreKeepsWhatFits(t *testing.T) {
 		if !strings.Contains(out.ForLLM, fmt.Sprintf("the first %d of 1050000 bytes", out.Artifact.Size)) {
 			t.Errorf("quota %d: the reference does not name the part:\n%.500s", quota, out.ForLLM)
 		}
+	}
+	if _, err := NewOffloader(newFakeStore(StoreConfig{}), Config{}).Result(ctx, aCall, tools.Definition{}, tools.NewToolResult(text)); err != nil || len(register.List()) > 0 {
+		t.Errorf("with space, %v, reported are %v", err, register.List())
 	}
 }
 

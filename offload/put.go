@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // ToolUpload is the tool in the metadata of a file that a user sent. The action is the name of
@@ -129,9 +130,14 @@ type sweeper struct {
 }
 
 // sweepIfFull calls put. If the store is full, it sweeps and calls put again:
-// expired artifacts must not keep new ones out.
-func (o *Offloader) sweepIfFull(ctx context.Context, put func() (Record, error)) (Record, error) {
-	rec, err := put()
+// expired artifacts must not keep new ones out. It reports a store that is full, and that it has space again.
+func (o *Offloader) sweepIfFull(ctx context.Context, put func() (Record, error)) (rec Record, err error) {
+	defer func() {
+		if err == nil || errors.Is(err, ErrQuota) {
+			trouble.Report(ctx, trouble.StoreFull, "", err)
+		}
+	}()
+	rec, err = put()
 	if !errors.Is(err, ErrQuota) {
 		return rec, err
 	}

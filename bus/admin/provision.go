@@ -157,7 +157,9 @@ func updateStream(ctx context.Context, b *bus.Bus, config jetstream.StreamConfig
 		}
 		smaller := blobs.CachedInfo().Config
 		smaller.MaxBytes /= 2
-		if err := update(smaller); err != nil {
+		if err := update(smaller); jsapi.IsNoSpace(err) {
+			return &SpaceError{config.Name, config.MaxBytes, err}
+		} else if err != nil {
 			return err
 		}
 	}

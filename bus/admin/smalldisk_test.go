@@ -18,11 +18,8 @@ func isSpace(err error) bool {
 // On a small disk, the streams get the available space. A configured size that is not
 // available is an error with a hint.
 func TestProvisionOnASmallDisk(t *testing.T) {
-	s, err := embedded.Start(embedded.Config{Dir: t.TempDir(), NoSync: true, MaxStore: 1 << 30, Log: bustest.Log(t)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	dir := t.TempDir()
+	s := bustest.Start(t, embedded.Config{Dir: dir, NoSync: true, MaxStore: 1 << 30})
 	greedy, err := bus.Connect(t.Context(), s.ClientConfig(bus.Config{MaxBytes: 2 << 30}))
 	if err != nil {
 		t.Fatal(err)
@@ -43,5 +40,16 @@ func TestProvisionOnASmallDisk(t *testing.T) {
 	}
 	if _, err := modest.Publish(t.Context(), bus.Message{Subject: "stevedore.call.default.x.s.c", Body: []byte("{}"), Key: "k"}); err != nil {
 		t.Error(err)
+	}
+
+	// Others fill a half of the disk, which has less space then than the streams reserve. Their sizes can be changed all the same.
+	modest.Close()
+	s.Close()
+	s = bustest.Start(t, embedded.Config{Dir: dir, NoSync: true, MaxStore: 1 << 29})
+	later := bustest.Dial(t, s, bus.Config{StreamBytes: map[string]int64{"calls": 32 << 20}})
+	for _, change := range []admin.Change{admin.Limits, admin.Everything} {
+		if _, err := admin.Provision(t.Context(), later, change); err != nil {
+			t.Error(err)
+		}
 	}
 }

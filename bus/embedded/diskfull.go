@@ -1,13 +1,17 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/stevedore-bus/stevedore/bus"
 )
@@ -28,23 +32,34 @@ func isDiskFullLog(text string) bool {
 		"not enough space on the disk") || strings.Contains(text, "JetStream file resource limits exceeded"))
 }
 
-// maxStore returns Config.MaxStore or its default. The server's own default is three quarters of what is used
-// and free together: a server whose disk others have filled would then refuse everything, also a deletion.
-func (c Config) maxStore() int64 {
+// maxStore returns the space for streams, which is Config.MaxStore or its default, and what the server may store. The server's
+// own default is three quarters of what is used and free together: a server whose disk others have filled would then refuse
+// everything, also a deletion. If others have used a part of the disk since the streams got their sizes, these are more than
+// the space, and a server that may store no more than the space refuses each change of a stream, also a smaller size.
+func (c Config) maxStore() (space, limit int64) {
 	free, ok := freeSpace(c.Dir)
-	if c.MaxStore > 0 || !ok {
-		return c.MaxStore
+	if !ok {
+		return c.MaxStore, c.MaxStore
 	}
-	var used int64
-	_ = filepath.WalkDir(filepath.Join(c.Dir, storeDir), func(_ string, file fs.DirEntry, err error) error {
+	var used, reserved int64
+	_ = filepath.WalkDir(filepath.Join(c.Dir, storeDir), func(path string, file fs.DirEntry, err error) error {
 		if err == nil && !file.IsDir() {
 			if info, err := file.Info(); err == nil {
 				used += info.Size()
 			}
 		}
+		var stream struct {
+			MaxBytes int64 `json:"max_bytes"`
+		}
+		if file != nil && file.Name() == server.JetStreamMetaFile { // of a stream, or of a consumer without a size
+			if data, err := os.ReadFile(path); err == nil && json.Unmarshal(data, &stream) == nil {
+				reserved += max(stream.MaxBytes, 0)
+			}
+		}
 		return nil // what is not readable now is what the server reports
 	})
-	return used + int64(free)/4*3
+	space = cmp.Or(c.MaxStore, used+int64(free)/4*3)
+	return space, max(space, min(reserved+reserved/16, used+int64(free)/16*15)) // new streams need some
 }
 
 // restartWhenDiskHasSpace restarts the server after its disk was full: a stream

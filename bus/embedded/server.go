@@ -13,6 +13,7 @@
 package embedded
 
 import (
+	"cmp"
 	"context"
 	"crypto/subtle"
 	"errors"
@@ -48,7 +49,8 @@ type Config struct {
 	// acknowledged messages.
 	NoSync bool
 	// MaxStore limits the disk space that JetStream uses, in bytes. Default: what it
-	// uses at the start, and three quarters of the free space.
+	// uses at the start, and three quarters of the free space. Streams that reserve more
+	// keep it until their sizes are changed.
 	MaxStore int64
 	// Log receives the server's warnings and errors.
 	Log zerolog.Logger
@@ -68,8 +70,9 @@ type Server struct {
 
 	diskFull atomic.Bool
 
-	mu sync.Mutex
-	ns *server.Server
+	mu    sync.Mutex
+	ns    *server.Server
+	space int64 // for streams; see maxStore
 }
 
 // user is the only user of the server.
@@ -107,7 +110,7 @@ func Start(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("start embedded server: %w", err)
 	}
 	if addr := s.ns.Addr(); addr != nil {
-		scheme, address := "nats", dialAddr(addr)
+		scheme, address := "nats", DialAddr(addr)
 		if secure, err := cfg.tlsConfig(); err == nil && secure != nil {
 			scheme, address = "tls", certifiedHost(secure, address)
 		}
@@ -124,12 +127,14 @@ func Start(cfg Config) (*Server, error) {
 // full when the server reports that the disk is full.
 func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 	cfg := s.cfg
+	var limit int64
+	s.space, limit = cfg.maxStore()
 	opts := &server.Options{
 		ServerName:        "stevedore",
 		JetStream:         true,
 		StoreDir:          cfg.Dir,
 		SyncAlways:        !cfg.NoSync,
-		JetStreamMaxStore: cfg.maxStore(),
+		JetStreamMaxStore: limit,
 		NoSigs:            true,
 		DontListen:        cfg.Listen == "",
 
@@ -166,8 +171,8 @@ func (s *Server) start(full chan<- struct{}) (_ *server.Server, err error) {
 	return ns, nil
 }
 
-// dialAddr replaces the unspecified address by one that a client can dial.
-func dialAddr(addr net.Addr) string {
+// DialAddr replaces the unspecified address by one that a client of this host can dial.
+func DialAddr(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
 		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
 	}
@@ -225,7 +230,7 @@ func (s *Server) ClientConfig(cfg bus.Config) bus.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if js := s.ns.JetStreamConfig(); js != nil {
-		cfg.DiskSpace = js.MaxStore
+		cfg.DiskSpace = cmp.Or(s.space, js.MaxStore)
 	}
 	return cfg
 }

@@ -153,13 +153,13 @@ func TestDamagedRecordIsNamed(t *testing.T) {
 // that starts to consume changes it back.
 func TestAlteredConsumerIsNamed(t *testing.T) {
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{Log: bustest.Log(t)})
-	for _, c := range []bus.Consumer{b.WorkerConsumer(bus.DefaultQueue), b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer(), b.ChannelConsumer("c")} {
+	for _, c := range []bus.Consumer{b.WorkerConsumer(bus.DefaultQueue), b.TickConsumer(), b.NotifierConsumer(), b.HeartbeatConsumer(), b.DeadConsumer(), b.ChannelConsumer("c")} {
 		for _, change := range []func(*jetstream.ConsumerConfig){
 			func(config *jetstream.ConsumerConfig) {
 				config.FilterSubjects, config.FilterSubject = nil, "stevedore.nothing"
 			},
 			func(config *jetstream.ConsumerConfig) { config.HeadersOnly = true },
-			func(config *jetstream.ConsumerConfig) { config.MaxAckPending = 1 },
+			func(config *jetstream.ConsumerConfig) { config.MaxAckPending = 2 },
 			func(config *jetstream.ConsumerConfig) { config.MaxDeliver = 3 },
 			func(config *jetstream.ConsumerConfig) {
 				config.MaxDeliver, config.BackOff = 3, []time.Duration{time.Second}

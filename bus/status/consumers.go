@@ -123,7 +123,7 @@ type checkConsumer func(bus.Consumer, *jetstream.ConsumerInfo)
 // readConsumers looks at the consumers that are not of queues or channels, and returns unservedTicks. What it
 // cannot read, others cannot read either.
 func readConsumers(ctx context.Context, b *bus.Bus, check checkConsumer) (ticks uint64) {
-	for _, c := range []bus.Consumer{b.TickConsumer(), b.NotifierConsumer(), b.DeadConsumer()} {
+	for _, c := range []bus.Consumer{b.TickConsumer(), b.NotifierConsumer(), b.HeartbeatConsumer(), b.DeadConsumer()} {
 		info, ok, err := b.ConsumerInfo(ctx, c)
 		if ok && err == nil {
 			check(c, info)

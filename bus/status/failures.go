@@ -13,6 +13,7 @@ import (
 // failing says what fails, by kind.
 var failing = map[trouble.Kind]string{
 	trouble.Store:        "The artifact store of the worker WORKER fails",
+	trouble.StoreFull:    "The artifact store of the worker WORKER is full, and results are cut to what fits",
 	trouble.Replaced:     "The artifact store of the worker WORKER was replaced",
 	trouble.Directory:    "The data directory of the worker WORKER is gone",
 	trouble.Workspace:    "The tools of the worker WORKER do not see the files of its workspace",

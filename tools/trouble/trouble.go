@@ -17,6 +17,7 @@ type Kind string
 
 const (
 	Store        Kind = "store_failing"       // the artifact store
+	StoreFull    Kind = "store_full"          // the artifact store keeps only what fits
 	Replaced     Kind = "store_replaced"      // the directory of the artifact store
 	Directory    Kind = "directory_gone"      // of the server in this process
 	Workspace    Kind = "workspace_gone"      // the directory in which the tools work, or it was replaced

@@ -23,15 +23,13 @@ import (
 // return errors know no commands and flags; they are only here.
 func (c *Connection) Advice(err error) string {
 	if full, ok := errors.AsType[*bus.FullError](err); ok {
-		advice, command := c.FullAdvice(full.Stream, full.MaxBytes)
-		return advice + " " + c.Command(command...)
+		return c.Remedy(c.FullAdvice(full.Stream, full.MaxBytes))
 	}
 	if _, ok := errors.AsType[*bus.MissingError](err); ok {
 		return MissingAdvice + " " + c.Command("provision")
 	}
 	if altered, ok := errors.AsType[*bus.AlteredError](err); ok {
-		advice, command := AlteredAdvice(altered.Permanent != "")
-		return advice + " " + c.Command(command...)
+		return c.Remedy(AlteredAdvice(altered.Permanent != ""))
 	}
 	if _, ok := errors.AsType[*admin.SpaceError](err); ok {
 		return "Free space on the server's disk, raise the limit of its account (max_file), or choose a smaller size with --max-bytes."
@@ -87,6 +85,17 @@ func (c *Connection) Advice(err error) string {
 		return "Use a credential that has this permission: \"stevedore provision --server-config\" writes those of each role, see docs/security.md."
 	}
 	return ""
+}
+
+// Remedy returns advice with the command that does it, if there is one. The nats CLI does not find the embedded server.
+func (c *Connection) Remedy(advice string, command []string) string {
+	switch {
+	case command != nil:
+		advice += " " + c.Command(command...)
+	case strings.Contains(advice, "nats ") && !c.External():
+		advice += ` (the nats CLI gets the login of this server with: eval "$(` + c.Command("up", "--print-env") + `)")`
+	}
+	return advice
 }
 
 // ended matches the errors of a server about a credential; the library knows only some of them by their types.
@@ -189,8 +198,13 @@ const OpenFilesAdvice = "Raise the limit of open files to 1024 or more, and star
 // own sizes at each start needs the new one too.
 func (c *Connection) FullAdvice(stream string, maxBytes int64) (advice string, command []string) {
 	advice = c.streamReason(stream)
-	if strings.HasPrefix(stream, "OBJ_") {
+	switch {
+	case strings.HasPrefix(stream, "OBJ_"):
 		return advice + ":", []string{"artifacts", "sweep", "--grace", "10s"}
+	case strings.HasPrefix(stream, "KV_"):
+		return fmt.Sprintf("This program gave the bucket no size. Enlarge it, or remove the size (-1): nats stream edit %s --max-bytes %d", stream, 2*maxBytes), nil
+	case stream == bus.Ticks:
+		return AlteredAdvice(false)
 	}
 	if !c.External() {
 		advice += " (give \"stevedore up\" the same --max-bytes from now on, because it sets the sizes at its start)"

@@ -242,12 +242,17 @@ const urlFile = "server.url"
 // DataLocked reports whether a process runs a server in the data directory.
 func (c *Connection) DataLocked() (bool, error) { return durable.DirLocked(c.Data) }
 
+// ServerDir returns the data directory of the embedded server that the commands use, and whether that runs.
+func (c *Connection) ServerDir() (dir string, running bool, err error) {
+	return runningDir(c.Data, serviceDir, os.Geteuid() == 0)
+}
+
 // EmbeddedURL returns the URL of the server that runs in the data directory. It contains
 // the credential. It uses the file only while a process has locked the directory. After a
 // kill, another process may listen on the port of the file and would receive the
 // credential.
 func (c *Connection) EmbeddedURL() (string, error) {
-	dir, locked, err := runningDir(c.Data, serviceDir, os.Geteuid() == 0)
+	dir, locked, err := c.ServerDir()
 	if errors.Is(err, fs.ErrPermission) {
 		return "", fmt.Errorf("%w: only the user %[2]s may read the data directory %[3]q; run this as %[2]s (sudo -u %[2]s), or "+
 			"name a server with --server: %[4]w", bus.ErrUnreachable, Owner(c.Data), c.Data, err)

@@ -33,11 +33,7 @@ func Advise(problems []status.Problem, c *cli.Connection) {
 		return p.Code == status.QueueWithoutWorker || p.Code == status.NoWorker
 	})
 	for i, p := range problems {
-		advice, command := adviceFor(p, unserved, c)
-		if command != nil {
-			advice += " " + c.Command(command...)
-		}
-		problems[i].Advice = advice
+		problems[i].Advice = c.Remedy(adviceFor(p, unserved, c))
 	}
 }
 
@@ -68,6 +64,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		return cli.OpenFilesAdvice, nil
 	case string(trouble.Store):
 		return "Bring the directory or the bucket of --store back, or make an empty directory and restart the worker. Results wait on the bus for some minutes.", nil
+	case string(trouble.StoreFull):
+		return "Make space on its disk or the server, or raise --artifact-quota of the worker. To remove artifacts:", []string{"artifacts", "ls", "--all"}
 	case string(trouble.Replaced):
 		return "Put the directory of before back, for example mount its volume; or restart the worker to go on with the new one.", nil
 	case string(trouble.Streams), string(trouble.Consumer):

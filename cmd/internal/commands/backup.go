@@ -2,6 +2,8 @@ package commands
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -9,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
+	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
 const backupHelp = `Save all streams and buckets with their consumers into a new directory: calls, results,
@@ -18,14 +21,14 @@ the other, so stop the workers before. If workers run during the backup, a call 
 in that time may run again after "stevedore restore", and a call that is parked or continued
 in that time may be missing.
 
-Artifacts in a store on disk (--store disk:DIR) are not in the backup: copy that directory,
-too. To save "stevedore up", stop it and copy its data directory.
+Artifacts in another store (--store disk:DIR or object:BUCKET) are not in the backup: copy
+that directory or bucket, too. To save "stevedore up", stop it and copy its data directory.
 
   stevedore backup /backup/monday --server nats://nats.example:4222
   stevedore restore /backup/monday --server nats://new.example:4222`
 
 func newBackupCommand() *cobra.Command {
-	return copyCommand("backup DIR", "Save all streams and buckets of a NATS server into a directory", backupHelp, "Saving", admin.Backup)
+	return copyCommand("backup DIR", "Save all streams and buckets of a NATS server into a directory", backupHelp, "Saving", admin.Backup, process.StateFile, process.DiskStore)
 }
 
 const restoreHelp = `Create the streams and buckets of a backup with their messages and consumers, on a server
@@ -39,8 +42,10 @@ func newRestoreCommand() *cobra.Command {
 	return copyCommand("restore DIR", "Create the streams and buckets of a backup on a NATS server", restoreHelp, "Restoring", admin.Restore)
 }
 
+// copyCommand returns a command that copies the streams. Beside are files of the data directory of an embedded
+// server that belong to a copy and are not in it.
 func copyCommand(use, short, long, doing string, do func(ctx context.Context, b *bus.Bus, dir string,
-	show func(string)) ([]admin.SavedStream, error)) *cobra.Command {
+	show func(string)) ([]admin.SavedStream, error), beside ...string) *cobra.Command {
 	o := new(client.Options)
 	o.Connection.AnyFormat = true // restore moves what an earlier version stored
 	cmd := o.Command(use, short, func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
@@ -52,6 +57,12 @@ func copyCommand(use, short, long, doing string, do func(ctx context.Context, b 
 		progress.Stop()
 		if err != nil {
 			return err
+		}
+		for _, name := range beside {
+			dir, _, _ := o.Connection.ServerDir() // the command has just used its server
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil && !o.Connection.External() {
+				_ = cli.Line(cmd.ErrOrStderr(), "stevedore: %s is not in the backup; copy it, too", filepath.Join(dir, name))
+			}
 		}
 		return client.PrintList(o.JSON, cmd.OutOrStdout(), streams, "", []string{"stream", "messages", "bytes"},
 			func(s admin.SavedStream) []any { return []any{s.Stream, s.Messages, s.Bytes} })

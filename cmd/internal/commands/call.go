@@ -220,7 +220,11 @@ func notAnswered(err, outage error, wait time.Duration, again string) error {
 	case tools.CodeOf(err) == tools.CodeMismatch, tools.CodeOf(err) == tools.CodeInvalidCall:
 		return cli.Exit(cli.ExitUsage, "%w", err)
 	case errors.Is(err, context.DeadlineExceeded): // the bus did not acknowledge the call
-		return cli.Exit(cli.ExitUnreachable, "the bus did not answer within %s: %w; when it is back, %s", wait, err, again)
+		code := cli.ExitPending
+		if wait >= bus.Notice { // one that works answers within it
+			code = cli.ExitUnreachable
+		}
+		return cli.Exit(code, "the bus had not yet accepted the call after %s (--wait): %w; %s", wait, err, again)
 	}
 	return err
 }

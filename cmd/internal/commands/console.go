@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/rs/zerolog"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
@@ -156,15 +156,7 @@ func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, c *cli.Connectio
 		log.Warn().Str("console", l.Addr().String()).Msg("other hosts can reach the page over an unencrypted connection; anyone with the token can run tools")
 	}
 	stop = httpauth.Serve(l, page, func(err error) { failed(fmt.Errorf("serve the page: %w", err)) })
-	return fmt.Sprintf("http://%s/?%s=%s", pageHost(l.Addr()), httpauth.TokenParameter, token), stop, nil
-}
-
-// pageHost replaces the unspecified address by one that a browser can open.
-func pageHost(addr net.Addr) string {
-	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsUnspecified() {
-		return net.JoinHostPort("127.0.0.1", strconv.Itoa(tcp.Port))
-	}
-	return addr.String()
+	return fmt.Sprintf("http://%s/?%s=%s", embedded.DialAddr(l.Addr()), httpauth.TokenParameter, token), stop, nil
 }
 
 func (o *consoleOptions) token() (string, error) {

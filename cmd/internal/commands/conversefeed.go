@@ -15,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -45,7 +46,7 @@ func startFeed(ctx context.Context, o promptOptions, b *bus.Bus, prompt *cli.Pro
 	o.Session = o.call.Session
 	f = &feed{o: o, bus: b, prompt: prompt, stderr: stderr, asked: make(chan struct{}, 1), shown: map[string]bool{}}
 	sub, err := b.Conn().Subscribe(b.Completion(tools.TokenOf(o.call.Session), "*"), func(msg *nats.Msg) {
-		if event, err := tools.DecodeResult(msg.Data); err == nil {
+		if event, err := task.DecodeResult(b, msg.Subject, msg.Data); err == nil {
 			f.showCompletion(event)
 		}
 	})

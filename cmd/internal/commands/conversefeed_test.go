@@ -3,11 +3,14 @@ package commands
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
@@ -45,4 +48,44 @@ func TestAnswerWithoutAWorker(t *testing.T) {
 	if f.isOpen() {
 		t.Errorf("the question is open after its answer:\n%s", shown.String())
 	}
+}
+
+// A conversation shows only the completion of the call whose subject it has: another body would hide the one of the call that it names.
+func TestForgedCompletionIsNotShown(t *testing.T) {
+	b := bustest.New(t)
+	var shown lockedBuffer
+	var o promptOptions
+	o.call.Session = "s"
+	_, stop, err := startFeed(t.Context(), o, b, nil, &shown)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	for _, on := range []string{"other", "c"} {
+		body := fmt.Sprintf(`{"id":"c","session":"s","outcome":"completed","for_llm":"on %s"}`, on)
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Completion("s", on), Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bustest.WaitUntil(t, "a completion", func() bool { return strings.Contains(shown.text(), "has ended") })
+	if got := shown.text(); strings.Contains(got, "on other") || !strings.Contains(got, "on c") {
+		t.Errorf("shown:\n%s", got)
+	}
+}
+
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) text() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
 }

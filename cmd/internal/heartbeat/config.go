@@ -19,9 +19,7 @@ const (
 	// DefaultTimeout bounds a run; longer work should run in the background.
 	DefaultTimeout = time.Hour
 
-	// name is that of the schedule, and session that of its calls.
-	name    = "main"
-	session = bus.Heartbeat + "-" + name
+	name = "main" // of the schedule
 )
 
 // Config configures a heartbeat. Workspace is required.
@@ -81,7 +79,7 @@ const agentTool = "agent"
 func (c Config) job(prompt string) (cron.Job, error) {
 	args, err := bus.Encode(map[string]any{"fresh": true, "prompt": prompt})
 	return cron.Job{
-		Kind: bus.Heartbeat, Name: name, Session: session, Every: c.Every,
+		Kind: bus.Heartbeat, Name: name, Session: bus.HeartbeatSession, Every: c.Every,
 		Tool: agentTool, Args: args, Queue: bus.AgentQueue, Channel: c.Channel, Timeout: c.Timeout,
 	}, err
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/dead"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -25,16 +24,9 @@ const (
 	maxLogBytes = 1 << 20
 )
 
-// writeLog writes a line for each run. All processes of a heartbeat share an ordered
-// consumer with one delivery at a time, so each line is written by one process and
-// the lines are in order.
+// writeLog writes a line for each run.
 func (s *scheduler) writeLog(ctx context.Context) error {
-	results := bus.Consumer{
-		Stream: bus.Results, Name: session,
-		Filter:     []string{s.bus.Result(session, "*"), s.bus.Completion(session, "*")},
-		MaxPending: 1,
-	}
-	return dead.Consume(ctx, s.bus, results, consume.Config{Slots: 1}, nil, func(_ context.Context, d *consume.Delivery) error {
+	return dead.Consume(ctx, s.bus, s.bus.HeartbeatConsumer(), consume.Config{Slots: 1}, nil, func(_ context.Context, d *consume.Delivery) error {
 		event, err := task.DecodeResult(s.bus, d.Subject, d.Body)
 		if err != nil {
 			return nil // no worker published it, and nobody takes it for a result

@@ -2,9 +2,9 @@ package process
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"sync/atomic"
 
@@ -41,7 +41,7 @@ const WorkerHeader = "Stevedore-Worker"
 
 // listenHealth answers requests for a worker until stop is called. stop waits for running requests.
 func listenHealth(address, worker string, log zerolog.Logger, alive, ready func() error, metrics http.HandlerFunc) (stop func(), err error) {
-	l, err := net.Listen("tcp", address)
+	l, err := httpauth.Listen(context.Background(), address)
 	if err != nil {
 		return nil, cli.ListenError("health", address, err)
 	}

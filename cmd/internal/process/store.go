@@ -82,11 +82,14 @@ func (o *StoreOptions) Open(ctx context.Context, connection *cli.Connection, b *
 	return store, func() error { return nil }, err
 }
 
+// DiskStore is the default directory of a store on disk, in the data directory.
+const DiskStore = "artifacts"
+
 // Dir returns the directory of a store on disk.
 func (o *StoreOptions) Dir(connection *cli.Connection) (dir string, ok bool) {
 	kind, dir, _ := strings.Cut(o.Spec, ":")
 	if dir == "" {
-		dir = filepath.Join(connection.Data, "artifacts")
+		dir = filepath.Join(connection.Data, DiskStore)
 	}
 	return dir, kind == "disk"
 }
@@ -110,11 +113,14 @@ func (o *StoreOptions) identity(connection *cli.Connection, b *bus.Bus) (spec, i
 	return "disk:" + dir, id
 }
 
+// StateFile is the file in the data directory that has the last channels of the sessions.
+const StateFile = "state.json"
+
 // openState opens the state of this installation: a file next to an embedded
 // server, or a bucket that all hosts share.
 func openState(connection *cli.Connection, b *bus.Bus, log zerolog.Logger) (state.Store, error) {
 	if connection.External() {
 		return kv.New(func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) }), nil
 	}
-	return state.OpenFile(filepath.Join(connection.Data, "state.json"), state.FileConfig{Log: log})
+	return state.OpenFile(filepath.Join(connection.Data, StateFile), state.FileConfig{Log: log})
 }
