@@ -84,10 +84,16 @@ func (n *Notifier) putPlaced(ctx context.Context, notification channel.Notificat
 }
 
 // showsAll reports whether the default channel also gets the results that only their caller
-// needs: the console of a process shows what happens, but a chat is for its users.
+// needs: the console of a process, or a file in its place, shows what happens, but a chat is for its users, whatever
+// its name is.
 func (n *Notifier) showsAll() bool {
-	_, isConsole := n.cfg.Channels[n.cfg.Default].(*channel.Console)
-	return isConsole || n.cfg.Default == "console"
+	switch n.cfg.Channels[n.cfg.Default].(type) {
+	case *channel.Console:
+		return true
+	case channel.Receiving, *channel.HTTP:
+		return false
+	}
+	return n.cfg.Default == "console"
 }
 
 // userText returns the text of the event's notification, or "" for none.
