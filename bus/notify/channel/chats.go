@@ -30,14 +30,6 @@ func (c chats) Room(chat string) string {
 	return chat
 }
 
-// CheckReceive returns an error if the channel would accept no message.
-func (c chats) CheckReceive() error {
-	if len(c.allow.named()) == 0 {
-		return errors.New("the settings chat and allow of the channel name no chat, so no message would be accepted")
-	}
-	return nil
-}
-
 // MayReceive implements Receiving.
 func (c chats) MayReceive(chat string) (string, bool) { return chat, c.allow.mayReceive(c.Room(chat)) }
 
