@@ -197,7 +197,8 @@ export async function connect() {
           await network.send(chat, parts[state.sent], options);
         } catch (err) {
           if (!options.id || !(err instanceof Permanent)) throw err;
-          await network.send(chat, parts[state.sent], { ...options, id: undefined }); // the draft is gone
+          await network.remove(chat, options.id).catch((err) => { if (!(err instanceof Permanent)) throw err; }); // it may be gone
+          await network.send(chat, parts[state.sent], { ...options, id: undefined });
         }
       }
       if (file) {
