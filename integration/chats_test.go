@@ -13,6 +13,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/integration/slow"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // chatStage is a worker with a bridge to each fake platform.
@@ -365,5 +366,50 @@ func TestAnswerToAButtonIsRefused(t *testing.T) { // not parallel: each has thre
 	s.discord.awaitShown(t, "D1", "First.")
 	s.discord.press("D1", "K")
 	s.discord.say("D1", "", "again")
+	s.discord.awaitShown(t, "D1", "First.", "Second.")
+}
+
+// The status names the bots whose tokens are refused, and what users write meanwhile is not lost.
+func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four processes
+	slow.Test(t)
+	s := newChatStage(t, `{"text":"First."}`+"\n"+`{"text":"Second."}`+"\n")
+	s.start()
+	s.awaitConnections()
+	s.slack.say("D1", "hi", false)
+	s.discord.say("D1", "", "hi")
+	s.slack.awaitShown(t, "D1", "First.")
+	s.discord.awaitShown(t, "D1", "First.")
+	failing := func() (names []string) {
+		for _, p := range problemsOf(t, []string{"--data", filepath.Join(s.dir, "data")}) {
+			if p.Code == string(trouble.Receiver) {
+				names = append(names, p.Name)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	if got := failing(); got != nil {
+		t.Errorf("%q fail", got)
+	}
+	s.slack.revoke(true)
+	s.discord.revoke(true)
+	s.mail.mu.Lock()
+	s.mail.refuse = true
+	s.mail.mu.Unlock()
+	s.slack.tell(map[string]any{"type": "disconnect", "reason": "refresh_requested"})
+	s.discord.drop()
+	s.mail.disconnect()
+	s.slack.say("D1", "again", true)
+	s.discord.say("D1", "", "again")
+	s.await("all bots to be named", func() bool { return slices.Equal(failing(), []string{"di", "ma", "sl"}) })
+	s.slack.revoke(false)
+	s.discord.revoke(false)
+	s.mail.mu.Lock()
+	s.mail.refuse = false
+	s.mail.mu.Unlock()
+	s.discord.forget()
+	s.kill()
+	s.start()
+	s.slack.awaitShown(t, "D1", "First.", "Second.")
 	s.discord.awaitShown(t, "D1", "First.", "Second.")
 }

@@ -33,6 +33,7 @@ type chatServer struct {
 	command  any  // what the platform says next over the connection
 	failures int  // of the next requests
 	silent   bool // the connections say nothing
+	revoked  bool // the token of the bot
 	dials    int  // connections so far
 	problems []string
 	cut      context.CancelFunc // ends the connection
@@ -112,6 +113,13 @@ func (s *chatServer) hush(silent bool) {
 	defer s.mu.Unlock()
 	s.silent = silent
 	s.wake()
+}
+
+// revoke takes the token of the bot back, or accepts it again.
+func (s *chatServer) revoke(revoked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revoked = revoked
 }
 
 // drop ends the connection.

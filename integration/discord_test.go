@@ -97,7 +97,7 @@ func (f *fakeDiscord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if r.Header.Get("Authorization") != "Bot "+discordToken {
+	if f.revoked || r.Header.Get("Authorization") != "Bot "+discordToken {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
@@ -263,6 +263,10 @@ func (f *fakeDiscord) hear(op int, data json.RawMessage, logged chan<- int, conn
 	if (op == 2 || op == 6) && (json.Unmarshal(data, &login) != nil || login.Token != discordToken) {
 		f.problem("login %s", data)
 		return false
+	}
+	if (op == 2 || op == 6) && f.revoked {
+		go func() { _ = conn.Close(4004, "Authentication failed.") }()
+		return true
 	}
 	switch op {
 	case 1:

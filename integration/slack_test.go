@@ -70,7 +70,7 @@ func (f *fakeSlack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse := func(reason string) { answer(map[string]any{"ok": false, "error": reason}) }
 	method := strings.TrimPrefix(r.URL.Path, "/api/")
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if method == "apps.connections.open" && token != slackAppToken || method != "apps.connections.open" && token != slackBotToken {
+	if f.revoked || method == "apps.connections.open" && token != slackAppToken || method != "apps.connections.open" && token != slackBotToken {
 		refuse("invalid_auth")
 		return
 	}

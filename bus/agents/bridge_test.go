@@ -20,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // bridgeStage is a process with a bridged channel, and what its bridge asks.
@@ -108,6 +109,29 @@ func TestBridgeHandsInMessages(t *testing.T) {
 	call, err := s.bus.Last(t.Context(), bus.Calls, s.bus.Call(bus.AgentQueue, "agent", "team-C1", "message-m5"))
 	if err != nil || !strings.Contains(string(call.Body), `"files":["`) || !strings.Contains(string(call.Body), "b.mp4") || !strings.Contains(string(call.Body), "it is too large") {
 		t.Errorf("call %s, %v", call.Body, err)
+	}
+}
+
+// What a bridge says of its network is what its worker fails in, until the bridge says that it works.
+func TestBridgeReportsFailures(t *testing.T) {
+	t.Parallel()
+	var r trouble.Register
+	s := &bridgeService{in: &Inbox{channel: "team"}, to: newBridge(t, "C1", "", "")}
+	for _, test := range []struct{ request, want string }{
+		{`{"receiving":"the token\nis refused"}`, "[{receiver_failing team its program says: the token is refused}]"},
+		{`{"receiving":"","sending":"502"}`, "[{channel_failing team its program says: 502}]"},
+		{`{"sending":""}`, "[]"},
+	} {
+		if _, err := s.answer(r.With(t.Context()), []byte(test.request)); err != nil {
+			t.Fatal(err)
+		}
+		failures := []struct{ Kind, Name, Error string }{}
+		for _, f := range r.List() {
+			failures = append(failures, struct{ Kind, Name, Error string }{string(f.Kind), f.Name, f.Error})
+		}
+		if got := fmt.Sprint(failures); got != test.want {
+			t.Errorf("after %s: %s, want %s", test.request, got, test.want)
+		}
 	}
 }
 

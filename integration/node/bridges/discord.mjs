@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { REST } from "@discordjs/rest";
 import { WebSocketManager } from "@discordjs/ws";
-import { connect, inTurn, log, Permanent, retry, stopped, told } from "./bridge.mjs";
+import { connect, inTurn, log, Permanent, retry, show, stopped } from "./bridge.mjs";
 
 const { DISCORD_TOKEN: token, DISCORD_API_URL: api } = process.env;
 const intents = 1 << 9 | 1 << 12; // messages in servers and direct ones
@@ -17,7 +17,8 @@ async function call(method, path, options) {
   try {
     return await rest.request({ method, fullRoute: path, ...options });
   } catch (err) {
-    if (err.status >= 400 && err.status < 500 && ![408, 429].includes(err.status)) throw new Permanent(`refused_${err.status}`, `${err.status} ${err.message}`);
+    if (err.status === 401) rest.setToken(token); // which the library has removed
+    if (err.status >= 400 && err.status < 500 && ![408, 429].includes(err.status)) throw new Permanent(`refused_${err.status}`, `${err.status} ${err.message}`, err.status === 401);
     throw err;
   }
 }
@@ -98,7 +99,7 @@ async function decide(press) {
   if (!["yes", "no"].includes(answer)) return;
   const chat = press.guild_id ? await chatOf(press.channel_id) : press.channel_id;
   const text = await bridge.decide(chat, (press.member?.user ?? press.user).id, key, answer === "yes");
-  await told("Discord", () => call("POST", `/interactions/${press.id}/${press.token}/callback`, { body: { type: 7, data: { content: `${press.message.content}\n\n${text}`, components: [] } } }));
+  await show("Discord", () => call("POST", `/interactions/${press.id}/${press.token}/callback`, { body: { type: 7, data: { content: `${press.message.content}\n\n${text}`, components: [] } } }));
 }
 
 await retry("Discord", () => catchUp(true));
@@ -106,13 +107,16 @@ const delivering = bridge.deliver(network);
 const gateway = new WebSocketManager({ token, intents, rest });
 gateway.on("ready", ({ user }) => { self = user.id; inTurn("Discord", () => catchUp(false)); log("connected to Discord"); });
 gateway.on("error", (err) => log("the gateway failed", { error: err.message }));
-gateway.on("closed", (code) => { if (code === 4004) log("Discord refuses the token"); });
+let ended = () => {}; // called when the gateway does not connect again: Discord refuses the token or the intents
+gateway.on("closed", (code) => { if (code === 4004 || code >= 4010 && code <= 4014) ended(); });
 gateway.on("dispatch", ({ t, d }) => {
   if (t === "MESSAGE_CREATE") inTurn("Discord", () => handle(d));
   if (t === "INTERACTION_CREATE") inTurn("Discord", () => decide(d));
 });
-await retry("Discord", () => gateway.connect());
-if (!stopped.aborted) await new Promise((done) => stopped.addEventListener("abort", done));
+while (!stopped.aborted) {
+  await retry("Discord", () => gateway.connect());
+  if (!stopped.aborted) await new Promise((done) => { ended = done; stopped.addEventListener("abort", done); });
+}
 await gateway.destroy();
 await delivering;
 await bridge.close();

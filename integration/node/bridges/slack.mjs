@@ -2,11 +2,12 @@
 // SLACK_BOT_TOKEN (xoxb-...) and SLACK_APP_TOKEN (xapp-...); the rest as bridge.mjs says.
 import { LogLevel, SocketModeClient } from "@slack/socket-mode";
 import { WebClient } from "@slack/web-api";
-import { connect, inTurn, log, Permanent, retry, sleep, stopped, told } from "./bridge.mjs";
+import { connect, inTurn, log, Permanent, retry, show, sleep, stopped } from "./bridge.mjs";
 
 const { SLACK_BOT_TOKEN: token, SLACK_APP_TOKEN: appToken, SLACK_API_URL: slackApiUrl } = process.env;
 const bridge = await connect();
 const web = new WebClient(token, { slackApiUrl, retryConfig: { retries: 0 }, rejectRateLimitedCalls: true, logLevel: LogLevel.ERROR, timeout: 30_000 });
+const ofToken = ["invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive"];
 const temporary = ["ratelimited", "internal_error", "fatal_error", "service_unavailable", "request_timeout"];
 
 // call calls a method of the web API. Its errors are those that deliver expects.
@@ -14,7 +15,7 @@ async function call(method, args = {}) {
   try {
     return await web.apiCall(method, args);
   } catch (err) {
-    if (err.data?.error && !temporary.includes(err.data.error)) throw new Permanent(err.data.error, `${method}: ${err.data.error}`);
+    if (err.data?.error && !temporary.includes(err.data.error)) throw new Permanent(err.data.error, `${method}: ${err.data.error}`, ofToken.includes(err.data.error));
     throw err;
   }
 }
@@ -97,9 +98,9 @@ async function catchUp(begin) {
   }
 }
 
-const delivering = bridge.deliver(network);
-while (!stopped.aborted) {
-  await retry("Slack", () => catchUp(true));
+// listen gets events until the connection ends.
+async function listen(works) {
+  await catchUp(true);
   const socket = new SocketModeClient({ appToken, autoReconnectEnabled: false, logLevel: LogLevel.ERROR, clientOptions: { slackApiUrl, retryConfig: { retries: 0 } } });
   socket.on("slack_event", ({ ack, type, body }) => inTurn("Slack", async () => {
     const action = body.actions?.[0];
@@ -107,7 +108,7 @@ while (!stopped.aborted) {
     else if (action && ["yes", "no"].includes(action.action_id)) {
       const thread = body.message?.thread_ts && body.message.thread_ts !== body.message.ts ? `/${body.message.thread_ts}` : "";
       const text = await bridge.decide(body.channel.id + thread, body.user.id, action.value, action.action_id === "yes");
-      await told("Slack", () => call("chat.update", { channel: body.channel.id, ts: body.message.ts, text: `${body.message.text}\n\n${text}`, blocks: [] }));
+      await show("Slack", () => call("chat.update", { channel: body.channel.id, ts: body.message.ts, text: `${body.message.text}\n\n${text}`, blocks: [] }));
     }
     await ack().catch(() => {}); // the connection has ended: Slack sends the event again
   }));
@@ -118,11 +119,16 @@ while (!stopped.aborted) {
   try {
     await socket.start();
     log("connected to Slack");
+    works();
     await ended;
-  } catch (err) {
-    log("cannot connect to Slack", { error: String(err?.message ?? err) });
+  } finally {
+    stopped.removeEventListener("abort", leave);
   }
-  stopped.removeEventListener("abort", leave);
+}
+
+const delivering = bridge.deliver(network);
+while (!stopped.aborted) {
+  await retry("Slack", listen);
   await sleep(1000);
 }
 await delivering;
