@@ -369,13 +369,13 @@ func TestAnswerToAButtonIsRefused(t *testing.T) { // not parallel: each has thre
 	s.discord.awaitShown(t, "D1", "First.", "Second.")
 }
 
-// The status names the bots whose tokens are refused, and what users write meanwhile is not lost.
+// The status names the bots whose tokens are refused, and what users write meanwhile is not lost, also in threads.
 func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four processes
 	slow.Test(t)
 	s := newChatStage(t, `{"text":"First."}`+"\n"+`{"text":"Second."}`+"\n")
 	s.start()
 	s.awaitConnections()
-	s.slack.say("D1", "hi", false)
+	hi := s.slack.say("D1", "hi", false)
 	s.discord.say("D1", "", "hi")
 	s.slack.awaitShown(t, "D1", "First.")
 	s.discord.awaitShown(t, "D1", "First.")
@@ -400,7 +400,10 @@ func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four proc
 	s.discord.drop()
 	s.mail.disconnect()
 	s.slack.say("D1", "again", true)
+	s.slack.say("D1/"+hi, "in a thread", true)
 	s.discord.say("D1", "", "again")
+	s.discord.say("T1", "guild", "<@UBOT> in a thread")
+	s.discord.say("T2", "guild", "<@UBOT> in an old thread")
 	s.await("all bots to be named", func() bool { return slices.Equal(failing(), []string{"di", "ma", "sl"}) })
 	s.slack.revoke(false)
 	s.discord.revoke(false)
@@ -411,5 +414,8 @@ func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four proc
 	s.kill()
 	s.start()
 	s.slack.awaitShown(t, "D1", "First.", "Second.")
+	s.slack.awaitShown(t, "D1/"+hi, "First.")
 	s.discord.awaitShown(t, "D1", "First.", "Second.")
+	s.discord.awaitShown(t, "T1", "First.")
+	s.discord.awaitShown(t, "T2", "First.")
 }

@@ -17,6 +17,7 @@ import (
 // chatMessage is a message of a user or of the bot.
 type chatMessage struct {
 	ID, Chat, Author, Text string
+	Thread                 string // in Slack, whose threads are no chats
 	Form                   string // with which the bot sent it
 	Edits                  int
 	Gone                   bool
@@ -144,7 +145,7 @@ func (s *chatServer) shown(chat string) (texts []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.messages {
-		if m.Chat == chat && m.Author == "UBOT" && !m.Gone {
+		if strings.TrimSuffix(m.Chat+"/"+m.Thread, "/") == chat && m.Author == "UBOT" && !m.Gone {
 			texts = append(texts, m.Text)
 		}
 	}

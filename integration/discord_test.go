@@ -126,21 +126,34 @@ func (f *fakeDiscord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			f.problem("%s %s: %v, %+v", r.Method, r.URL, err, content)
 		}
 	}
+	last := func(chat string) (id string) {
+		for _, m := range f.messages {
+			if m.Chat == chat {
+				id = m.ID
+			}
+		}
+		return id
+	}
 	switch {
+	case path[0] == "guilds" || len(path) == 5: // S1 has an active thread and an archived one
+		thread := map[string]string{"guilds": "T1", "channels": "T2"}[path[0]]
+		threads := []any{}
+		if id := last(thread); id != "" {
+			threads = append(threads, map[string]any{"id": thread, "parent_id": "S1", "last_message_id": id})
+		}
+		answer(map[string]any{"threads": threads})
 	case path[0] == "gateway":
 		limit := map[string]any{"total": 1000, "remaining": 1000, "reset_after": 0, "max_concurrency": 16}
 		answer(map[string]any{"url": "ws" + strings.TrimPrefix(f.URL, "http") + "/gateway", "shards": 1, "session_start_limit": limit})
 	case len(path) == 2 && r.Method == http.MethodGet:
-		kind, last := 1, ""
-		if strings.HasPrefix(path[1], "S") {
-			kind = 0
+		channel := map[string]any{"id": path[1], "type": 1, "last_message_id": last(path[1])}
+		switch path[1][0] {
+		case 'S':
+			channel["type"], channel["guild_id"] = 0, "guild"
+		case 'T':
+			channel["type"], channel["guild_id"], channel["parent_id"] = 11, "guild", "S1"
 		}
-		for _, m := range f.messages {
-			if m.Chat == path[1] {
-				last = m.ID
-			}
-		}
-		answer(map[string]any{"id": path[1], "type": kind, "last_message_id": last})
+		answer(channel)
 	case len(path) == 3 && r.Method == http.MethodGet:
 		limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 		page := []any{}

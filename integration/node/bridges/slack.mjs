@@ -8,6 +8,7 @@ const { SLACK_BOT_TOKEN: token, SLACK_APP_TOKEN: appToken, SLACK_API_URL: slackA
 const bridge = await connect();
 const web = new WebClient(token, { slackApiUrl, retryConfig: { retries: 0 }, rejectRateLimitedCalls: true, logLevel: LogLevel.ERROR, timeout: 30_000 });
 const ofToken = ["invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive"];
+const threadAge = 7 * 24 * 3600; // of threads whose messages are read after an absence, in seconds
 const temporary = ["ratelimited", "internal_error", "fatal_error", "service_unavailable", "request_timeout"];
 
 // call calls a method of the web API. Its errors are those that deliver expects.
@@ -75,27 +76,44 @@ async function handle(m) {
   await bridge.accept({ id: m.ts, chat_id: chat, position: m.ts, user: m.user, text: plain(text.startsWith(mention) ? text.slice(mention.length) : text), files, ...!direct && { from: m.user } });
 }
 
+// read returns the messages of all pages.
+async function read(method, args) {
+  const found = [];
+  let cursor;
+  do {
+    const page = await call(method, { ...args, limit: 200, cursor });
+    found.push(...page.messages ?? []);
+    cursor = page.response_metadata?.next_cursor;
+  } while (cursor);
+  return found;
+}
+
+// missed returns the messages of a chat and of its threads that came after a position. The history has no messages of
+// threads, but says of a message when the last reply to it came.
+async function missed(channel, position) {
+  const history = await read("conversations.history", { channel, oldest: String(Math.max(0, Number(position) - threadAge)) });
+  const found = [...history];
+  for (const { ts, latest_reply: latest } of history) if (latest > position) found.push(...await read("conversations.replies", { channel, ts, oldest: position }));
+  return found.filter(({ ts }) => ts > position).sort((a, b) => a.ts < b.ts ? -1 : 1);
+}
+
 // catchUp hands in what was written while the bot was away. A chat that was never read begins now.
 async function catchUp(begin) {
-  const { chats } = await bridge.chats();
-  for (const [channel, position] of Object.entries(chats)) {
+  let lost;
+  for (const [channel, position] of Object.entries((await bridge.chats()).chats)) {
     if (Boolean(position) === begin) continue;
-    const missed = [];
-    let cursor;
     try {
-      do {
-        const page = await call("conversations.history", { channel, oldest: position || "0", limit: begin ? 1 : 200, cursor });
-        missed.unshift(...(page.messages ?? []).reverse());
-        cursor = !begin && page.response_metadata?.next_cursor;
-      } while (cursor);
+      if (begin) {
+        const [last] = (await call("conversations.history", { channel, limit: 1 })).messages ?? [];
+        await bridge.accept({ chat_id: channel, position: last?.ts ?? "1" });
+      } else for (const m of await missed(channel, position)) await handle({ ...m, type: "message", channel });
     } catch (err) {
-      if (!(err instanceof Permanent)) throw err;
+      if (!(err instanceof Permanent) || err.refusesAll) throw err;
       log("cannot read the history", { chat: channel, error: err.message });
-      continue;
+      lost = err;
     }
-    if (begin) await bridge.accept({ chat_id: channel, position: missed.at(-1)?.ts ?? "1" });
-    else for (const m of missed) await handle({ ...m, type: "message", channel });
   }
+  if (lost && !begin) throw lost;
 }
 
 // listen gets events until the connection ends.
