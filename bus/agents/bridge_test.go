@@ -214,11 +214,14 @@ func TestBridgeDelivers(t *testing.T) {
 	s.want(`{"reject":{"sequence":2,"code":"x","reason":"y"}}`, tools.CodeNotFound)
 	letters := bustest.Subscribe(t, s.bus, "stevedore.dead.>")
 	for range 2 {
-		s.want(`{"reject":{"sequence":1,"code":"channel_not_found","reason":"no such chat"}}`, `{}`)
+		s.want(`{"reject":{"sequence":1,"attempts":3,"code":"channel_not_found","reason":"no such chat"}}`, `{}`)
 	}
-	var letter struct{ Code, Reason, Subject string }
+	var letter struct {
+		Code, Reason, Subject string
+		Attempts              int
+	}
 	msg, err := letters.NextMsg(bustest.Timeout)
-	if err != nil || json.Unmarshal(msg.Data, &letter) != nil || letter.Code != "channel_not_found" || !strings.HasSuffix(letter.Reason, "no such chat") || msg.Subject != "stevedore.dead.notification.team" {
+	if err != nil || json.Unmarshal(msg.Data, &letter) != nil || letter.Code != "channel_not_found" || letter.Attempts != 3 || !strings.HasSuffix(letter.Reason, "no such chat") || msg.Subject != "stevedore.dead.notification.team" {
 		t.Errorf("dead letter %+v, %v", letter, err)
 	}
 	if n := bustest.Messages(t, s.bus, bus.Outbox); n != 1 {

@@ -179,6 +179,7 @@ type BridgeDecision struct {
 // BridgeRejection names a notification that cannot be delivered by its sequence in the outbox.
 type BridgeRejection struct {
 	Sequence uint64 `json:"sequence"`
+	Attempts int    `json:"attempts"` // to deliver it
 	Code     string `json:"code"`
 	Reason   string `json:"reason"`
 }

@@ -234,7 +234,9 @@ export async function connect() {
 
     async function handle(msg) {
       const state = { sent: 0 };
+      let attempts = msg.info.deliveryCount - 1; // of the programs before
       for (let pause = 1000; !stopped.aborted; pause = Math.min(pause * 2, 60_000)) {
+        attempts++;
         try {
           await once(msg, msg.json(), state);
           report("sending", "");
@@ -242,7 +244,7 @@ export async function connect() {
         } catch (err) {
           if (err instanceof Permanent || err instanceof SyntaxError || Date.now() - Date.parse(msg.timestamp) > 24 * 3600_000) {
             log("gave up a notification", { seq: msg.seq, error: err.message });
-            await ask({ reject: { sequence: msg.seq, code: err.code ?? "undeliverable", reason: err.message } });
+            await ask({ reject: { sequence: msg.seq, attempts, code: err.code ?? "undeliverable", reason: err.message } });
             return msg.term();
           }
           log("a notification is sent again", { seq: msg.seq, error: err.message });
