@@ -199,7 +199,7 @@ func (n *Notifier) setChannel(ctx context.Context, session string, to *channel.N
 // operator lists for a channel belong to every session, and a chat whose users write to the
 // agent belongs to the session of their messages.
 func (n *Notifier) owner(ctx context.Context, session, name, chat string) (string, error) {
-	if limited, ok := n.cfg.Channels[tools.Token(name)].(channel.Limited); ok && limited.ListsChats() || session == tools.TokenOf(name+"-"+chat) {
+	if limited, ok := n.cfg.Channels[tools.Token(name)].(channel.Receiving); ok && limited.ListsChats() || session == tools.TokenOf(name+"-"+chat) {
 		return session, nil
 	}
 	if chat == "" || n.cfg.Facts == nil {
@@ -240,7 +240,7 @@ func (n *Notifier) lastChannel(ctx context.Context, session string) (name, chat 
 	if err != nil {
 		return "", "", err
 	}
-	if limited, ok := n.cfg.Channels[tools.Token(last.Name)].(channel.Limited); ok {
+	if limited, ok := n.cfg.Channels[tools.Token(last.Name)].(channel.Receiving); ok {
 		if refused := limited.CheckChat(last.ChatID); refused != nil {
 			n.log.Warn().Err(refused).Str("session", session).Msg("the last channel does not send to its last chat; using the default channel")
 			return "", "", nil
@@ -321,7 +321,7 @@ func (n *Notifier) send(ctx context.Context, message channel.Notification, forUs
 	}
 	message.Kind = channel.KindMessage
 	placed, err := n.setChannel(ctx, tools.Call{Session: message.Session}.SessionToken(), &message)
-	if limited, ok := n.cfg.Channels[message.Channel].(channel.Limited); ok && err == nil {
+	if limited, ok := n.cfg.Channels[message.Channel].(channel.Receiving); ok && err == nil {
 		if refused := limited.CheckChat(message.ChatID); refused != nil {
 			return channel.Notification{}, tools.Errorf(tools.CodeInvalidArguments, "%v", refused)
 		}

@@ -42,10 +42,10 @@ func (c chats) DefaultChat() string { return c.chat }
 // SendsToAll implements Receiving.
 func (c chats) SendsToAll() bool { return c.toAll }
 
-// ListsChats implements Limited.
+// ListsChats implements Receiving.
 func (c chats) ListsChats() bool { return true }
 
-// CheckChat returns an error if the channel does not send to a chat.
+// CheckChat implements Receiving.
 func (c chats) CheckChat(chat string) error {
 	if chat == "" || c.allow.maySend(c.Room(chat)) {
 		return nil

@@ -50,7 +50,7 @@ type webhookBody struct {
 	Data      Notification `json:"data"`
 }
 
-// CheckChat implements Limited.
+// CheckChat implements Receiving.
 func (w *Webhook) CheckChat(chat string) error {
 	if !w.ListsChats() {
 		return nil
@@ -58,7 +58,7 @@ func (w *Webhook) CheckChat(chat string) error {
 	return w.chats.CheckChat(chat)
 }
 
-// ListsChats implements Limited.
+// ListsChats implements Receiving.
 func (w *Webhook) ListsChats() bool { return len(w.allow) > 0 }
 
 // Send posts n once.
