@@ -356,17 +356,18 @@ func TestFirstMessageSurvivesAKill(t *testing.T) { // not parallel: each has thr
 }
 
 // Discord no longer takes the answer to a button, for example because the worker was away. The next messages
-// do not wait for it.
+// do not wait for it. Nor does it let the bot edit a message: the answer comes instead of its draft.
 func TestAnswerToAButtonIsRefused(t *testing.T) { // not parallel: each has three processes
-	s := newChatStage(t, `{"text":"First."}`+"\n"+`{"text":"Second."}`+"\n")
+	s := newChatStage(t, `{"text":"First of all.","delay":"2s"}`+"\n"+`{"text":"Second."}`+"\n")
+	s.discord.frozen = true
 	s.noMail = true
 	s.start()
 	s.awaitConnections()
 	s.discord.say("D1", "", "hi")
-	s.discord.awaitShown(t, "D1", "First.")
+	s.discord.awaitShown(t, "D1", "First of all.")
 	s.discord.press("D1", "K")
 	s.discord.say("D1", "", "again")
-	s.discord.awaitShown(t, "D1", "First.", "Second.")
+	s.discord.awaitShown(t, "D1", "First of all.", "Second.")
 }
 
 // The status names the bots whose tokens are refused, and what users write meanwhile is not lost, also in threads.

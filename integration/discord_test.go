@@ -24,9 +24,10 @@ type fakeDiscord struct {
 	mute     bool             // the gateway does not confirm heartbeats
 	logins   []string         // identify or resume
 	nonces   map[string]*chatMessage
-	lose     int // the next responses to sent and edited messages that are lost
-	interval int // of heartbeats, in ms
-	beats    int // that were not confirmed
+	frozen   bool // messages cannot be edited
+	lose     int  // the next responses to sent and edited messages that are lost
+	interval int  // of heartbeats, in ms
+	beats    int  // that were not confirmed
 }
 
 func newFakeDiscord(t *testing.T) *fakeDiscord {
@@ -183,6 +184,12 @@ func (f *fakeDiscord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m := f.find(path[1], path[3])
 		if m == nil {
 			w.WriteHeader(http.StatusNotFound)
+			answer(map[string]any{"message": "Unknown Message", "code": 10008})
+			return
+		}
+		if r.Method == http.MethodPatch && f.frozen {
+			w.WriteHeader(http.StatusForbidden)
+			answer(map[string]any{"message": "Missing Permissions", "code": 50013})
 			return
 		}
 		if r.Method == http.MethodDelete {

@@ -232,17 +232,25 @@ export async function connect() {
       }
     }
 
+    function decode(msg) {
+      try {
+        return msg.json();
+      } catch (err) {
+        throw new Permanent("undecodable", err.message);
+      }
+    }
+
     async function handle(msg) {
       const state = { sent: 0 };
       let attempts = msg.info.deliveryCount - 1; // of the programs before
       for (let pause = 1000; !stopped.aborted; pause = Math.min(pause * 2, 60_000)) {
         attempts++;
         try {
-          await once(msg, msg.json(), state);
+          await once(msg, decode(msg), state);
           report("sending", "");
           return msg.ack();
         } catch (err) {
-          if (err instanceof Permanent || err instanceof SyntaxError || Date.now() - Date.parse(msg.timestamp) > 24 * 3600_000) {
+          if (err instanceof Permanent || Date.now() - Date.parse(msg.timestamp) > 24 * 3600_000) {
             log("gave up a notification", { seq: msg.seq, error: err.message });
             await ask({ reject: { sequence: msg.seq, attempts, code: err.code ?? "undeliverable", reason: err.message } });
             return msg.term();
