@@ -381,7 +381,7 @@ func TestAgentProtocolKilled(t *testing.T) {
 	second := c.prompt("next").until("status ack")
 	p.kill()
 	killBridge()
-	startAgentBridge(t, u)
+	killBridge = startAgentBridge(t, u)
 	if err := os.WriteFile(filepath.Join(u.workspace, "go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -391,5 +391,17 @@ func TestAgentProtocolKilled(t *testing.T) {
 	}
 	if second.until(""); second.text == "" {
 		t.Errorf("the client whose prompt waited got %+v", second)
+	}
+	killBridge() // the next one knows that the first prompt was answered
+	startAgentBridge(t, u)
+	c.discover()
+	if err := c.nc.PublishRequest(c.prompts, s.inbox.Subject, []byte("work")); err != nil {
+		t.Fatal(err)
+	}
+	for s.code == "" { // the answer may come twice
+		s.until("")
+	}
+	if s.code != "409" {
+		t.Errorf("the client that sent its prompt again got %+v", s)
 	}
 }

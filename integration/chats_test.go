@@ -13,6 +13,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/integration/slow"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // chatStage is a worker with a bridge to each fake platform.
@@ -355,15 +356,67 @@ func TestFirstMessageSurvivesAKill(t *testing.T) { // not parallel: each has thr
 }
 
 // Discord no longer takes the answer to a button, for example because the worker was away. The next messages
-// do not wait for it.
+// do not wait for it. Nor does it let the bot edit a message: the answer comes instead of its draft.
 func TestAnswerToAButtonIsRefused(t *testing.T) { // not parallel: each has three processes
-	s := newChatStage(t, `{"text":"First."}`+"\n"+`{"text":"Second."}`+"\n")
+	s := newChatStage(t, `{"text":"First of all.","delay":"2s"}`+"\n"+`{"text":"Second."}`+"\n")
+	s.discord.frozen = true
 	s.noMail = true
 	s.start()
 	s.awaitConnections()
 	s.discord.say("D1", "", "hi")
-	s.discord.awaitShown(t, "D1", "First.")
+	s.discord.awaitShown(t, "D1", "First of all.")
 	s.discord.press("D1", "K")
 	s.discord.say("D1", "", "again")
+	s.discord.awaitShown(t, "D1", "First of all.", "Second.")
+}
+
+// The status names the bots whose tokens are refused, and what users write meanwhile is not lost, also in threads.
+func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four processes
+	slow.Test(t)
+	s := newChatStage(t, `{"text":"First."}`+"\n"+`{"text":"Second."}`+"\n")
+	s.start()
+	s.awaitConnections()
+	hi := s.slack.say("D1", "hi", false)
+	s.discord.say("D1", "", "hi")
+	s.slack.awaitShown(t, "D1", "First.")
+	s.discord.awaitShown(t, "D1", "First.")
+	failing := func() (names []string) {
+		for _, p := range problemsOf(t, []string{"--data", filepath.Join(s.dir, "data")}) {
+			if p.Code == string(trouble.Receiver) {
+				names = append(names, p.Name)
+			}
+		}
+		slices.Sort(names)
+		return names
+	}
+	if got := failing(); got != nil {
+		t.Errorf("%q fail", got)
+	}
+	s.slack.revoke(true)
+	s.discord.revoke(true)
+	s.mail.mu.Lock()
+	s.mail.refuse = true
+	s.mail.mu.Unlock()
+	s.slack.tell(map[string]any{"type": "disconnect", "reason": "refresh_requested"})
+	s.discord.drop()
+	s.mail.disconnect()
+	s.slack.say("D1", "again", true)
+	s.slack.say("D1/"+hi, "in a thread", true)
+	s.discord.say("D1", "", "again")
+	s.discord.say("T1", "guild", "<@UBOT> in a thread")
+	s.discord.say("T2", "guild", "<@UBOT> in an old thread")
+	s.await("all bots to be named", func() bool { return slices.Equal(failing(), []string{"di", "ma", "sl"}) })
+	s.slack.revoke(false)
+	s.discord.revoke(false)
+	s.mail.mu.Lock()
+	s.mail.refuse = false
+	s.mail.mu.Unlock()
+	s.discord.forget()
+	s.kill()
+	s.start()
+	s.slack.awaitShown(t, "D1", "First.", "Second.")
+	s.slack.awaitShown(t, "D1/"+hi, "First.")
 	s.discord.awaitShown(t, "D1", "First.", "Second.")
+	s.discord.awaitShown(t, "T1", "First.")
+	s.discord.awaitShown(t, "T2", "First.")
 }

@@ -17,6 +17,7 @@ import (
 // chatMessage is a message of a user or of the bot.
 type chatMessage struct {
 	ID, Chat, Author, Text string
+	Thread                 string // in Slack, whose threads are no chats
 	Form                   string // with which the bot sent it
 	Edits                  int
 	Gone                   bool
@@ -33,6 +34,7 @@ type chatServer struct {
 	command  any  // what the platform says next over the connection
 	failures int  // of the next requests
 	silent   bool // the connections say nothing
+	revoked  bool // the token of the bot
 	dials    int  // connections so far
 	problems []string
 	cut      context.CancelFunc // ends the connection
@@ -114,6 +116,13 @@ func (s *chatServer) hush(silent bool) {
 	s.wake()
 }
 
+// revoke takes the token of the bot back, or accepts it again.
+func (s *chatServer) revoke(revoked bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revoked = revoked
+}
+
 // drop ends the connection.
 func (s *chatServer) drop() {
 	s.mu.Lock()
@@ -136,7 +145,7 @@ func (s *chatServer) shown(chat string) (texts []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, m := range s.messages {
-		if m.Chat == chat && m.Author == "UBOT" && !m.Gone {
+		if strings.TrimSuffix(m.Chat+"/"+m.Thread, "/") == chat && m.Author == "UBOT" && !m.Gone {
 			texts = append(texts, m.Text)
 		}
 	}

@@ -30,7 +30,7 @@ var allowedImports = map[string][]string{
 	"cmd/internal/savings":  {"cmd/internal/mcp/hosts", "tools"},
 
 	// bus/worker combines calls, tools, offloading and state.
-	"bus/agents":                {"bus", "bus/consume", "bus/approvals", "bus/cron", "bus/notify", "bus/notify/channel", "bus/rpc", "bus/session", "bus/task", "offload", "state", "state/kv", "tools", "tools/agent", "tools/builtin"},
+	"bus/agents":                {"bus", "bus/consume", "bus/approvals", "bus/cron", "bus/notify", "bus/notify/channel", "bus/rpc", "bus/session", "bus/task", "offload", "state", "state/kv", "tools", "tools/agent", "tools/builtin", "tools/trouble"},
 	"bus/approvals":             {"bus", "bus/consume", "bus/task", "tools", "tools/retry"},
 	"bus/worker":                {"tools/tracing", "bus", "bus/consume", "bus/admin", "bus/approvals", "bus/cron", "bus/dead", "bus/retention", "bus/task", "tools/metrics", "tools", "offload", "state", "tools/retry", "tools/trouble"},
 	"bus/rpc":                   {"tools/tracing", "bus", "bus/consume", "bus/approvals", "bus/dead", "bus/cron", "bus/task", "tools", "offload"},

@@ -24,9 +24,10 @@ type fakeDiscord struct {
 	mute     bool             // the gateway does not confirm heartbeats
 	logins   []string         // identify or resume
 	nonces   map[string]*chatMessage
-	lose     int // the next responses to sent and edited messages that are lost
-	interval int // of heartbeats, in ms
-	beats    int // that were not confirmed
+	frozen   bool // messages cannot be edited
+	lose     int  // the next responses to sent and edited messages that are lost
+	interval int  // of heartbeats, in ms
+	beats    int  // that were not confirmed
 }
 
 func newFakeDiscord(t *testing.T) *fakeDiscord {
@@ -97,7 +98,7 @@ func (f *fakeDiscord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if r.Header.Get("Authorization") != "Bot "+discordToken {
+	if f.revoked || r.Header.Get("Authorization") != "Bot "+discordToken {
 		w.WriteHeader(http.StatusUnauthorized)
 		return
 	}
@@ -126,21 +127,34 @@ func (f *fakeDiscord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			f.problem("%s %s: %v, %+v", r.Method, r.URL, err, content)
 		}
 	}
+	last := func(chat string) (id string) {
+		for _, m := range f.messages {
+			if m.Chat == chat {
+				id = m.ID
+			}
+		}
+		return id
+	}
 	switch {
+	case path[0] == "guilds" || len(path) == 5: // S1 has an active thread and an archived one
+		thread := map[string]string{"guilds": "T1", "channels": "T2"}[path[0]]
+		threads := []any{}
+		if id := last(thread); id != "" {
+			threads = append(threads, map[string]any{"id": thread, "parent_id": "S1", "last_message_id": id})
+		}
+		answer(map[string]any{"threads": threads})
 	case path[0] == "gateway":
 		limit := map[string]any{"total": 1000, "remaining": 1000, "reset_after": 0, "max_concurrency": 16}
 		answer(map[string]any{"url": "ws" + strings.TrimPrefix(f.URL, "http") + "/gateway", "shards": 1, "session_start_limit": limit})
 	case len(path) == 2 && r.Method == http.MethodGet:
-		kind, last := 1, ""
-		if strings.HasPrefix(path[1], "S") {
-			kind = 0
+		channel := map[string]any{"id": path[1], "type": 1, "last_message_id": last(path[1])}
+		switch path[1][0] {
+		case 'S':
+			channel["type"], channel["guild_id"] = 0, "guild"
+		case 'T':
+			channel["type"], channel["guild_id"], channel["parent_id"] = 11, "guild", "S1"
 		}
-		for _, m := range f.messages {
-			if m.Chat == path[1] {
-				last = m.ID
-			}
-		}
-		answer(map[string]any{"id": path[1], "type": kind, "last_message_id": last})
+		answer(channel)
 	case len(path) == 3 && r.Method == http.MethodGet:
 		limit, _ := strconv.Atoi(r.URL.Query().Get("limit"))
 		page := []any{}
@@ -170,6 +184,12 @@ func (f *fakeDiscord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m := f.find(path[1], path[3])
 		if m == nil {
 			w.WriteHeader(http.StatusNotFound)
+			answer(map[string]any{"message": "Unknown Message", "code": 10008})
+			return
+		}
+		if r.Method == http.MethodPatch && f.frozen {
+			w.WriteHeader(http.StatusForbidden)
+			answer(map[string]any{"message": "Missing Permissions", "code": 50013})
 			return
 		}
 		if r.Method == http.MethodDelete {
@@ -263,6 +283,10 @@ func (f *fakeDiscord) hear(op int, data json.RawMessage, logged chan<- int, conn
 	if (op == 2 || op == 6) && (json.Unmarshal(data, &login) != nil || login.Token != discordToken) {
 		f.problem("login %s", data)
 		return false
+	}
+	if (op == 2 || op == 6) && f.revoked {
+		go func() { _ = conn.Close(4004, "Authentication failed.") }()
+		return true
 	}
 	switch op {
 	case 1:

@@ -32,7 +32,8 @@ type mailServer struct {
 	sent     []*mail.Message
 	bodies   []string
 	problems []string
-	drop     int // the next commands STORE after which the connection ends without a response
+	refuse   bool // the password
+	drop     int  // the next commands STORE after which the connection ends without a response
 	stores   int
 	conns    []net.Conn
 }
@@ -117,6 +118,8 @@ func (s *mailServer) serveIMAP(c net.Conn) {
 		ok := func(text string) { fmt.Fprintf(c, "%s%s OK done\r\n", text, tag) }
 		s.mu.Lock()
 		switch search, fetch, store := searchAll.FindStringSubmatch(command), fetchMail.FindStringSubmatch(command), storeSeen.FindStringSubmatch(command); {
+		case command == login && s.refuse:
+			fmt.Fprintf(c, "%s NO [AUTHENTICATIONFAILED] Invalid credentials\r\n", tag)
 		case command == login:
 			authenticated = true
 			ok("* CAPABILITY IMAP4rev1 IDLE\r\n")

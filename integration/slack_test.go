@@ -37,7 +37,8 @@ func (f *fakeSlack) say(chat, text string, lost bool, more ...any) string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.clock++
-	m := &chatMessage{ID: fmt.Sprintf("%d.000100", 1_800_000_000+f.clock), Chat: chat, Author: "U1", Text: text}
+	m := &chatMessage{ID: fmt.Sprintf("%d.000100", 1_800_000_000+f.clock), Author: "U1", Text: text}
+	m.Chat, m.Thread, _ = strings.Cut(chat, "/")
 	f.messages = append(f.messages, m)
 	if !lost {
 		event := map[string]any{"type": "message", "channel": chat, "user": m.Author, "text": text, "ts": m.ID}
@@ -70,7 +71,7 @@ func (f *fakeSlack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refuse := func(reason string) { answer(map[string]any{"ok": false, "error": reason}) }
 	method := strings.TrimPrefix(r.URL.Path, "/api/")
 	token := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if method == "apps.connections.open" && token != slackAppToken || method != "apps.connections.open" && token != slackBotToken {
+	if f.revoked || method == "apps.connections.open" && token != slackAppToken || method != "apps.connections.open" && token != slackBotToken {
 		refuse("invalid_auth")
 		return
 	}
@@ -88,12 +89,20 @@ func (f *fakeSlack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "apps.connections.open":
 		f.tickets++
 		answer(map[string]any{"ok": true, "url": fmt.Sprintf("ws%s/link?ticket=%d", strings.TrimPrefix(f.URL, "http"), f.tickets)})
-	case "conversations.history":
+	case "conversations.history", "conversations.replies":
 		// Newest first, in pages of two.
 		var all []map[string]any
+		latest := map[string]string{}
 		for _, m := range slices.Backward(f.messages) {
-			if m.Chat == chat && m.ID > r.Form.Get("oldest") && !m.Gone {
+			latest[m.Thread] = max(latest[m.Thread], m.ID)
+			if m.Chat == chat && m.Thread == ts && m.ID > r.Form.Get("oldest") && !m.Gone {
 				message := map[string]any{"type": "message", "user": m.Author, "text": m.Text, "ts": m.ID}
+				if reply := latest[m.ID]; reply != "" {
+					message["latest_reply"] = reply
+				}
+				if ts != "" {
+					message["thread_ts"] = ts
+				}
 				if m.Author == "UBOT" {
 					message["bot_id"] = "BBOT"
 				}
@@ -109,7 +118,7 @@ func (f *fakeSlack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(page)
 	case "chat.postMessage":
 		f.clock++
-		m := &chatMessage{ID: fmt.Sprintf("%d.000200", 1_800_000_000+f.clock), Chat: chat, Author: "UBOT", Text: text, Form: r.Form.Encode()}
+		m := &chatMessage{ID: fmt.Sprintf("%d.000200", 1_800_000_000+f.clock), Chat: chat, Thread: r.Form.Get("thread_ts"), Author: "UBOT", Text: text, Form: r.Form.Encode()}
 		f.messages = append(f.messages, m)
 		answer(map[string]any{"ok": true, "channel": chat, "ts": m.ID})
 	case "chat.update", "chat.delete":

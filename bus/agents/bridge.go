@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // ServeBridge answers the requests of a bridge, or of a program that reads the users' messages of
@@ -53,6 +55,10 @@ func (s *bridgeService) answer(ctx context.Context, body []byte) (answer channel
 		return answer, err
 	case r.Reject != nil:
 		return answer, s.in.notifier.Reject(ctx, s.in.channel, *r.Reject)
+	case r.Receiving != nil || r.Sending != nil:
+		s.report(ctx, trouble.Receiver, r.Receiving)
+		s.report(ctx, trouble.Channel, r.Sending)
+		return answer, nil
 	case r.ChatID == "" && r.ID == "":
 		return s.chats(ctx)
 	}
@@ -64,6 +70,17 @@ func (s *bridgeService) answer(ctx context.Context, body []byte) (answer channel
 	}
 	r.ChatID = chat
 	return s.handle(ctx, r)
+}
+
+// report notes why a bridge fails, or that it works.
+func (s *bridgeService) report(ctx context.Context, kind trouble.Kind, why *string) {
+	switch {
+	case why == nil:
+	case *why == "":
+		trouble.Report(ctx, kind, s.in.channel, nil)
+	default:
+		trouble.Report(ctx, kind, s.in.channel, fmt.Errorf("its program says: %s", tools.Excerpt(tools.OneLine(*why), 300)))
+	}
 }
 
 // handle handles what a user of an allowed chat did.

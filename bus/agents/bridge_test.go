@@ -20,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
 // bridgeStage is a process with a bridged channel, and what its bridge asks.
@@ -111,6 +112,29 @@ func TestBridgeHandsInMessages(t *testing.T) {
 	}
 }
 
+// What a bridge says of its network is what its worker fails in, until the bridge says that it works.
+func TestBridgeReportsFailures(t *testing.T) {
+	t.Parallel()
+	var r trouble.Register
+	s := &bridgeService{in: &Inbox{channel: "team"}, to: newBridge(t, "C1", "", "")}
+	for _, test := range []struct{ request, want string }{
+		{`{"receiving":"the token\nis refused"}`, "[{receiver_failing team its program says: the token is refused}]"},
+		{`{"receiving":"","sending":"502"}`, "[{channel_failing team its program says: 502}]"},
+		{`{"sending":""}`, "[]"},
+	} {
+		if _, err := s.answer(r.With(t.Context()), []byte(test.request)); err != nil {
+			t.Fatal(err)
+		}
+		failures := []struct{ Kind, Name, Error string }{}
+		for _, f := range r.List() {
+			failures = append(failures, struct{ Kind, Name, Error string }{string(f.Kind), f.Name, f.Error})
+		}
+		if got := fmt.Sprint(failures); got != test.want {
+			t.Errorf("after %s: %s, want %s", test.request, got, test.want)
+		}
+	}
+}
+
 // A bridge learns that the run of a message has ended if no answer follows.
 func TestBridgeLearnsOfEnds(t *testing.T) {
 	t.Parallel()
@@ -190,11 +214,14 @@ func TestBridgeDelivers(t *testing.T) {
 	s.want(`{"reject":{"sequence":2,"code":"x","reason":"y"}}`, tools.CodeNotFound)
 	letters := bustest.Subscribe(t, s.bus, "stevedore.dead.>")
 	for range 2 {
-		s.want(`{"reject":{"sequence":1,"code":"channel_not_found","reason":"no such chat"}}`, `{}`)
+		s.want(`{"reject":{"sequence":1,"attempts":3,"code":"channel_not_found","reason":"no such chat"}}`, `{}`)
 	}
-	var letter struct{ Code, Reason, Subject string }
+	var letter struct {
+		Code, Reason, Subject string
+		Attempts              int
+	}
 	msg, err := letters.NextMsg(bustest.Timeout)
-	if err != nil || json.Unmarshal(msg.Data, &letter) != nil || letter.Code != "channel_not_found" || !strings.HasSuffix(letter.Reason, "no such chat") || msg.Subject != "stevedore.dead.notification.team" {
+	if err != nil || json.Unmarshal(msg.Data, &letter) != nil || letter.Code != "channel_not_found" || letter.Attempts != 3 || !strings.HasSuffix(letter.Reason, "no such chat") || msg.Subject != "stevedore.dead.notification.team" {
 		t.Errorf("dead letter %+v, %v", letter, err)
 	}
 	if n := bustest.Messages(t, s.bus, bus.Outbox); n != 1 {

@@ -151,15 +151,29 @@ func TestAnswersInAChat(t *testing.T) {
 	}
 }
 
-// A question without a chat is for all recipients of mails. A channel with chats, of which none is the default, does not
-// show it, so that a yes there answers something else.
+// A question without a chat is for all recipients of mails, and for the only chat of a webhook. A channel with chats, of
+// which none is the default, does not show it, and nobody knows in which of several a webhook does, so that a yes there
+// answers something else.
 func TestAnswerToAQuestionWithoutAChat(t *testing.T) {
 	t.Parallel()
 	mail, err := channel.NewEmail(channel.EmailConfig{Host: "127.0.0.1:25", From: "me@x.example", To: []string{"a@x.example", "b@x.example"}, TLS: "none"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for chat, ch := range map[string]channel.Channel{"42": newBridge(t, "", "42;43", ""), "a@x.example": mail} {
+	hook := func(allow string) channel.Channel {
+		hook, err := channel.NewWebhook("http://127.0.0.1:1", "", allow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hook
+	}
+	for chat, test := range map[string]struct {
+		channel.Channel
+		want bool
+	}{
+		"42": {newBridge(t, "", "42;43", ""), false}, "a@x.example": {mail, true}, "only": {hook("only;*"), true}, "one": {hook("one;other"), false},
+	} {
+		ch := test.Channel
 		b := bustest.New(t)
 		n, err := notify.New(b, notify.Config{Default: "hook", Channels: map[string]channel.Channel{"hook": ch}})
 		if err != nil {
@@ -171,7 +185,7 @@ func TestAnswerToAQuestionWithoutAChat(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := NewInbox(b, n, nil, "hook", ch, bustest.Log(t)).Accept(t.Context(), channel.Incoming{ID: "1", ChatID: chat, Text: "yes"})
-		if answers := got.ID == ""; err != nil || answers != (ch == mail) {
+		if answers := got.ID == ""; err != nil || answers != test.want {
 			t.Errorf("a yes of %s answers the question: %t, %v", chat, answers, err)
 		}
 	}

@@ -41,8 +41,8 @@ func Consume(ctx context.Context, b *bus.Bus, c bus.Consumer, cfg consume.Config
 const maxReason = 4 << 10
 
 // GiveUp makes a stored message a dead letter and removes it from its stream.
-func GiveUp(ctx context.Context, b *bus.Bus, stream string, m bus.Stored, code string, reason error) error {
-	letter := Letter{Code: code, Subject: m.Subject, Sequence: m.Sequence, ID: m.ID(), Header: bus.KeptHeader(m.Header.Get)}
+func GiveUp(ctx context.Context, b *bus.Bus, stream string, m bus.Stored, attempts int, code string, reason error) error {
+	letter := Letter{Code: code, Subject: m.Subject, Sequence: m.Sequence, ID: m.ID(), Attempts: attempts, Header: bus.KeptHeader(m.Header.Get)}
 	if _, err := store(ctx, b, stream, letter, m.Body, reason); err != nil {
 		return fmt.Errorf("store dead letter of %q: %w", m.Subject, err)
 	}

@@ -78,7 +78,7 @@ func (n *Notifier) Reject(ctx context.Context, name string, rejected channel.Bri
 		if tokens := n.bus.Split(m.Subject); len(tokens) < 2 || tokens[1] != name {
 			return tools.Errorf(tools.CodeNotFound, "the notification %d is not one of this channel", rejected.Sequence)
 		}
-		return dead.GiveUp(ctx, n.bus, bus.Outbox, m, tools.Token(rejected.Code), fmt.Errorf("the bridge gave it up: %s", rejected.Reason))
+		return dead.GiveUp(ctx, n.bus, bus.Outbox, m, rejected.Attempts, tools.Token(rejected.Code), fmt.Errorf("the bridge gave it up: %s", rejected.Reason))
 	}
 	return nil // settled
 }

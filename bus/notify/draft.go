@@ -50,7 +50,7 @@ func (d *draft) isOf(session, call string) bool {
 
 // chatOf returns the chat to which a channel sends what names a chat or none.
 func chatOf(to channel.Channel, chat string) string {
-	if c, ok := to.(interface{ DefaultChat() string }); ok {
+	if c, ok := to.(channel.Receiving); ok {
 		return cmp.Or(chat, c.DefaultChat())
 	}
 	return chat

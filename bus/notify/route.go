@@ -84,10 +84,16 @@ func (n *Notifier) putPlaced(ctx context.Context, notification channel.Notificat
 }
 
 // showsAll reports whether the default channel also gets the results that only their caller
-// needs: the console of a process shows what happens, but a chat is for its users.
+// needs: the console of a process, or a file in its place, shows what happens, but a chat is for its users, whatever
+// its name is.
 func (n *Notifier) showsAll() bool {
-	_, isConsole := n.cfg.Channels[n.cfg.Default].(*channel.Console)
-	return isConsole || n.cfg.Default == "console"
+	switch n.cfg.Channels[n.cfg.Default].(type) {
+	case *channel.Console:
+		return true
+	case channel.Receiving, *channel.HTTP:
+		return false
+	}
+	return n.cfg.Default == "console"
 }
 
 // userText returns the text of the event's notification, or "" for none.
@@ -193,7 +199,7 @@ func (n *Notifier) setChannel(ctx context.Context, session string, to *channel.N
 // operator lists for a channel belong to every session, and a chat whose users write to the
 // agent belongs to the session of their messages.
 func (n *Notifier) owner(ctx context.Context, session, name, chat string) (string, error) {
-	if limited, ok := n.cfg.Channels[tools.Token(name)].(channel.Limited); ok && limited.ListsChats() || session == tools.TokenOf(name+"-"+chat) {
+	if limited, ok := n.cfg.Channels[tools.Token(name)].(channel.Receiving); ok && limited.ListsChats() || session == tools.TokenOf(name+"-"+chat) {
 		return session, nil
 	}
 	if chat == "" || n.cfg.Facts == nil {
@@ -234,7 +240,7 @@ func (n *Notifier) lastChannel(ctx context.Context, session string) (name, chat 
 	if err != nil {
 		return "", "", err
 	}
-	if limited, ok := n.cfg.Channels[tools.Token(last.Name)].(channel.Limited); ok {
+	if limited, ok := n.cfg.Channels[tools.Token(last.Name)].(channel.Receiving); ok {
 		if refused := limited.CheckChat(last.ChatID); refused != nil {
 			n.log.Warn().Err(refused).Str("session", session).Msg("the last channel does not send to its last chat; using the default channel")
 			return "", "", nil
@@ -315,7 +321,7 @@ func (n *Notifier) send(ctx context.Context, message channel.Notification, forUs
 	}
 	message.Kind = channel.KindMessage
 	placed, err := n.setChannel(ctx, tools.Call{Session: message.Session}.SessionToken(), &message)
-	if limited, ok := n.cfg.Channels[message.Channel].(channel.Limited); ok && err == nil {
+	if limited, ok := n.cfg.Channels[message.Channel].(channel.Receiving); ok && err == nil {
 		if refused := limited.CheckChat(message.ChatID); refused != nil {
 			return channel.Notification{}, tools.Errorf(tools.CodeInvalidArguments, "%v", refused)
 		}

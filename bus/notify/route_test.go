@@ -75,7 +75,6 @@ func TestSendTwice(t *testing.T) {
 	})
 }
 
-// The default channel gets what has no other place. The answer to a call without a channel
 // The acknowledgement of a message can be lost with the server, which then also forgets its key. If
 // the outbox is full when the call runs again, the message is not refused: its user has it.
 func TestSendAgainToAFullOutbox(t *testing.T) {
@@ -114,11 +113,22 @@ func TestSendAgainToAFullOutbox(t *testing.T) {
 	}
 }
 
-// is only for its caller.
+// The default channel gets what has no other place. The answer to a call without a channel
+// is only for its caller, also if a chat has the name of the console.
 func TestDefaultChannelGetsNoAnswersOfOthers(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	phone := newRecorder()
+	bot, err := channel.NewTelegram("token", channel.BotConfig{Chat: "1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ch, want := range map[channel.Channel]bool{bot: false, channel.NewFile("x"): true, nil: true} {
+		n, err := New(b, Config{Channels: map[string]channel.Channel{"console": ch}})
+		if err != nil || n.showsAll() != want {
+			t.Errorf("a console that is %T shows the results of all: %t, %v", ch, !want, err)
+		}
+	}
 	cfg := Config{Channels: map[string]channel.Channel{"phone": phone}, Default: "phone", Facts: lastChannels(t, map[string][2]string{"s1": {"phone", ""}})}
 	start(t, b, cfg)
 	n, err := New(b, cfg)

@@ -72,7 +72,7 @@ func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, 
 				err = n.put(ctx, n.forDefault(name, m), m.Header.Get(bus.AsideHeader) != "")
 			}
 			if code, rejected := consume.Rejected(err); rejected {
-				err = dead.GiveUp(ctx, n.bus, bus.Outbox, m, code, err)
+				err = dead.GiveUp(ctx, n.bus, bus.Outbox, m, 0, code, err)
 			} else if err == nil {
 				err = n.bus.Delete(ctx, bus.Outbox, m.Sequence)
 			}

@@ -130,6 +130,10 @@ type BridgeRequest struct {
 	// message, or alone.
 	Position string `json:"position,omitempty"`
 
+	// Receiving says why the bridge gets nothing from its network now, Sending why it can send nothing there; empty
+	// means that it works.
+	Receiving *string `json:"receiving,omitempty"`
+	Sending   *string `json:"sending,omitempty"`
 	// Unanswered is the ID of a message: has its run ended without a text for the user?
 	Unanswered string `json:"unanswered,omitempty"`
 	// Decide answers an approval.
@@ -175,6 +179,7 @@ type BridgeDecision struct {
 // BridgeRejection names a notification that cannot be delivered by its sequence in the outbox.
 type BridgeRejection struct {
 	Sequence uint64 `json:"sequence"`
+	Attempts int    `json:"attempts"` // to deliver it
 	Code     string `json:"code"`
 	Reason   string `json:"reason"`
 }

@@ -30,14 +30,6 @@ func (c chats) Room(chat string) string {
 	return chat
 }
 
-// CheckReceive returns an error if the channel would accept no message.
-func (c chats) CheckReceive() error {
-	if len(c.allow.named()) == 0 {
-		return errors.New("the settings chat and allow of the channel name no chat, so no message would be accepted")
-	}
-	return nil
-}
-
 // MayReceive implements Receiving.
 func (c chats) MayReceive(chat string) (string, bool) { return chat, c.allow.mayReceive(c.Room(chat)) }
 
@@ -50,10 +42,10 @@ func (c chats) DefaultChat() string { return c.chat }
 // SendsToAll implements Receiving.
 func (c chats) SendsToAll() bool { return c.toAll }
 
-// ListsChats implements Limited.
+// ListsChats implements Receiving.
 func (c chats) ListsChats() bool { return true }
 
-// CheckChat returns an error if the channel does not send to a chat.
+// CheckChat implements Receiving.
 func (c chats) CheckChat(chat string) error {
 	if chat == "" || c.allow.maySend(c.Room(chat)) {
 		return nil

@@ -158,7 +158,7 @@ func NewHTTP(preset string, cfg HTTPConfig) (*HTTP, error) {
 // Send posts n in one or more messages.
 func (h *HTTP) Send(ctx context.Context, n Notification) error {
 	parts, isMarkup := h.shape.messages(n)
-	return sendParts(&h.sent, n, parts, func(_ int, part markup.Styled, _ string) error {
+	return sendParts(&h.sent, n, parts, func(_ int, part markup.Styled) error {
 		m := message{Title: title(n), Text: part.Text, Session: markup.Clean(n.Session), Tool: markup.Clean(n.Tool), ID: headerID(n.ID),
 			IsError: n.IsError, Markdown: isMarkup}
 		body, err := h.render(m)
@@ -282,21 +282,11 @@ func (p *partsSent) set(key [sha256.Size]byte, count int) {
 	}
 }
 
-// sendParts sends the parts of n, and then its file. The first part replaces the message that n
-// replaces, unless that is gone. If the service refuses the file, the user learns why.
-func sendParts(sent *partsSent, n Notification, parts []markup.Styled, send func(i int, part markup.Styled, replaced string) error,
-	sendFile func(f *Document) error) error {
+// sendParts sends the parts of n, and then its file. If the service refuses the file, the user learns why.
+func sendParts(sent *partsSent, n Notification, parts []markup.Styled, send func(i int, part markup.Styled) error, sendFile func(f *Document) error) error {
 	key := n.Digest()
 	for i := sent.get(key); i < len(parts); i++ {
-		replaced := ""
-		if i == 0 {
-			replaced = n.Replaces
-		}
-		err := send(i, parts[i], replaced)
-		if _, refused := consume.Rejected(err); refused && replaced != "" {
-			err = send(i, parts[i], "")
-		}
-		if err != nil {
+		if err := send(i, parts[i]); err != nil {
 			sent.set(key, i)
 			return err
 		}
@@ -304,7 +294,7 @@ func sendParts(sent *partsSent, n Notification, parts []markup.Styled, send func
 	if n.File != nil {
 		err := sendFile(n.File)
 		if code, refused := consume.Rejected(err); refused {
-			err = send(len(parts), markup.Styled{Text: n.File.refused(code)}, "")
+			err = send(len(parts), markup.Styled{Text: n.File.refused(code)})
 		}
 		if err != nil {
 			sent.set(key, len(parts))

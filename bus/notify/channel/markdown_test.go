@@ -286,6 +286,24 @@ func TestTelegramReplacesADraftByAFile(t *testing.T) {
 	}
 }
 
+// If Telegram does not let the bot edit the draft of an answer, its text does not stay above the answer.
+func TestTelegramRemovesADraftThatItCannotEdit(t *testing.T) {
+	tg := newTelegram(t, newBotAPI(t), "42")
+	var methods []string
+	tg.api.client = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		method, answer := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:], `{"ok":true,"result":{}}`
+		if method == "editMessageText" {
+			answer = `{"ok":false,"error_code":400,"description":"Bad Request: message can't be edited"}`
+		}
+		methods = append(methods, method)
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(strings.NewReader(answer)), Request: r}, nil
+	})}
+	err := tg.Send(t.Context(), Notification{ID: "1", Text: "An answer.", Replaces: "7"})
+	if err != nil || strings.Join(methods, " ") != "editMessageText deleteMessage sendMessage" {
+		t.Errorf("%v after %q", err, methods)
+	}
+}
+
 // Telegram gets quotes and the language of code as entities, in UTF-16 units.
 func TestTelegramQuotes(t *testing.T) {
 	api := newBotAPI(t)

@@ -106,14 +106,5 @@ type Channel interface {
 	Send(ctx context.Context, n Notification) error
 }
 
-// Limited is a Channel that may be limited to a list of chats.
-type Limited interface {
-	Channel
-	// CheckChat returns an error if the channel does not send to a chat.
-	CheckChat(chat string) error
-	// ListsChats reports whether the operator listed the chats.
-	ListsChats() bool
-}
-
 // Slots is how many notifications of a channel a process sends at once.
 const Slots = 512

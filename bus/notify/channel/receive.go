@@ -110,9 +110,13 @@ type Inbox interface {
 	Name() string
 }
 
-// Receiving is a Channel whose users may write. Who receives their messages asks it.
+// Receiving is a Channel with chats whose users may write. Who receives their messages asks it.
 type Receiving interface {
 	Channel
+	// CheckChat returns an error if the channel does not send to a chat.
+	CheckChat(chat string) error
+	// ListsChats reports whether the operator listed the chats.
+	ListsChats() bool
 	// MayReceive reports whether the messages of a chat are accepted, and returns the chat as the
 	// settings of the channel name it.
 	MayReceive(chat string) (string, bool)

@@ -91,12 +91,20 @@ func (t *Telegram) Send(ctx context.Context, n Notification) error {
 			return err
 		}
 	}
-	return sendParts(&t.sent, n, parts, func(i int, part markup.Styled, replaced string) error {
-		buttons := ""
+	return sendParts(&t.sent, n, parts, func(i int, part markup.Styled) error {
+		draft, buttons := "", ""
+		if i == 0 {
+			draft = n.Replaces
+		}
 		if i == len(parts)-1 {
 			buttons = approvalButtons(n)
 		}
-		_, err := t.put(ctx, chat, replaced, part, buttons)
+		_, err := t.put(ctx, chat, draft, part, buttons)
+		if _, refused := consume.Rejected(err); refused && draft != "" { // if it is there, the answer comes instead of it
+			if err = t.RemoveDraft(ctx, chat, draft); err == nil {
+				_, err = t.put(ctx, chat, "", part, buttons)
+			}
+		}
 		return err
 	}, func(f *Document) error {
 		return t.send(ctx, "sendDocument", map[string]string{"chat_id": chat}, f, nil)

@@ -33,7 +33,8 @@ func NewWebhook(url, secret, allow string) (*Webhook, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook: %w", err)
 	}
-	w := &Webhook{chats: chats{kind: "webhook", toAll: true, allow: parseChats(allow, "")}, post: post}
+	list := parseChats(allow, "")
+	w := &Webhook{chats: chats{kind: "webhook", toAll: len(list.named()) == 1, allow: list}, post: post} // of several, its program chooses
 	if secret != "" {
 		if w.signer, err = standardwebhooks.NewWebhook(secret); err != nil {
 			return nil, fmt.Errorf("webhook to %s: want a secret of the form whsec_BASE64", post.host)
@@ -49,7 +50,7 @@ type webhookBody struct {
 	Data      Notification `json:"data"`
 }
 
-// CheckChat implements Limited.
+// CheckChat implements Receiving.
 func (w *Webhook) CheckChat(chat string) error {
 	if !w.ListsChats() {
 		return nil
@@ -57,7 +58,7 @@ func (w *Webhook) CheckChat(chat string) error {
 	return w.chats.CheckChat(chat)
 }
 
-// ListsChats implements Limited.
+// ListsChats implements Receiving.
 func (w *Webhook) ListsChats() bool { return len(w.allow) > 0 }
 
 // Send posts n once.

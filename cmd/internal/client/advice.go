@@ -80,7 +80,7 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		return "Runs fail until the key, the credit of its account, the name of the model or the address of the provider is right. " +
 			"A key is in the variable or the file of --api-key-file; restart the worker after a change. Then send what failed again.", nil
 	case string(trouble.Receiver):
-		return "Correct the settings of the channel; the worker tries again.", nil
+		return "Correct the settings of the channel, or of the program of its bridge; it is tried again.", nil
 	case string(trouble.MCPServer):
 		return "Correct --mcp " + p.Name + "=..., or start that server; the worker tries again.", nil
 	case string(trouble.MCPCall):

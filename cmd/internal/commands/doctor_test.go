@@ -28,7 +28,7 @@ func TestDoctorChecksAllSettings(t *testing.T) {
 	}
 	invalid := [][]string{
 		{"--mcp", "bad"}, {"--web-allow", "zzz"}, {"--web-search", "nope"}, {"--channel", "foo"}, {"--store", "foo:bar"}, {"--remote-tool", "y"},
-		{"--receive", "x"}, {"--receive", "console"}, {"--transcribe", "x"}, {"--channel", "log=nope:x"}, {"--default-channel", "last"},
+		{"--receive", "x"}, {"--receive", "console"}, {"--receive", "b", "--channel", "b=bridge:allow=*"}, {"--transcribe", "x"}, {"--channel", "log=nope:x"}, {"--default-channel", "last"},
 		{"--mcp-sandbox", "--shell-sandbox", "off"}, {"--config", short},
 		{"--heartbeat-every", "0", "--heartbeat-allow-short"}, {"--heartbeat-timeout", "0"},
 	}

@@ -118,18 +118,6 @@ func (p *process) openNotifier(a artifactStore, channels map[string]channel.Chan
 	return notifier, nil
 }
 
-// defaultChats returns the default chats of the channels that receive messages, by channel.
-func (o *receiveOptions) defaultChats(channels map[string]channel.Channel) map[string]string {
-	chats := map[string]string{}
-	for _, name := range o.Channels {
-		chats[name] = ""
-		if channel, ok := channels[name].(interface{ DefaultChat() string }); ok {
-			chats[name] = channel.DefaultChat()
-		}
-	}
-	return chats
-}
-
 // Console returns a writer to stdout that drops everything after the reader of
 // stdout is gone. Otherwise the notifier would retry each notification to the
 // console and fill the log and the outbox.

@@ -19,15 +19,15 @@ const owner = "owner"
 // notes, unless it is the default chat of its channel.
 func (o *Options) noteOwner(channels map[string]channel.Channel) func(session string) string {
 	shared := o.Agents.Memory == memoryOwner || o.Agents.Memory == "" && o.OwnServer != nil
-	chats := o.Receive.defaultChats(channels)
 	return func(session string) string {
 		if parent, ok := agent.ParentSession(session); ok {
 			session = parent
 		}
 		own := !shared || tools.IsToken(session) && tools.Token(session) != session // a hash: it may be a chat
-		for name, chat := range chats {
-			given, ok := strings.CutPrefix(session, name+"-")
-			own = own || ok && given != chat
+		for _, name := range o.Receive.Channels {
+			to, receives := channels[name].(channel.Receiving)
+			chat, ok := strings.CutPrefix(session, name+"-")
+			own = own || receives && ok && chat != to.DefaultChat()
 		}
 		if own {
 			return tools.TokenOf(session)

@@ -60,16 +60,17 @@ func (o *receiveOptions) check(channels map[string]channel.Channel) (err error) 
 		if channels[name] == nil || slices.Contains(o.Channels[:i], name) {
 			return cli.Exit(cli.ExitUsage, "--receive %s: name a --channel of this process, once", name)
 		}
-		switch to := channels[name].(type) {
-		case receiver:
-			if limited, ok := to.(interface{ CheckReceive() error }); ok {
-				err = limited.CheckReceive()
-			}
-		case endpoint:
-			_, err = to.Receiver(nil, zerolog.Nop())
-		case channel.Receiving:
-		default:
+		to, receives := channels[name].(channel.Receiving)
+		_, hasSecret := to.(unread)
+		posted, isEndpoint := to.(endpoint)
+		switch {
+		case !receives:
 			err = errors.New("only channels of the kinds telegram, bridge, email and webhook receive messages")
+		case hasSecret: // openReceivers checks it
+		case len(to.Chats()) == 0:
+			err = errors.New("the settings of the channel (chat, allow) name no chat, so no message would be accepted")
+		case isEndpoint:
+			_, err = posted.Receiver(nil, zerolog.Nop())
 		}
 		if err != nil {
 			return cli.Exit(cli.ExitUsage, "--receive %s: %w", name, err)

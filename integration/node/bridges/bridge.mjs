@@ -18,23 +18,39 @@ export const log = (message, fields = {}) => console.error(JSON.stringify({ time
 
 export const sleep = (ms) => wait(ms, undefined, { signal: stopped }).catch(() => {}); // at most until the stop
 
-// Permanent is thrown by a network that will never take a message. A retryAfter of another error,
-// in seconds, is the pause that the network asks for.
+// Permanent is thrown by a network that will never take a message; refusesAll means that it takes none of this program. A
+// retryAfter of another error, in seconds, is the pause that the network asks for.
 export class Permanent extends Error {
-  constructor(code, message) {
+  constructor(code, message, refusesAll = false) {
     super(message);
-    this.code = code;
+    Object.assign(this, { code, refusesAll });
   }
 }
 
-// retry repeats what fails, because the network or the way to it is down. final ends it with what the network refuses.
-export async function retry(name, work, { final } = {}) {
-  for (let pause = 500; ; pause = Math.min(pause * 2, 30_000)) {
+// report tells the worker, for its status, why nothing is "receiving" or "sending", or with "" that it works.
+const failing = {};
+let worker = async () => {}, told = Promise.resolve();
+export function report(what, error) {
+  if (stopped.aborted || error === "" && failing[what] === "") return;
+  failing[what] = error;
+  told = told.then(() => worker({ [what]: error })).catch(() => {}); // it is told again after the next failure
+}
+
+// retry repeats what fails, because the network or the way to it is down, until isFinal(err). Work that goes on calls
+// works() when it works.
+export async function retry(name, work, isFinal = () => false) {
+  let pause = 500;
+  const works = () => { pause = 500; report("receiving", ""); };
+  for (;; pause = Math.min(pause * 2, 30_000)) {
     try {
-      return await work();
+      const done = await work(works);
+      works();
+      return done;
     } catch (err) {
-      if (stopped.aborted || final && err instanceof Permanent) throw err;
-      log(`cannot reach ${name}`, { error: String(err?.message ?? err) });
+      if (stopped.aborted || isFinal(err)) throw err;
+      const error = String(err?.message ?? err);
+      log(`cannot reach ${name}`, { error });
+      report("receiving", `${name}: ${error}`);
       await sleep(err instanceof Permanent ? 60_000 : err.retryAfter * 1000 || pause);
     }
   }
@@ -42,10 +58,13 @@ export async function retry(name, work, { final } = {}) {
 
 // inTurn handles the events of a network one after the other, and gives up one that the network refuses: the others wait.
 let last = Promise.resolve();
-export const inTurn = (name, work) => last = last.then(() => retry(name, work, { final: true })).catch((err) => log("an event is lost", { error: err.message }));
+export const inTurn = (name, work) => last = last.then(() => retry(name, work, (err) => err instanceof Permanent && !err.refusesAll)).catch((err) => {
+  log("an event is lost", { error: err.message });
+  report("receiving", `${name}: an event is lost: ${err.message}`);
+});
 
-// told shows the user of a network what became of his answer, which is stored.
-export const told = (name, work) => retry(name, work, { final: true }).catch((err) => log("cannot show an answer", { error: err.message }));
+// show shows the user of a network what became of his answer, which is stored.
+export const show = (name, work) => retry(name, work, (err) => err instanceof Permanent).catch((err) => log("cannot show an answer", { error: err.message }));
 
 // login connects to the server that NATS_URL and its like name, each behind the prefix.
 export function login(prefix = "") {
@@ -79,6 +98,8 @@ export async function connect() {
       await sleep(pause);
     }
   }
+
+  worker = (request) => ask(request, 1);
 
   // fit takes the largest files from a message until the server takes it.
   function fit(message) {
@@ -197,7 +218,8 @@ export async function connect() {
           await network.send(chat, parts[state.sent], options);
         } catch (err) {
           if (!options.id || !(err instanceof Permanent)) throw err;
-          await network.send(chat, parts[state.sent], { ...options, id: undefined }); // the draft is gone
+          await network.remove(chat, options.id).catch((err) => { if (!(err instanceof Permanent)) throw err; }); // it may be gone
+          await network.send(chat, parts[state.sent], { ...options, id: undefined });
         }
       }
       if (file) {
@@ -210,19 +232,31 @@ export async function connect() {
       }
     }
 
+    function decode(msg) {
+      try {
+        return msg.json();
+      } catch (err) {
+        throw new Permanent("undecodable", err.message);
+      }
+    }
+
     async function handle(msg) {
       const state = { sent: 0 };
+      let attempts = msg.info.deliveryCount - 1; // of the programs before
       for (let pause = 1000; !stopped.aborted; pause = Math.min(pause * 2, 60_000)) {
+        attempts++;
         try {
-          await once(msg, msg.json(), state);
+          await once(msg, decode(msg), state);
+          report("sending", "");
           return msg.ack();
         } catch (err) {
-          if (err instanceof Permanent || err instanceof SyntaxError || Date.now() - Date.parse(msg.timestamp) > 24 * 3600_000) {
+          if (err instanceof Permanent || Date.now() - Date.parse(msg.timestamp) > 24 * 3600_000) {
             log("gave up a notification", { seq: msg.seq, error: err.message });
-            await ask({ reject: { sequence: msg.seq, code: err.code ?? "undeliverable", reason: err.message } });
+            await ask({ reject: { sequence: msg.seq, attempts, code: err.code ?? "undeliverable", reason: err.message } });
             return msg.term();
           }
           log("a notification is sent again", { seq: msg.seq, error: err.message });
+          report("sending", err.message);
           await sleep(err.retryAfter ? err.retryAfter * 1000 : pause);
         }
       }

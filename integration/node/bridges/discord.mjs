@@ -3,11 +3,11 @@
 import { createHash } from "node:crypto";
 import { REST } from "@discordjs/rest";
 import { WebSocketManager } from "@discordjs/ws";
-import { connect, inTurn, log, Permanent, retry, stopped, told } from "./bridge.mjs";
+import { connect, inTurn, log, Permanent, retry, show, stopped } from "./bridge.mjs";
 
 const { DISCORD_TOKEN: token, DISCORD_API_URL: api } = process.env;
 const intents = 1 << 9 | 1 << 12; // messages in servers and direct ones
-const suppressEmbeds = 4, direct = 1, threads = [10, 11, 12], texts = [0, 19];
+const suppressEmbeds = 4, threads = [10, 11, 12], texts = [0, 19];
 
 const bridge = await connect();
 const rest = new REST({ version: "10", retries: 0, timeout: 30_000, ...api && { api } }).setToken(token);
@@ -17,7 +17,8 @@ async function call(method, path, options) {
   try {
     return await rest.request({ method, fullRoute: path, ...options });
   } catch (err) {
-    if (err.status >= 400 && err.status < 500 && ![408, 429].includes(err.status)) throw new Permanent(`refused_${err.status}`, `${err.status} ${err.message}`);
+    if (err.status === 401) rest.setToken(token); // which the library has removed
+    if (err.status >= 400 && err.status < 500 && ![408, 429].includes(err.status)) throw new Permanent(`refused_${err.status}`, `${err.status} ${err.message}`, err.status === 401);
     throw err;
   }
 }
@@ -69,27 +70,42 @@ async function handle(m) {
   });
 }
 
-// catchUp hands in what was written while the bot was away. A chat that was never read begins now.
-async function catchUp(begin) {
-  for (let [chat, position] of Object.entries((await bridge.chats()).chats)) {
-    if (Boolean(position) === begin) continue;
-    try {
-      const { type, last_message_id: last } = await call("GET", `/channels/${chat}`);
-      if (begin) await bridge.accept({ chat_id: chat, position: last || "1" });
-      for (let page = []; !begin && page.length % 100 === 0;) {
-        page = await call("GET", messages(chat), { query: new URLSearchParams({ after: position, limit: "100" }) });
-        if (page.length === 0) break;
-        for (const m of page.reverse()) {
-          await handle({ ...m, channel_id: chat, ...type !== direct && { guild_id: "unknown" } });
-          position = m.id;
-        }
-        await bridge.accept({ chat_id: chat, position });
-      }
-    } catch (err) {
-      if (!(err instanceof Permanent)) throw err;
-      log("cannot read the history", { chat, error: err.message });
+// missed returns the messages of a chat and of its threads that came after a position.
+async function missed(chat, position) {
+  const { guild_id: server } = await call("GET", `/channels/${chat}`), places = [chat], found = [];
+  for (const path of server ? [`/guilds/${server}/threads/active`, `/channels/${chat}/threads/archived/public`] : []) {
+    const { threads } = await call("GET", path);
+    places.push(...threads.filter((t) => t.parent_id === chat && BigInt(t.last_message_id ?? 0) > BigInt(position)).map(({ id }) => id));
+  }
+  for (const place of new Set(places)) {
+    for (let after = position, page; page?.length !== 0; after = page[0]?.id) { // the newest is first
+      page = await call("GET", messages(place), { query: new URLSearchParams({ after, limit: "100" }) });
+      found.push(...page.map((m) => ({ ...m, channel_id: place, guild_id: server })));
     }
   }
+  return found.sort((a, b) => BigInt(a.id) < BigInt(b.id) ? -1 : 1);
+}
+
+// catchUp hands in what was written while the bot was away. A chat that was never read begins now.
+async function catchUp(begin) {
+  let lost;
+  for (const [chat, position] of Object.entries((await bridge.chats()).chats)) {
+    if (Boolean(position) === begin) continue;
+    try {
+      if (begin) {
+        await bridge.accept({ chat_id: chat, position: (await call("GET", `/channels/${chat}`)).last_message_id || "1" });
+        continue;
+      }
+      const found = await missed(chat, position);
+      for (const m of found) await handle(m);
+      if (found.length > 0) await bridge.accept({ chat_id: chat, position: found.at(-1).id });
+    } catch (err) {
+      if (!(err instanceof Permanent) || err.refusesAll) throw err;
+      log("cannot read the history", { chat, error: err.message });
+      lost = err;
+    }
+  }
+  if (lost && !begin) throw lost;
 }
 
 // decide answers an approval by its buttons, and tells the user what became of it.
@@ -98,7 +114,7 @@ async function decide(press) {
   if (!["yes", "no"].includes(answer)) return;
   const chat = press.guild_id ? await chatOf(press.channel_id) : press.channel_id;
   const text = await bridge.decide(chat, (press.member?.user ?? press.user).id, key, answer === "yes");
-  await told("Discord", () => call("POST", `/interactions/${press.id}/${press.token}/callback`, { body: { type: 7, data: { content: `${press.message.content}\n\n${text}`, components: [] } } }));
+  await show("Discord", () => call("POST", `/interactions/${press.id}/${press.token}/callback`, { body: { type: 7, data: { content: `${press.message.content}\n\n${text}`, components: [] } } }));
 }
 
 await retry("Discord", () => catchUp(true));
@@ -106,13 +122,16 @@ const delivering = bridge.deliver(network);
 const gateway = new WebSocketManager({ token, intents, rest });
 gateway.on("ready", ({ user }) => { self = user.id; inTurn("Discord", () => catchUp(false)); log("connected to Discord"); });
 gateway.on("error", (err) => log("the gateway failed", { error: err.message }));
-gateway.on("closed", (code) => { if (code === 4004) log("Discord refuses the token"); });
+let ended = () => {}; // called when the gateway does not connect again: Discord refuses the token or the intents
+gateway.on("closed", (code) => { if (code === 4004 || code >= 4010 && code <= 4014) ended(); });
 gateway.on("dispatch", ({ t, d }) => {
   if (t === "MESSAGE_CREATE") inTurn("Discord", () => handle(d));
   if (t === "INTERACTION_CREATE") inTurn("Discord", () => decide(d));
 });
-await retry("Discord", () => gateway.connect());
-if (!stopped.aborted) await new Promise((done) => stopped.addEventListener("abort", done));
+while (!stopped.aborted) {
+  await retry("Discord", () => gateway.connect());
+  if (!stopped.aborted) await new Promise((done) => { ended = done; stopped.addEventListener("abort", done); });
+}
 await gateway.destroy();
 await delivering;
 await bridge.close();

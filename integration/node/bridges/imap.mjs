@@ -4,7 +4,7 @@
 // accepts forged senders. The rest as bridge.mjs says.
 import { ImapFlow } from "imapflow";
 import { simpleParser } from "mailparser";
-import { connect, log, sleep, stopped } from "./bridge.mjs";
+import { connect, log, retry, sleep, stopped } from "./bridge.mjs";
 
 const { IMAP_HOST: address = "", IMAP_USER: user, IMAP_PASSWORD: pass, IMAP_AUTHSERV: authserv } = process.env;
 const [, host, port] = address.match(/^(.*?)(?::(\d+))?$/);
@@ -87,7 +87,8 @@ async function look(client, allowed) {
   }
 }
 
-while (!stopped.aborted) {
+// read looks at the mailbox again and again, until the connection ends.
+async function read(works) {
   const client = new ImapFlow({ host, port: Number(port ?? 993), secure: true, auth: { user, pass, loginMethod: "LOGIN" }, logger: false, disableAutoIdle: true });
   client.on("error", (err) => log("the mailbox failed", { error: err.message }));
   try {
@@ -96,13 +97,15 @@ while (!stopped.aborted) {
     await client.mailboxOpen("INBOX");
     while (!stopped.aborted && client.usable) {
       await look(client, Object.keys(chats));
+      works();
       await sleep(Number(process.env.IMAP_INTERVAL_MS ?? 15_000));
     }
     await client.logout();
   } catch (err) {
-    log("cannot read the mailbox", { error: err.responseText ?? err.message });
     client.close();
-    await sleep(1000);
+    throw new Error(err.responseText ?? err.message);
   }
 }
+
+while (!stopped.aborted) await retry("the mailbox", read);
 await bridge.close();

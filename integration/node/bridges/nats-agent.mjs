@@ -16,7 +16,7 @@ import { connect, log, login, Permanent, stopped } from "./bridge.mjs";
 import { offer } from "./micro.mjs";
 
 const { AGENT_OWNER: owner, AGENT_NAME: agent = "stevedore", AGENT_NATS_URL: own, AGENT_INTERVAL_S: seconds = "20" } = process.env;
-const maxFiles = 20, maxError = 200;
+const maxFiles = 20, maxError = 200, maxEnded = 200;
 const usage = '{"prompt":"...","attachments":[{"filename":"...","content":"BASE64"}]} or the text alone';
 
 const bridge = await connect();
@@ -66,14 +66,16 @@ function decision(text) {
   return word && !(approve && reason) ? { approve, reason } : undefined;
 }
 
-// serve starts the agent of a chat. position names the prompts that were open when the program ended.
+// serve starts the agent of a chat. position names the prompts that were open when the program ended, and the last ones
+// before; an earlier version named only the open ones.
 function serve(session, position) {
   const subject = (verb) => ["agents", verb, agent, owner, session].join(".");
-  const open = new Map(JSON.parse(position || "[]").map((inbox) => [inbox, Promise.resolve()])); // acknowledgements by reply subject
-  const ended = []; // the reply subjects of the last prompts
+  const stored = JSON.parse(position || "[]");
+  const open = new Map((stored.open ?? stored).map((inbox) => [inbox, Promise.resolve()])); // acknowledgements by reply subject
+  const ended = stored.ended ?? []; // the reply subjects of the last prompts
   const tell = (err) => log("something is not stored, or a client is not reached", { session, error: err.message });
   let saved = Promise.resolve();
-  const save = () => saved = saved.then(() => bridge.ask({ chat_id: session, position: JSON.stringify([...open.keys()]) })).catch(tell);
+  const save = () => saved = saved.then(() => bridge.ask({ chat_id: session, position: JSON.stringify({ open: [...open.keys()], ended }) })).catch(tell);
 
   async function prompt(msg) {
     const inbox = msg.reply;
@@ -99,7 +101,7 @@ function serve(session, position) {
     nc.publish(inbox);
     await nc.flush();
     ended.unshift(inbox);
-    ended.splice(1000);
+    ended.splice(maxEnded);
     if (open.delete(inbox)) await save();
   }
 

@@ -2,11 +2,13 @@
 // SLACK_BOT_TOKEN (xoxb-...) and SLACK_APP_TOKEN (xapp-...); the rest as bridge.mjs says.
 import { LogLevel, SocketModeClient } from "@slack/socket-mode";
 import { WebClient } from "@slack/web-api";
-import { connect, inTurn, log, Permanent, retry, sleep, stopped, told } from "./bridge.mjs";
+import { connect, inTurn, log, Permanent, retry, show, sleep, stopped } from "./bridge.mjs";
 
 const { SLACK_BOT_TOKEN: token, SLACK_APP_TOKEN: appToken, SLACK_API_URL: slackApiUrl } = process.env;
 const bridge = await connect();
 const web = new WebClient(token, { slackApiUrl, retryConfig: { retries: 0 }, rejectRateLimitedCalls: true, logLevel: LogLevel.ERROR, timeout: 30_000 });
+const ofToken = ["invalid_auth", "not_authed", "token_revoked", "token_expired", "account_inactive"];
+const threadAge = 7 * 24 * 3600; // of threads whose messages are read after an absence, in seconds
 const temporary = ["ratelimited", "internal_error", "fatal_error", "service_unavailable", "request_timeout"];
 
 // call calls a method of the web API. Its errors are those that deliver expects.
@@ -14,7 +16,7 @@ async function call(method, args = {}) {
   try {
     return await web.apiCall(method, args);
   } catch (err) {
-    if (err.data?.error && !temporary.includes(err.data.error)) throw new Permanent(err.data.error, `${method}: ${err.data.error}`);
+    if (err.data?.error && !temporary.includes(err.data.error)) throw new Permanent(err.data.error, `${method}: ${err.data.error}`, ofToken.includes(err.data.error));
     throw err;
   }
 }
@@ -74,32 +76,49 @@ async function handle(m) {
   await bridge.accept({ id: m.ts, chat_id: chat, position: m.ts, user: m.user, text: plain(text.startsWith(mention) ? text.slice(mention.length) : text), files, ...!direct && { from: m.user } });
 }
 
-// catchUp hands in what was written while the bot was away. A chat that was never read begins now.
-async function catchUp(begin) {
-  const { chats } = await bridge.chats();
-  for (const [channel, position] of Object.entries(chats)) {
-    if (Boolean(position) === begin) continue;
-    const missed = [];
-    let cursor;
-    try {
-      do {
-        const page = await call("conversations.history", { channel, oldest: position || "0", limit: begin ? 1 : 200, cursor });
-        missed.unshift(...(page.messages ?? []).reverse());
-        cursor = !begin && page.response_metadata?.next_cursor;
-      } while (cursor);
-    } catch (err) {
-      if (!(err instanceof Permanent)) throw err;
-      log("cannot read the history", { chat: channel, error: err.message });
-      continue;
-    }
-    if (begin) await bridge.accept({ chat_id: channel, position: missed.at(-1)?.ts ?? "1" });
-    else for (const m of missed) await handle({ ...m, type: "message", channel });
-  }
+// read returns the messages of all pages.
+async function read(method, args) {
+  const found = [];
+  let cursor;
+  do {
+    const page = await call(method, { ...args, limit: 200, cursor });
+    found.push(...page.messages ?? []);
+    cursor = page.response_metadata?.next_cursor;
+  } while (cursor);
+  return found;
 }
 
-const delivering = bridge.deliver(network);
-while (!stopped.aborted) {
-  await retry("Slack", () => catchUp(true));
+// missed returns the messages of a chat and of its threads that came after a position. The history has no messages of
+// threads, but says of a message when the last reply to it came.
+async function missed(channel, position) {
+  const history = await read("conversations.history", { channel, oldest: String(Math.max(0, Number(position) - threadAge)) });
+  const found = [...history];
+  for (const { ts, latest_reply: latest } of history) if (latest > position) found.push(...await read("conversations.replies", { channel, ts, oldest: position }));
+  return found.filter(({ ts }) => ts > position).sort((a, b) => a.ts < b.ts ? -1 : 1);
+}
+
+// catchUp hands in what was written while the bot was away. A chat that was never read begins now.
+async function catchUp(begin) {
+  let lost;
+  for (const [channel, position] of Object.entries((await bridge.chats()).chats)) {
+    if (Boolean(position) === begin) continue;
+    try {
+      if (begin) {
+        const [last] = (await call("conversations.history", { channel, limit: 1 })).messages ?? [];
+        await bridge.accept({ chat_id: channel, position: last?.ts ?? "1" });
+      } else for (const m of await missed(channel, position)) await handle({ ...m, type: "message", channel });
+    } catch (err) {
+      if (!(err instanceof Permanent) || err.refusesAll) throw err;
+      log("cannot read the history", { chat: channel, error: err.message });
+      lost = err;
+    }
+  }
+  if (lost && !begin) throw lost;
+}
+
+// listen gets events until the connection ends.
+async function listen(works) {
+  await catchUp(true);
   const socket = new SocketModeClient({ appToken, autoReconnectEnabled: false, logLevel: LogLevel.ERROR, clientOptions: { slackApiUrl, retryConfig: { retries: 0 } } });
   socket.on("slack_event", ({ ack, type, body }) => inTurn("Slack", async () => {
     const action = body.actions?.[0];
@@ -107,7 +126,7 @@ while (!stopped.aborted) {
     else if (action && ["yes", "no"].includes(action.action_id)) {
       const thread = body.message?.thread_ts && body.message.thread_ts !== body.message.ts ? `/${body.message.thread_ts}` : "";
       const text = await bridge.decide(body.channel.id + thread, body.user.id, action.value, action.action_id === "yes");
-      await told("Slack", () => call("chat.update", { channel: body.channel.id, ts: body.message.ts, text: `${body.message.text}\n\n${text}`, blocks: [] }));
+      await show("Slack", () => call("chat.update", { channel: body.channel.id, ts: body.message.ts, text: `${body.message.text}\n\n${text}`, blocks: [] }));
     }
     await ack().catch(() => {}); // the connection has ended: Slack sends the event again
   }));
@@ -118,11 +137,16 @@ while (!stopped.aborted) {
   try {
     await socket.start();
     log("connected to Slack");
+    works();
     await ended;
-  } catch (err) {
-    log("cannot connect to Slack", { error: String(err?.message ?? err) });
+  } finally {
+    stopped.removeEventListener("abort", leave);
   }
-  stopped.removeEventListener("abort", leave);
+}
+
+const delivering = bridge.deliver(network);
+while (!stopped.aborted) {
+  await retry("Slack", listen);
   await sleep(1000);
 }
 await delivering;
