@@ -88,7 +88,10 @@ func shapeOf(d *describe.Document, src io.ReaderAt, size int64, rows bool, budge
 		return "", err
 	}
 	tables += example
-	if d.Sampled {
+	switch {
+	case d.Partial, d.Unnamed:
+		tables = "\nnot all of it is described: it may have other fields and tables" + tables
+	case d.Sampled:
 		tables = "\nelements behind the first MiB may have other fields" + tables
 	}
 	return head + d.Shape(budget-utf8.RuneCountInString(tables)) + tables, nil
