@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -137,16 +139,50 @@ func (r *runner) eachRow(rows func(src io.Reader, cut bool) rowSource, in io.Rea
 		switch {
 		case summary == "length":
 			r.res.Notes = append(r.res.Notes, "the number of rows")
-			return r.array(all)
+			return r.count(all)
 		case summary == "keys" && len(sample) > 0:
 			r.res.Notes = append(r.res.Notes, "the keys of the first row")
 			return r.apply(sample[0])
 		}
 	}
-	if table && r.fits(sample) && r.Query != "." || !table && len(sample) > 1 && !r.fits(sample[0]) && r.fits(sample) {
+	aboutAll := func(query string) bool {
+		return r.fits(sample, query) && (table || len(sample) > 1 && !r.fits(sample[0], query))
+	}
+	strict, inputs := r.strict(), len(calls(r.query(), "inputs"))
+	if inputs > 0 {
+		r.res.Notes = append(r.res.Notes, "inputs has the rows behind the first one, which is the value of .")
+	}
+	if r.Query != "." && inputs == 0 && (aboutAll(strict) || !(len(sample) > 0 && r.fits(sample[0], strict)) && aboutAll(r.Query)) {
 		return r.array(all)
 	}
 	return r.each(all)
+}
+
+// strict returns the query without each "?" and try, which hide that it does not fit a value.
+func (r *runner) strict() string {
+	query := r.query()
+	each(reflect.ValueOf(query), func(node any) bool {
+		if term, ok := node.(*gojq.Term); ok {
+			term.SuffixList = slices.DeleteFunc(term.SuffixList, func(s *gojq.Suffix) bool { return s.Optional })
+			if term.Type == gojq.TermTypeTry && term.Try.Catch == nil {
+				term.Type, term.Query = gojq.TermTypeQuery, term.Try.Body
+			}
+		}
+		return true
+	})
+	return query.String()
+}
+
+// count adds the number of rows.
+func (r *runner) count(rows rowSource) error {
+	for n := 0; ; n++ {
+		if _, err := rows.next(); err == io.EOF {
+			_, err = r.add(n)
+			return err
+		} else if err != nil {
+			return err
+		}
+	}
 }
 
 // each applies the query to each row.
@@ -227,9 +263,9 @@ type iterFunc func() (any, bool)
 
 func (f iterFunc) Next() (any, bool) { return f() }
 
-// fits reports whether the query accepts a value: its first results are no errors.
-func (r *runner) fits(v any) bool {
-	code, err := compile(r.Query)
+// fits reports whether a query accepts a value: its first results are no errors.
+func (r *runner) fits(v any, query string) bool {
+	code, err := compile(query)
 	if err != nil {
 		return true // an error for both
 	}
