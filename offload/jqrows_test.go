@@ -45,7 +45,12 @@ func TestJQOfAllRows(t *testing.T) {
 			t.Errorf("jq %q: %v, %s, want %s and the note %q", row.query, err, tools.Excerpt(fmt.Sprint(res), 300), row.want, row.note)
 		}
 	}
-	c := stored(t, []byte(table.String()))
+	long := strings.Repeat(`{"n":1,"text":"`+strings.Repeat("x", 1000)+"\"}\n", 9_000)
+	c := stored(t, []byte(long+"{\"n\":\n"+long))
+	if res, err := c.JQ(t.Context(), "s", "a", JQQuery{Query: "length"}); err != nil || !strings.Contains(res.Text(), "\n18000\n") || !strings.Contains(res.Text(), "without the 1 lines") {
+		t.Errorf("rows with a broken one behind 8 MiB: %v, %v", res, err)
+	}
+	c = stored(t, []byte(table.String()))
 	if _, err := c.JQ(t.Context(), "s", "a", JQQuery{Query: "map(.amount * .id)"}); err == nil {
 		t.Error("the product of two strings is no error")
 	}

@@ -237,7 +237,9 @@ func (rec *Record) summarizeContent(c Content, form describe.Form) (err error) {
 		if !errors.Is(err, jsonread.ErrNotJSON) {
 			return err
 		}
-		rec.Type, rec.MediaType = TypeText, mediaText
+		if rec.Type, rec.MediaType = TypeText, mediaText; rows { // one of them is no JSON
+			rec.MediaType = mediaLog
+		}
 	}
 	if rec.Type == TypeBinary {
 		return nil
@@ -291,5 +293,11 @@ func (rec Record) tableForm(c io.ReaderAt, size int64, known describe.Hints) (fo
 	if err != nil {
 		return form, err
 	}
-	return describe.Table(head, int64(len(head)) == size, known), nil
+	form = describe.Table(head, int64(len(head)) == size, known)
+	if !form.Certain && known == (describe.Hints{}) && beginsJSON(head) {
+		if err := jsontext.NewDecoder(bytes.NewReader(jsonread.WithoutBOM(head)), jsonread.Lenient...).SkipValue(); err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
+			return describe.Form{}, nil // the reader of JSON says what is wrong with it
+		}
+	}
+	return form, nil
 }

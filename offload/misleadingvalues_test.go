@@ -15,6 +15,7 @@ var misleadingValues = map[string]struct{ text, sql, want, note string }{
 		`{"meta":[{"a":1}],"blob":"` + strings.Repeat("x", 5<<20) + `","rows":[{"id":1},{"id":2}]}`, "SELECT sum(id) FROM t1", "3", "also has .meta",
 	},
 	"a long string in a row":          {`{"id":0,"l":[{"t":1}]}` + "\n" + `{"id":1,"s":"` + strings.Repeat("x", 5<<20) + "\"}\n{\"id\":2}\n", "SELECT count(*), sum(id) FROM t1", "3|3", ""},
+	"a row of JSON that is cut":       {strings.Repeat("{\"n\":1}\n", 200_000) + `{"n":`, "SELECT count(*), sum(n) FROM t1", "200000|200000", "without the 1 lines that have none"},
 	"rows behind many keys":           {behindKeys(1_500), "SELECT sum(id) FROM t1", "3", "also has .l"},
 	"rows behind a large array":       {`{"l":[{"t":1}],"big":[` + strings.Repeat(`"x",`, 300_000) + `"x"],"rows":[{"id":1},{"id":2}]}`, "SELECT sum(id) FROM t1", "3", "also has .l"},
 	"a value in another case":         {"id,level\n1,ERROR\n2,WARN\n3,ERROR\n", "SELECT count(*) FROM t1 WHERE level = 'error'", "0", "level: 2 cells such as 'ERROR' are written in another way than 'error', and do not equal it"},

@@ -116,7 +116,7 @@ func (r *runner) run(src io.Reader) error {
 	case r.Form != nil:
 		r.res.Notes = append(r.res.Notes, r.Form.Assumed...)
 		return r.eachRow(func(src io.Reader, _ bool) rowSource { return &tableRows{form: *r.Form, src: src} }, in, head)
-	case isLog(head, int64(len(head)) < r.Size):
+	case r.Log || isLog(head, int64(len(head)) < r.Size):
 		return r.eachRow(func(src io.Reader, cut bool) rowSource { return newLogRows(src, cut) }, in, head)
 	}
 	return r.notJSON(r.eachRow(newJSONRows, in, head)) // a document is one row
