@@ -30,6 +30,7 @@ func TestJQOfAllRows(t *testing.T) {
 		{table.String(), `select((try .id) == "4999") | .amount`, `"9"`, ""},
 		{table.String(), "[.[].id?] | length", "5000", ""},
 		{table.String(), "[., inputs] | length", "5000", "inputs has the rows behind the first one"},
+		{"{}\n" + rows.String(), "map(.id) | length", "5001", ""},
 		{rows.String(), "[.[].id?] | length", "5000", ""},
 		{rows.String(), "select(.id? == 4999) | .kind", `"k"`, ""},
 		{table.String(), `map(select(.amount > 8)) | length`, "5000", `.amount > 8 compares "0" with 8`},

@@ -145,14 +145,17 @@ func (r *runner) eachRow(rows func(src io.Reader, cut bool) rowSource, in io.Rea
 			return r.apply(sample[0])
 		}
 	}
+	aboutRow := func(query string) bool { // not only about the first one, which may be empty
+		return !slices.ContainsFunc(sample, func(row any) bool { return !r.fits(row, query) })
+	}
 	aboutAll := func(query string) bool {
-		return r.fits(sample, query) && (table || len(sample) > 1 && !r.fits(sample[0], query))
+		return r.fits(sample, query) && (table || len(sample) > 1 && !aboutRow(query))
 	}
 	strict, inputs := r.strict(), len(calls(r.query(), "inputs"))
 	if inputs > 0 {
 		r.res.Notes = append(r.res.Notes, "inputs has the rows behind the first one, which is the value of .")
 	}
-	if r.Query != "." && inputs == 0 && (aboutAll(strict) || !(len(sample) > 0 && r.fits(sample[0], strict)) && aboutAll(r.Query)) {
+	if r.Query != "." && inputs == 0 && (aboutAll(strict) || !(len(sample) > 0 && aboutRow(strict)) && aboutAll(r.Query)) {
 		return r.array(all)
 	}
 	return r.each(all)
