@@ -155,6 +155,7 @@ func TestShapeIsBounded(t *testing.T) {
 		"deep objects": strings.Repeat(`{"a":`, 1<<20),
 		"huge string":  `{"a":"` + strings.Repeat("x", 5<<20) + `"}`,
 		"many keys":    `{"k` + strings.Repeat(`":1,"k`, 200_000) + `":1}`,
+		"long key":     `{"` + strings.Repeat("k", 5_000) + `":[{"a":1},{"a":2}]}`,
 		"broken":       `{"a":[1,2,}`,
 	} {
 		got, err := shape(strings.NewReader(text), int64(len(text)), false, 2*previewRunes)
@@ -164,7 +165,7 @@ func TestShapeIsBounded(t *testing.T) {
 		if (name == "huge string") != strings.Contains(got, "not all of it is described") {
 			t.Errorf("%s: the shape is %s", name, got)
 		}
-		if complete := name == "huge string" || name == "many keys"; complete != (err == nil) {
+		if complete := name == "huge string" || name == "many keys" || name == "long key"; complete != (err == nil) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

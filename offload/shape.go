@@ -16,6 +16,7 @@ import (
 
 const (
 	sampleRunes = 300 // characters of the sample element
+	firstRunes  = 100 // of its place
 	placesRunes = 300 // of the list of tables
 )
 
@@ -129,5 +130,5 @@ func sample(src io.ReaderAt, size int64, table describe.Place) (string, error) {
 	if err != nil {
 		value = wholeRunes(data) // a long element
 	}
-	return fmt.Sprintf("\n%s: %s", table.First, tools.Excerpt(lineBreak.ReplaceAllString(string(value), " "), sampleRunes)), nil
+	return fmt.Sprintf("\n%s: %s", tools.Excerpt(table.First, firstRunes), tools.Excerpt(lineBreak.ReplaceAllString(string(value), " "), sampleRunes)), nil
 }
