@@ -44,6 +44,9 @@ func runWithin(ctx context.Context, req request, input io.Reader) (*Result, erro
 	r.keys.watch.query = req.Query
 	err := r.run(progressReader{bounded, input, &r.read})
 	r.res.Notes = append(r.res.Notes, r.keys.watch.notes...)
+	if req.Skip > 0 {
+		r.res.Notes = append(r.res.Notes, fmt.Sprintf("earlier answers have the first %d results", req.Skip))
+	}
 	if err == nil && !r.res.Limited {
 		r.noteUnknown()
 	}
