@@ -164,16 +164,11 @@ func (v *LogValues) Read(p []byte) (int, error) {
 // isLog reports whether a text that begins with head is not JSON, but has values in its lines. Values of which the
 // last one is not complete are a log, too.
 func isLog(head []byte, cut bool) bool {
-	head = jsonread.WithoutBOM(head)
-	dec := jsontext.NewDecoder(bytes.NewReader(head), jsonread.Lenient...)
-	values, err := 0, dec.SkipValue()
-	for ; err == nil; values++ {
-		err = dec.SkipValue()
-	}
+	values, _, err := jsonread.Values(head)
 	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) && (cut || values == 0) {
 		return false
 	}
-	rows := newLogRows(bytes.NewReader(head), cut)
+	rows := newLogRows(bytes.NewReader(jsonread.WithoutBOM(head)), cut)
 	_, err = rows.next()
 	return err == nil || cut && rows.open > 0
 }
