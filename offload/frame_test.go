@@ -153,15 +153,19 @@ func TestShapeIsBounded(t *testing.T) {
 	for name, text := range map[string]string{
 		"deep":         strings.Repeat("[", 2<<20),
 		"deep objects": strings.Repeat(`{"a":`, 1<<20),
-		"huge string":  `{"a":"` + strings.Repeat("x", 4<<20) + `"}`,
+		"huge string":  `{"a":"` + strings.Repeat("x", 5<<20) + `"}`,
 		"many keys":    `{"k` + strings.Repeat(`":1,"k`, 200_000) + `":1}`,
+		"long key":     `{"` + strings.Repeat("k", 5_000) + `":[{"a":1},{"a":2}]}`,
 		"broken":       `{"a":[1,2,}`,
 	} {
 		got, err := shape(strings.NewReader(text), int64(len(text)), false, 2*previewRunes)
 		if err != nil && !errors.Is(err, jsonread.ErrNotJSON) || len(got) > 2*previewRunes+100 {
 			t.Errorf("%s: the shape has %d bytes, %v", name, len(got), err)
 		}
-		if complete := name == "huge string" || name == "many keys"; complete != (err == nil) {
+		if (name == "huge string") != strings.Contains(got, "not all of it is described") {
+			t.Errorf("%s: the shape is %s", name, got)
+		}
+		if complete := name == "huge string" || name == "many keys" || name == "long key"; complete != (err == nil) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -558,6 +558,9 @@ func TestGrepContinues(t *testing.T) {
 		if res.Matches != int64(1000-lines) || res.Lines[0].Line != int64(lines+1) || res.Lines[0].Text != fmt.Sprintf("é line %d match", lines) {
 			t.Fatalf("cursor %s gives %d matches from %+v on", from, res.Matches, res.Lines[0])
 		}
+		if (from != "") != strings.Contains(res.Text(), "earlier answers have the matches before it") {
+			t.Errorf("cursor %s: %v", from, res.Notes)
+		}
 		lines += res.Shown
 		if from = res.NextCursor; from == "" {
 			break

@@ -211,8 +211,8 @@ func TestJQOfLargeDocuments(t *testing.T) {
 		t.Fatalf("%d results, %v", len(first.Results), err)
 	}
 	second, err := r.JQ(t.Context(), "s", "items", JQQuery{Query: ".[].id", Cursor: first.NextCursor})
-	if err != nil || string(second.Results[0]) != fmt.Sprint(len(first.Results)) {
-		t.Errorf("the results continue at %.50s, %v", second.Results, err)
+	if err != nil || string(second.Results[0]) != fmt.Sprint(len(first.Results)) || !strings.Contains(second.Text(), fmt.Sprintf("have the first %d results", len(first.Results))) {
+		t.Errorf("the results continue at %.50s, %v, %v", second.Results, second.Notes, err)
 	}
 	// A query that stops at its timeout has the results so far.
 	var slow *JQResult

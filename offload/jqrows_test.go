@@ -26,6 +26,13 @@ func TestJQOfAllRows(t *testing.T) {
 		{table.String(), "length", "5000", "the number of rows"},
 		{table.String(), "keys", `["amount","id"]`, "the keys of the first row"},
 		{table.String(), ".[4999].id", `"4999"`, ""},
+		{table.String(), `select(.id? == "4999") | .amount?`, `"9"`, ""},
+		{table.String(), `select((try .id) == "4999") | .amount`, `"9"`, ""},
+		{table.String(), "[.[].id?] | length", "5000", ""},
+		{table.String(), "[., inputs] | length", "5000", "inputs has the rows behind the first one"},
+		{"{}\n" + rows.String(), "map(.id) | length", "5001", ""},
+		{rows.String(), "[.[].id?] | length", "5000", ""},
+		{rows.String(), "select(.id? == 4999) | .kind", `"k"`, ""},
 		{table.String(), `map(select(.amount > 8)) | length`, "5000", `.amount > 8 compares "0" with 8`},
 		{table.String(), `map(select((.amount | tonumber) > 8)) | length`, "500", ""},
 		{`{"runs":[{"ms":"10"},{"ms":"9"}]}`, `[.runs[]|select(.ms > 9)]|length`, "2", `.ms > 9 compares "10" with 9`},
@@ -39,7 +46,12 @@ func TestJQOfAllRows(t *testing.T) {
 			t.Errorf("jq %q: %v, %s, want %s and the note %q", row.query, err, tools.Excerpt(fmt.Sprint(res), 300), row.want, row.note)
 		}
 	}
-	c := stored(t, []byte(table.String()))
+	long := strings.Repeat(`{"n":1,"text":"`+strings.Repeat("x", 1000)+"\"}\n", 9_000)
+	c := stored(t, []byte(long+"{\"n\":\n"+long))
+	if res, err := c.JQ(t.Context(), "s", "a", JQQuery{Query: "length"}); err != nil || !strings.Contains(res.Text(), "\n18000\n") || !strings.Contains(res.Text(), "without the 1 lines") {
+		t.Errorf("rows with a broken one behind 8 MiB: %v, %v", res, err)
+	}
+	c = stored(t, []byte(table.String()))
 	if _, err := c.JQ(t.Context(), "s", "a", JQQuery{Query: "map(.amount * .id)"}); err == nil {
 		t.Error("the product of two strings is no error")
 	}

@@ -137,18 +137,8 @@ func rowsKind(head []byte, complete bool) (string, describe.Form) {
 // be indented, as some commands print them; jq reads them all the same. If the text is not
 // complete, its last value may be cut.
 func isNDJSON(text []byte, complete bool) bool {
-	dec := jsontext.NewDecoder(bytes.NewReader(jsonread.WithoutBOM(text)), jsonread.Lenient...)
-	for rows := 0; ; rows++ {
-		kind := dec.PeekKind()
-		switch err := dec.SkipValue(); {
-		case err == io.EOF:
-			return rows > 1
-		case errors.Is(err, io.ErrUnexpectedEOF):
-			return !complete && rows > 0
-		case err != nil || kind != '{' && kind != '[':
-			return false
-		}
-	}
+	rows, nested, err := jsonread.Values(text)
+	return nested && (err == io.EOF && rows > 1 || errors.Is(err, io.ErrUnexpectedEOF) && !complete && rows > 0)
 }
 
 // beginsJSON reports whether a text begins like an object or an array.
@@ -237,7 +227,9 @@ func (rec *Record) summarizeContent(c Content, form describe.Form) (err error) {
 		if !errors.Is(err, jsonread.ErrNotJSON) {
 			return err
 		}
-		rec.Type, rec.MediaType = TypeText, mediaText
+		if rec.Type, rec.MediaType = TypeText, mediaText; rows { // one of them is no JSON
+			rec.MediaType = mediaLog
+		}
 	}
 	if rec.Type == TypeBinary {
 		return nil
@@ -291,5 +283,12 @@ func (rec Record) tableForm(c io.ReaderAt, size int64, known describe.Hints) (fo
 	if err != nil {
 		return form, err
 	}
-	return describe.Table(head, int64(len(head)) == size, known), nil
+	form = describe.Table(head, int64(len(head)) == size, known)
+	if form.Certain || known != (describe.Hints{}) || !beginsJSON(head) {
+		return form, nil
+	}
+	if values, _, err := jsonread.Values(head); values > 0 || errors.Is(err, io.ErrUnexpectedEOF) {
+		form = describe.Form{} // the reader of JSON says what is wrong with it
+	}
+	return form, nil
 }

@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -10,6 +11,15 @@ import (
 
 // misleadingValues are inputs whose values a query writes in another way than the cells do.
 var misleadingValues = map[string]struct{ text, sql, want, note string }{
+	"a long string before the rows": {
+		`{"meta":[{"a":1}],"blob":"` + strings.Repeat("x", 5<<20) + `","rows":[{"id":1},{"id":2}]}`, "SELECT sum(id) FROM t1", "3", "also has .meta",
+	},
+	"a long string in a row":          {`{"id":0,"l":[{"t":1}]}` + "\n" + `{"id":1,"s":"` + strings.Repeat("x", 5<<20) + "\"}\n{\"id\":2}\n", "SELECT count(*), sum(id) FROM t1", "3|3", ""},
+	"a row of JSON that is cut":       {strings.Repeat("{\"n\":1}\n", 200_000) + `{"n":`, "SELECT count(*), sum(n) FROM t1", "200000|200000", "without the 1 lines that have none"},
+	"names in the middle":             {"id,a\n1,2\n3,4\nid,a\n" + strings.Repeat("5,6\n", 30), "SELECT count(*) FROM t1", "33", "1 rows have the names of the columns again"},
+	"colours in cells":                {"id,a\n\x1b[31m1\x1b[0m,2\n\x1b[31m3\x1b[0m,4\n5,6\n", "SELECT count(*) FROM t1 WHERE id = '1'", "0", `not seen, such as "\x1b[31m1`},
+	"rows behind many keys":           {behindKeys(1_500), "SELECT sum(id) FROM t1", "3", "also has .l"},
+	"rows behind a large array":       {`{"l":[{"t":1}],"big":[` + strings.Repeat(`"x",`, 300_000) + `"x"],"rows":[{"id":1},{"id":2}]}`, "SELECT sum(id) FROM t1", "3", "also has .l"},
 	"a value in another case":         {"id,level\n1,ERROR\n2,WARN\n3,ERROR\n", "SELECT count(*) FROM t1 WHERE level = 'error'", "0", "level: 2 cells such as 'ERROR' are written in another way than 'error', and do not equal it"},
 	"a value in both cases":           {"id,level\n1,ERROR\n2,error\n3,Error\n", "SELECT count(*) FROM t1 WHERE level IN ('error', 'ERROR')", "2", "level: 1 cells such as 'Error'"},
 	"a value with a sign in it":       {"id,s\n1,in_progress\n2,done\n", "SELECT count(*) FROM t1 WHERE s <> 'in progress'", "2", "s: 1 cells such as 'in_progress'"},
@@ -69,4 +79,13 @@ func TestSpacesBetweenCells(t *testing.T) {
 	if err != nil || !strings.Contains(res.Text(), "12364|c.go") {
 		t.Errorf("%v, %v", res, err)
 	}
+}
+
+// behindKeys returns a document with rows behind many other keys.
+func behindKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"k%d":1,`, i)
+	}
+	return `{"l":[{"t":1}],` + b.String() + `"rows":[{"id":1},{"id":2}]}`
 }

@@ -232,7 +232,7 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 			table = &form
 		}
 		src := jq.Source{
-			ArtifactID: rec.ID, Content: c, Size: c.Size(), Form: table, Markup: rec.markup(),
+			ArtifactID: rec.ID, Content: c, Size: c.Size(), Form: table, Markup: rec.markup(), Log: isMedia(rec.MediaType, mediaLog),
 			Chars: r.cfg.MaxChars - noteReserve, CPU: cmp.Or(r.cfg.JQTime, limited.JQ.CPU(c.Size())), Command: r.cfg.Pool.Command(limited.JQ),
 		}
 		return r.turn(ctx, session, src.CPU, func(ctx context.Context) error {

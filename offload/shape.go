@@ -16,6 +16,7 @@ import (
 
 const (
 	sampleRunes = 300 // characters of the sample element
+	firstRunes  = 100 // of its place
 	placesRunes = 300 // of the list of tables
 )
 
@@ -88,7 +89,10 @@ func shapeOf(d *describe.Document, src io.ReaderAt, size int64, rows bool, budge
 		return "", err
 	}
 	tables += example
-	if d.Sampled {
+	switch {
+	case d.Partial, d.Unnamed:
+		tables = "\nnot all of it is described: it may have other fields and tables" + tables
+	case d.Sampled:
 		tables = "\nelements behind the first MiB may have other fields" + tables
 	}
 	return head + d.Shape(budget-utf8.RuneCountInString(tables)) + tables, nil
@@ -126,5 +130,5 @@ func sample(src io.ReaderAt, size int64, table describe.Place) (string, error) {
 	if err != nil {
 		value = wholeRunes(data) // a long element
 	}
-	return fmt.Sprintf("\n%s: %s", table.First, tools.Excerpt(lineBreak.ReplaceAllString(string(value), " "), sampleRunes)), nil
+	return fmt.Sprintf("\n%s: %s", tools.Excerpt(table.First, firstRunes), tools.Excerpt(lineBreak.ReplaceAllString(string(value), " "), sampleRunes)), nil
 }

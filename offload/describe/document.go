@@ -16,9 +16,9 @@ import (
 
 const (
 	shapeBytes = 1 << 20 // bytes whose values are described; later elements are only counted
-	shapeValue = 4 << 20 // bytes of the longest string; the description ends there
+	shapeValue = 4 << 20 // bytes of the longest string of a description that is bounded; it ends there
 	maxNodes   = 20_000  // places that are described
-	maxKeys    = 1_000   // keys of an object that are described
+	maxKeys    = 1_000   // keys of an object that are described, unless they have arrays or objects
 	mapKeys    = 16      // from this number of keys on, an object of like objects is a map
 )
 
@@ -26,7 +26,8 @@ const (
 type Document struct {
 	Values  int
 	Partial bool  // the text was not read to its end
-	Sampled bool  // the elements behind the first MiB were counted, and not described
+	Sampled bool  // elements behind the first MiB were counted, and not described
+	Unnamed bool  // arrays or objects behind too many others were not described
 	Read    int64 // bytes
 
 	root *node
@@ -56,17 +57,19 @@ type reader struct {
 	counted  int
 	nodes    int
 	sampled  bool
+	unnamed  bool
 }
 
 var errTime = errors.New("the description takes too long")
 
-// JSON describes a text of JSON values in at most about the time of limit; 0 means no limit. It
-// returns jsonread.ErrNotJSON if the text is not JSON.
+// JSON describes a text of JSON values in at most about the time of limit; 0 means that all of it is
+// described, or jsonread.ErrTooLong is returned. It returns jsonread.ErrNotJSON if the text is not JSON.
 func JSON(src io.Reader, limit time.Duration) (*Document, error) {
-	r := &reader{in: jsonread.New(src, shapeValue)}
+	r, longest := &reader{}, int64(MaxRow)
 	if limit != 0 {
-		r.deadline = time.Now().Add(limit)
+		r.deadline, longest = time.Now().Add(limit), shapeValue
 	}
+	r.in = jsonread.New(src, longest)
 	d := &Document{root: &node{}}
 	var err error
 	for ; ; d.Values++ {
@@ -82,9 +85,9 @@ func JSON(src io.Reader, limit time.Duration) (*Document, error) {
 			break
 		}
 	}
-	d.Read, d.Sampled = r.in.Offset(), r.sampled
+	d.Read, d.Sampled, d.Unnamed = r.in.Offset(), r.sampled, r.unnamed
 	switch {
-	case err == errTime, errors.Is(err, jsonread.ErrTooLong):
+	case err == errTime, limit != 0 && errors.Is(err, jsonread.ErrTooLong):
 		d.Partial = true
 		d.root.count = min(d.root.count, max(d.Values, 1)) // the last row is not complete
 	case err != io.EOF:
@@ -142,7 +145,7 @@ func (r *reader) array(n *node, depth int) error {
 		if i++; i == 1 && n.elements == 0 {
 			n.first = r.in.Offset()
 		}
-		if r.in.Offset() < shapeBytes {
+		if i == 1 || r.in.Offset() < shapeBytes {
 			return r.value(n.elem, depth+1)
 		}
 		return r.skip()
@@ -172,7 +175,10 @@ func (r *reader) object(n *node, depth int) error {
 		}
 		field := n.fields[name]
 		if field == nil {
-			if len(n.keys) >= maxKeys || r.nodes >= maxNodes {
+			kind, _ := r.in.Peek()
+			nested := kind == '[' || kind == '{'
+			if len(n.keys) >= maxKeys && !nested || r.nodes >= maxNodes {
+				r.unnamed = r.unnamed || nested
 				return r.in.Skip()
 			}
 			r.nodes++

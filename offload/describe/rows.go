@@ -23,8 +23,8 @@ type Rows struct {
 	// Crossed counts the rows of an aligned table whose cells are not below the names of the columns,
 	// and that are split at spaces.
 	Crossed int64
-	// Blank counts the empty lines between rows of cells.
-	Blank int64
+	// Blank counts the empty lines between rows of cells, and Again the rows that have the names of the columns again.
+	Blank, Again int64
 	// Moved counts the rows behind another line with names, and Dropped has its names that are no columns.
 	Moved   int64
 	Dropped []string
@@ -107,6 +107,9 @@ func (r *Rows) Next() (cells []string, err error) {
 		return cells, nil
 	}
 	if cells, err = r.next(); err == nil && r.Width > 0 {
+		if slices.Equal(cells, r.columns) && cells[0] != "" {
+			r.Again++
+		}
 		switch {
 		case len(cells) < r.Width:
 			r.Short++
@@ -132,6 +135,7 @@ func (r *Rows) Notes() (notes []string) {
 		{r.Short, "have fewer cells than the others; what they lack is NULL"},
 		{r.Long, fmt.Sprintf("have more cells than the others, from column %d on", r.Width+1)},
 		{r.Moved, "follow a line with the names in another order; the names say what their cells are"},
+		{r.Again, "have the names of the columns again, as where several files are joined"},
 		{r.Blank, "follow an empty line, and may be those of another table"},
 		{r.Crossed, "have cells that are not below their names, and were split at spaces"},
 	} {

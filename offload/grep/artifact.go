@@ -188,6 +188,9 @@ func Artifact(ctx context.Context, id string, src Source, q Query, chars int) (*
 		ArtifactID: id, Pattern: q.Pattern, Matches: s.Matches, AtLeast: timeout, TotalLines: src.Index().Lines(), Lines: []ResultLine{},
 		Size: src.Size(), budget: chars - len(q.Pattern),
 	}
+	if q.Cursor != "" {
+		r.Notes = append(r.Notes, "the search began at the cursor; earlier answers have the matches before it")
+	}
 	showing := ctx
 	if timeout { // what was found is shown all the same
 		showing = context.WithoutCancel(ctx)
@@ -339,9 +342,6 @@ var (
 func whyNoMatch(ctx context.Context, src Source, q Query) (notes []string) {
 	ctx, cancel := context.WithTimeout(ctx, reasonTime)
 	defer cancel()
-	if q.Cursor != "" {
-		notes = append(notes, "the search began at the cursor, not at the start")
-	}
 	if noMinimum.MatchString(q.Pattern) {
 		notes = append(notes, "{,n} is literal text in RE2; write {0,n}")
 	}

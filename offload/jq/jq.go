@@ -59,6 +59,7 @@ type Source struct {
 	Form *describe.Form
 	// Markup is the format of package markup that the artifact has; "" if it is JSON or a table.
 	Markup string
+	Log    bool          // it is a text with JSON in its lines
 	Chars  int           // of results that are returned
 	CPU    time.Duration // the limit of the context, which a separate process has too
 	// Command is a program with arguments that calls Serve. The query then runs in a
@@ -121,7 +122,7 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 		return nil, err
 	}
 	req := request{
-		ArtifactID: src.ArtifactID, Query: q.Query, Skip: place.More, Form: src.Form, Markup: src.Markup,
+		ArtifactID: src.ArtifactID, Query: q.Query, Skip: place.More, Form: src.Form, Markup: src.Markup, Log: src.Log,
 		Size: src.Size, Limit: src.Chars, CPU: src.CPU,
 	}
 	input := io.NewSectionReader(src.Content, 0, src.Size)

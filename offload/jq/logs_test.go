@@ -16,6 +16,8 @@ func TestLogs(t *testing.T) {
 		{"text\n  [\n  {\"n\": 1},\n  {\"n\": 2}\n]", "map(.n)", "[1,2]"},
 		{"text {\n{\"n\": 1}\n{ \n", ".n", "1"},
 		{"text\n[\n{\n\"n\": 1\n},\n{\"n\": 2}\n", ".n", "2"},
+		{"{\"n\":1}\n{\"n\":2}\n{\"n\":", ".n", "1 2"},
+		{"{\n\"n\": 1\n}\n{\n\"a\": {\"n\": 3}\n", ".n", "1"},
 	} {
 		if got, err := resultsOf(t, row.text, row.query); err != nil || got != row.want {
 			t.Errorf("jq %q of %q is %q, %v; want %q", row.query, row.text, got, err, row.want)

@@ -16,6 +16,7 @@ type request struct {
 	Skip       int64          `json:"skip,omitempty"` // results that earlier answers showed
 	Form       *describe.Form `json:"form,omitempty"`
 	Markup     string         `json:"markup,omitempty"`
+	Log        bool           `json:"log,omitempty"`
 	Size       int64          `json:"size"`
 	Limit      int            `json:"limit"` // characters of results
 	CPU        time.Duration  `json:"cpu"`

@@ -43,6 +43,7 @@ type logRows struct {
 	open int
 	// failed is the size of what began like a value and was none.
 	failed int
+	found  bool // a value was found
 	others int  // lines without a value
 	all    bool // lines were read
 }
@@ -103,13 +104,15 @@ func (r *logRows) value(data []byte, atEOF bool) (value []byte, used int) {
 					return nil, used
 				}
 				if len(bytes.TrimSpace(after)) == 0 {
+					r.found = true
 					return rest[:size], min(used+start+size+len(after)+1, len(data))
 				}
 			case errors.Is(err, io.ErrUnexpectedEOF) && r.open < maxOpen && !oneLine:
 				if !atEOF {
 					return nil, used
 				}
-				if r.open++; r.cut {
+				if r.open++; r.cut || r.found && r.others == 0 { // the last of only values
+					r.others += len(bytes.Split(bytes.TrimSpace(rest), []byte("\n")))
 					return nil, len(data)
 				}
 			}
@@ -158,18 +161,14 @@ func (v *LogValues) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// isLog reports whether a text that begins with head is not JSON, but has values in its lines.
+// isLog reports whether a text that begins with head is not JSON, but has values in its lines. Values of which the
+// last one is not complete are a log, too.
 func isLog(head []byte, cut bool) bool {
-	head = jsonread.WithoutBOM(head)
-	dec := jsontext.NewDecoder(bytes.NewReader(head), jsonread.Lenient...)
-	err := dec.SkipValue()
-	for err == nil {
-		err = dec.SkipValue()
-	}
-	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) {
+	values, _, err := jsonread.Values(head)
+	if err == io.EOF || errors.Is(err, io.ErrUnexpectedEOF) && (cut || values == 0) {
 		return false
 	}
-	rows := newLogRows(bytes.NewReader(head), cut)
+	rows := newLogRows(bytes.NewReader(jsonread.WithoutBOM(head)), cut)
 	_, err = rows.next()
 	return err == nil || cut && rows.open > 0
 }

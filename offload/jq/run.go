@@ -8,6 +8,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"reflect"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -42,6 +44,9 @@ func runWithin(ctx context.Context, req request, input io.Reader) (*Result, erro
 	r.keys.watch.query = req.Query
 	err := r.run(progressReader{bounded, input, &r.read})
 	r.res.Notes = append(r.res.Notes, r.keys.watch.notes...)
+	if req.Skip > 0 {
+		r.res.Notes = append(r.res.Notes, fmt.Sprintf("earlier answers have the first %d results", req.Skip))
+	}
 	if err == nil && !r.res.Limited {
 		r.noteUnknown()
 	}
@@ -114,7 +119,7 @@ func (r *runner) run(src io.Reader) error {
 	case r.Form != nil:
 		r.res.Notes = append(r.res.Notes, r.Form.Assumed...)
 		return r.eachRow(func(src io.Reader, _ bool) rowSource { return &tableRows{form: *r.Form, src: src} }, in, head)
-	case isLog(head, int64(len(head)) < r.Size):
+	case r.Log || isLog(head, int64(len(head)) < r.Size):
 		return r.eachRow(func(src io.Reader, cut bool) rowSource { return newLogRows(src, cut) }, in, head)
 	}
 	return r.notJSON(r.eachRow(newJSONRows, in, head)) // a document is one row
@@ -137,16 +142,53 @@ func (r *runner) eachRow(rows func(src io.Reader, cut bool) rowSource, in io.Rea
 		switch {
 		case summary == "length":
 			r.res.Notes = append(r.res.Notes, "the number of rows")
-			return r.array(all)
+			return r.count(all)
 		case summary == "keys" && len(sample) > 0:
 			r.res.Notes = append(r.res.Notes, "the keys of the first row")
 			return r.apply(sample[0])
 		}
 	}
-	if table && r.fits(sample) && r.Query != "." || !table && len(sample) > 1 && !r.fits(sample[0]) && r.fits(sample) {
+	aboutRow := func(query string) bool { // not only about the first one, which may be empty
+		return !slices.ContainsFunc(sample, func(row any) bool { return !r.fits(row, query) })
+	}
+	aboutAll := func(query string) bool {
+		return r.fits(sample, query) && (table || len(sample) > 1 && !aboutRow(query))
+	}
+	strict, inputs := r.strict(), len(calls(r.query(), "inputs"))
+	if inputs > 0 {
+		r.res.Notes = append(r.res.Notes, "inputs has the rows behind the first one, which is the value of .")
+	}
+	if r.Query != "." && inputs == 0 && (aboutAll(strict) || !(len(sample) > 0 && aboutRow(strict)) && aboutAll(r.Query)) {
 		return r.array(all)
 	}
 	return r.each(all)
+}
+
+// strict returns the query without each "?" and try, which hide that it does not fit a value.
+func (r *runner) strict() string {
+	query := r.query()
+	each(reflect.ValueOf(query), func(node any) bool {
+		if term, ok := node.(*gojq.Term); ok {
+			term.SuffixList = slices.DeleteFunc(term.SuffixList, func(s *gojq.Suffix) bool { return s.Optional })
+			if term.Type == gojq.TermTypeTry && term.Try.Catch == nil {
+				term.Type, term.Query = gojq.TermTypeQuery, term.Try.Body
+			}
+		}
+		return true
+	})
+	return query.String()
+}
+
+// count adds the number of rows.
+func (r *runner) count(rows rowSource) error {
+	for n := 0; ; n++ {
+		if _, err := rows.next(); err == io.EOF {
+			_, err = r.add(n)
+			return err
+		} else if err != nil {
+			return err
+		}
+	}
 }
 
 // each applies the query to each row.
@@ -227,9 +269,9 @@ type iterFunc func() (any, bool)
 
 func (f iterFunc) Next() (any, bool) { return f() }
 
-// fits reports whether the query accepts a value: its first results are no errors.
-func (r *runner) fits(v any) bool {
-	code, err := compile(r.Query)
+// fits reports whether a query accepts a value: its first results are no errors.
+func (r *runner) fits(v any, query string) bool {
+	code, err := compile(query)
 	if err != nil {
 		return true // an error for both
 	}

@@ -211,6 +211,9 @@ func (l *layout) findJSON(src io.Reader, log bool) error {
 	default:
 		l.path = places[0].Path
 	}
+	if d.Unnamed && d.Values == 1 && l.path != wholePath {
+		l.notes = append(l.notes, "the document has too many keys to search all of them for tables; a path such as .data.items selects another one")
+	}
 	if d.Values == 1 {
 		l.others = slices.DeleteFunc(places, func(p describe.Place) bool { return p.Path == l.path })
 	}

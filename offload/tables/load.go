@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/offload/describe"
+	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 	"github.com/stevedore-bus/stevedore/offload/internal/markup"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -126,7 +127,7 @@ func (r reader) Read(p []byte) (int, error) {
 func ofTable(t Table, err error) error {
 	if why, ok := errors.AsType[describe.NoTable](err); ok {
 		jq := "jq_knowledge, "
-		if t.Format == FormatTable && !(t.Form.Certain && t.Form.Kind == describe.Cells) {
+		if strings.HasPrefix(string(why), jsonread.ErrNotJSON.Error()) || t.Format == FormatTable && !(t.Form.Certain && t.Form.Kind == describe.Cells) {
 			jq = "" // which refuses the text, too
 		}
 		err = tools.Errorf(tools.CodeInvalidArguments, "it is not a table that SQL can read (%s); use %sgrep_knowledge or get_knowledge_by_lines", why, jq)

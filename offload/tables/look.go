@@ -181,7 +181,7 @@ func unseen(text string) bool {
 	first, _ := utf8.DecodeRuneInString(text)
 	last, _ := utf8.DecodeLastRuneInString(text)
 	return first != ' ' && unicode.IsSpace(first) || last != ' ' && unicode.IsSpace(last) ||
-		strings.Contains(text, "\u200b") || strings.Contains(text, "\ufeff") || strings.Contains(text, "\u00ad") || !norm.NFC.IsNormalString(text)
+		strings.Contains(text, "\x1b") || strings.Contains(text, "\u200b") || strings.Contains(text, "\ufeff") || strings.Contains(text, "\u00ad") || !norm.NFC.IsNormalString(text)
 }
 
 func (t *looks) group(l look) *group {

@@ -33,6 +33,19 @@ const bom = "\ufeff"
 // WithoutBOM returns a text without its byte order mark.
 func WithoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte(bom)) }
 
+// Values counts the values at the start of a text, and says why they end: io.EOF, io.ErrUnexpectedEOF in the middle of
+// a value, or what is no JSON. nested is true if all of them are objects and arrays.
+func Values(text []byte) (n int, nested bool, err error) {
+	dec := jsontext.NewDecoder(bytes.NewReader(WithoutBOM(text)), Lenient...)
+	for nested = true; ; n++ {
+		kind := dec.PeekKind()
+		if err = dec.SkipValue(); err != nil {
+			return n, nested, err
+		}
+		nested = nested && (kind == '{' || kind == '[')
+	}
+}
+
 // SkipBOM skips a byte order mark, and reports whether there is one.
 func SkipBOM(in *bufio.Reader) bool {
 	start, _ := in.Peek(len(bom))
