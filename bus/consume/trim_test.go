@@ -144,3 +144,42 @@ func TestOneOfManyTrims(t *testing.T) {
 		}
 	})
 }
+
+// While somebody lets the consumer of a queue deliver only some of its messages, the others stay, and a process that
+// starts handles them.
+func TestTrimKeepsWhatAFilterLeavesOut(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var handled atomic.Int64
+		work(t, b, "q", func(context.Context, *consume.Delivery) error { handled.Add(1); return nil })
+		sendCalls(t, b, "q", 5)
+		bustest.WaitUntil(t, "the first calls to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
+		cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), b.WorkerConsumer("q").Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := cons.CachedInfo().Config
+		config.FilterSubjects = []string{"stevedore.raw.q.>"}
+		if _, err := b.JetStream().UpdateConsumer(t.Context(), b.StreamName(bus.Calls), config); err != nil {
+			t.Fatal(err)
+		}
+		sendCalls(t, b, "q", 5)
+		for i := range 5 {
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Raw("q", "x", "s", fmt.Sprint("r", i)), Body: []byte("{}")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		bustest.WaitUntil(t, "the raw results", func() bool { return handled.Load() == 10 })
+		time.Sleep(time.Minute) // meanwhile, the process removes settled messages
+		if n := bustest.Messages(t, b, bus.Calls); n < 5 {
+			t.Fatalf("%d messages are left, want the calls", n)
+		}
+		if _, err := b.Consumer(t.Context(), b.WorkerConsumer("q")); err != nil {
+			t.Fatal(err)
+		}
+		bustest.WaitUntil(t, "all calls to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
+		if n := handled.Load(); n < 15 {
+			t.Errorf("%d messages were handled, want 15", n)
+		}
+	})
+}
