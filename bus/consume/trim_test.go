@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -180,6 +181,33 @@ func TestTrimKeepsWhatAFilterLeavesOut(t *testing.T) {
 		bustest.WaitUntil(t, "all calls to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
 		if n := handled.Load(); n < 15 {
 			t.Errorf("%d messages were handled, want 15", n)
+		}
+	})
+}
+
+// If somebody has made the consumer of a queue so that it begins after the calls that wait, or takes them for settled when it
+// delivers them, a process that starts makes it anew.
+func TestConsumerThatSomebodyMade(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		for i, config := range []jetstream.ConsumerConfig{
+			{DeliverPolicy: jetstream.DeliverNewPolicy, AckPolicy: jetstream.AckExplicitPolicy}, {AckPolicy: jetstream.AckNonePolicy},
+		} {
+			queue := fmt.Sprint("q", i)
+			c := b.WorkerConsumer(queue)
+			sendCalls(t, b, queue, 5)
+			config.Durable, config.FilterSubjects, config.MaxAckPending = c.Name, c.Filter, -1
+			if _, err := b.JetStream().CreateConsumer(t.Context(), b.StreamName(bus.Calls), config); err != nil {
+				t.Fatal(err)
+			}
+			var attempts atomic.Int64
+			work(t, b, queue, func(context.Context, *consume.Delivery) error {
+				if attempts.Add(1) <= 5 {
+					return consume.RetryAfter(time.Second, nil)
+				}
+				return nil
+			})
+			bustest.WaitUntil(t, "the calls to be handled twice", func() bool { return attempts.Load() == 10 })
 		}
 	})
 }
