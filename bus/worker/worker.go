@@ -100,7 +100,6 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 	if len(cfg.Queues) == 0 {
 		cfg.Queues = []string{bus.DefaultQueue}
 	}
-	cfg.Slots = cmp.Or(max(cfg.Slots, 0), 64)
 	cfg.MaxAttempts = cmp.Or(max(cfg.MaxAttempts, 0), 5)
 	cfg.AskTimeout = cmp.Or(max(cfg.AskTimeout, 0), task.AskTimeout)
 	cfg.ClaimTimeout = cmp.Or(max(cfg.ClaimTimeout, 0), b.Config().Lease)
