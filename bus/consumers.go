@@ -37,11 +37,21 @@ func DeliveredBefore(info *jetstream.ConsumerInfo) (t time.Time) {
 // DeliversAll reports whether the consumer, as it exists, delivers what c does, as much of it at once, whole and until it
 // is settled.
 func (c Consumer) DeliversAll(have jetstream.ConsumerConfig) bool {
-	filter := have.FilterSubjects
-	if have.FilterSubject != "" {
-		filter = []string{have.FilterSubject}
+	return slices.Equal(filterOf(have), c.Filter) && !c.passes(have) && !have.HeadersOnly && have.MaxAckPending == c.maxPending()
+}
+
+// passes reports whether the server takes for settled what the consumer, as it exists, does not deliver until it is settled. It
+// then delivers that only to another consumer.
+func (c Consumer) passes(have jetstream.ConsumerConfig) bool {
+	return have.MaxDeliver > 0 || have.AckPolicy != jetstream.AckExplicitPolicy || len(lacks(filterOf(have), c.Filter)) > 0 ||
+		c.Trim != "" && have.DeliverPolicy != jetstream.DeliverAllPolicy
+}
+
+func filterOf(c jetstream.ConsumerConfig) []string {
+	if c.FilterSubject != "" {
+		return []string{c.FilterSubject}
 	}
-	return slices.Equal(filter, c.Filter) && have.MaxDeliver <= 0 && !have.HeadersOnly && have.MaxAckPending == c.maxPending()
+	return c.FilterSubjects
 }
 
 // Consumer returns the durable consumer, and creates it if it does not exist, with its stream if
@@ -87,12 +97,12 @@ func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, err
 	return cons, nil
 }
 
-// changeConsumer gives a consumer the settings that it wants. The server takes a message that has reached a MaxDeliver for
-// settled, and delivers it only to another consumer. In a stream that keeps settled messages, that one begins after them.
+// changeConsumer gives a consumer the settings that it wants. One that passes messages is replaced. In a stream that keeps settled
+// messages, the new one begins after them.
 func (b *Bus) changeConsumer(ctx context.Context, c Consumer, cons jetstream.Consumer, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	info := cons.CachedInfo()
 	have := info.Config
-	if have.MaxDeliver <= 0 {
+	if !c.passes(have) {
 		have.MaxAckPending, have.AckWait, have.HeadersOnly = want.MaxAckPending, want.AckWait, want.HeadersOnly
 		have.FilterSubject, have.FilterSubjects = "", want.FilterSubjects
 		return b.js.UpdateConsumer(ctx, info.Stream, have)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -141,6 +142,72 @@ func TestOneOfManyTrims(t *testing.T) {
 		// Without turns it would be 10 times 4 each second.
 		if n, took := purges.Load(), time.Since(begin); float64(n) > 12*took.Seconds() {
 			t.Errorf("%d purges in %s", n, took)
+		}
+	})
+}
+
+// While somebody lets the consumer of a queue deliver only some of its messages, the others stay, and a process that
+// starts handles them.
+func TestTrimKeepsWhatAFilterLeavesOut(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var handled atomic.Int64
+		work(t, b, "q", func(context.Context, *consume.Delivery) error { handled.Add(1); return nil })
+		sendCalls(t, b, "q", 5)
+		bustest.WaitUntil(t, "the first calls to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
+		cons, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), b.WorkerConsumer("q").Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := cons.CachedInfo().Config
+		config.FilterSubjects = []string{"stevedore.raw.q.>"}
+		if _, err := b.JetStream().UpdateConsumer(t.Context(), b.StreamName(bus.Calls), config); err != nil {
+			t.Fatal(err)
+		}
+		sendCalls(t, b, "q", 5)
+		for i := range 5 {
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Raw("q", "x", "s", fmt.Sprint("r", i)), Body: []byte("{}")}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		bustest.WaitUntil(t, "the raw results", func() bool { return handled.Load() == 10 })
+		time.Sleep(time.Minute) // meanwhile, the process removes settled messages
+		if n := bustest.Messages(t, b, bus.Calls); n < 5 {
+			t.Fatalf("%d messages are left, want the calls", n)
+		}
+		if _, err := b.Consumer(t.Context(), b.WorkerConsumer("q")); err != nil {
+			t.Fatal(err)
+		}
+		bustest.WaitUntil(t, "all calls to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
+		if n := handled.Load(); n < 15 {
+			t.Errorf("%d messages were handled, want 15", n)
+		}
+	})
+}
+
+// If somebody has made the consumer of a queue so that it begins after the calls that wait, or takes them for settled when it
+// delivers them, a process that starts makes it anew.
+func TestConsumerThatSomebodyMade(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		for i, config := range []jetstream.ConsumerConfig{
+			{DeliverPolicy: jetstream.DeliverNewPolicy, AckPolicy: jetstream.AckExplicitPolicy}, {AckPolicy: jetstream.AckNonePolicy},
+		} {
+			queue := fmt.Sprint("q", i)
+			c := b.WorkerConsumer(queue)
+			sendCalls(t, b, queue, 5)
+			config.Durable, config.FilterSubjects, config.MaxAckPending = c.Name, c.Filter, -1
+			if _, err := b.JetStream().CreateConsumer(t.Context(), b.StreamName(bus.Calls), config); err != nil {
+				t.Fatal(err)
+			}
+			var attempts atomic.Int64
+			work(t, b, queue, func(context.Context, *consume.Delivery) error {
+				if attempts.Add(1) <= 5 {
+					return consume.RetryAfter(time.Second, nil)
+				}
+				return nil
+			})
+			bustest.WaitUntil(t, "the calls to be handled twice", func() bool { return attempts.Load() == 10 })
 		}
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -156,7 +157,7 @@ func TestRefusedCallsCauseFewChecks(t *testing.T) {
 }
 
 // In a session with calls in progress, their records stay, wherever they are among those of
-// the calls that ended. All others go.
+// the calls that ended. All others go, also what a client stored on a subject with a wildcard.
 func TestRecordsOfCallsInProgressStay(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := connect(t, map[string]int64{"results": tiny})
@@ -164,6 +165,11 @@ func TestRecordsOfCallsInProgressStay(t *testing.T) {
 		put(t, b, b.Result("s", "background"), `{"id":"background","session":"s","outcome":"async"}`)
 		put(t, b, b.Completion("s", "background"), "{}") // forged
 		n := fill(t, b, "s", "c", func(n int) {
+			if n == 20 { // a client lets the server store its acknowledgement there
+				if err := b.Conn().PublishRequest("stevedore.call.default.slow.s.running3", "stevedore.report.*.forged", nil); err != nil {
+					t.Fatal(err)
+				}
+			}
 			if n%12 == 3 {
 				id := fmt.Sprint("running", n)
 				running = append(running, id)
@@ -189,6 +195,14 @@ func TestRecordsOfCallsInProgressStay(t *testing.T) {
 		}
 		if stored(t, b, bus.Results, b.Result("s", "c0")) || stored(t, b, bus.Results, b.Result("s", fmt.Sprint("c", n-1))) {
 			t.Error("results of calls that ended are left")
+		}
+		s, err := b.Stream(t.Context(), bus.Results)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := s.Info(t.Context(), jetstream.WithSubjectFilter("stevedore.report.*.forged"))
+		if err != nil || len(info.State.Subjects) != 0 {
+			t.Errorf("what no worker stored is left: %v, %v", info.State.Subjects, err)
 		}
 	})
 }

@@ -148,7 +148,7 @@ type round struct {
 
 type record struct {
 	sequence uint64
-	session  string // token; empty if the record has none
+	session  string // token; empty if no worker stored the record
 	call     string // <session>.<call>
 	size     int64  // in bytes, approximately
 }
@@ -173,7 +173,7 @@ func (k *Keeper) readRound(ctx context.Context, stream string, from, end uint64,
 		for name, values := range m.Header {
 			record.size += int64(len(name) + len(strings.Join(values, "")) + 4)
 		}
-		if len(tokens) == 3 { // result.<session>.<call>
+		if len(tokens) == 3 && bus.CheckSubject(m.Subject) == nil { // result.<session>.<call>; a client can store one with a wildcard
 			record.session, record.call = tokens[1], tokens[1]+"."+tokens[2]
 			switch call := record.call; {
 			case tokens[0] == task.ResultKind && bytes.Contains(m.Data, []byte(`"outcome":"async"`)):

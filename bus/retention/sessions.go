@@ -60,7 +60,7 @@ func (k *Keeper) removeSessions(ctx context.Context, l *lease, age time.Duration
 		if toFree <= 0 {
 			break
 		}
-		if tokens := k.bus.Split(c.subject); len(tokens) != 2 || busy.sessions[tokens[1]] {
+		if bus.CheckSubject(c.subject) != nil || busy.sessions[k.bus.Split(c.subject)[1]] { // a purge with a wildcard removes others
 			continue
 		}
 		if err := l.removing(ctx, c.lastAt); err != nil {

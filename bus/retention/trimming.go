@@ -89,13 +89,12 @@ func (t *trimming) remove(ctx context.Context, r *round, oldest bool, stays func
 	var single []uint64
 	for _, record := range rest {
 		switch session := record.session; {
-		case session == "":
-		case stays(record):
+		case session != "" && stays(record):
 			if until[session] == r.next {
 				until[session] = record.sequence
 			}
 			t.held[session] = true
-		case t.held[session]:
+		case session == "", t.held[session]:
 			freed, single = freed+record.size, append(single, record.sequence)
 		default:
 			freed, until[session] = freed+record.size, r.next

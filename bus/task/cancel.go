@@ -2,7 +2,6 @@ package task
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -25,8 +24,8 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 	if err := RecordCancellation(ctx, b, session, id); err != nil {
 		return Task{}, err
 	}
-	taken, err := publishCancelled(ctx, b, t, by)
-	if taken && !t.Async { // perhaps by an async result, which leaves the completion free
+	won, err := publishCancelled(ctx, b, t, by)
+	if err == nil && !won && !t.Async { // perhaps by an async result, which leaves the completion free
 		if t, err = Get(ctx, b, session, id); err == nil && t.Async && t.EndedAt.IsZero() {
 			_, err = publishCancelled(ctx, b, t, by)
 		}
@@ -76,10 +75,13 @@ func removeQueued(ctx context.Context, b *bus.Bus, session, id string) error {
 	return err
 }
 
+// cancelTimeout limits the publish of the result of a cancelled call.
+const cancelTimeout = 30 * time.Second
+
 // publishCancelled publishes the result "cancelled" of a call, or its completion if it has an
-// async result. The first one wins, so this one is final even if the tool still runs. taken
-// is set if another one is stored.
-func publishCancelled(ctx context.Context, b *bus.Bus, t Task, by string) (taken bool, err error) {
+// async result. The first one wins, so this one is final even if the tool still runs. won is
+// false if another one is stored.
+func publishCancelled(ctx context.Context, b *bus.Bus, t Task, by string) (won bool, err error) {
 	call := t.call
 	if call.ID == "" {
 		call = tools.Call{ID: t.ID, Session: t.Session, Tool: t.Tool}
@@ -97,18 +99,14 @@ func publishCancelled(ctx context.Context, b *bus.Bus, t Task, by string) (taken
 	if err != nil {
 		return false, err
 	}
-	publish := func(ctx context.Context, m bus.Message) error {
-		_, err := b.Publish(ctx, m)
-		return err
+	ctx, stop := context.WithTimeout(ctx, cancelTimeout)
+	defer stop()
+	results := NewResults(b, b.Config().Log)
+	_, won, err = results.Publish(ctx, m)
+	if won && kind == ResultKind {
+		err = results.Report(ctx, k, StoredResult{ResultEvent: event, Body: m.Body})
 	}
-	err = publish(ctx, m)
-	if errors.Is(err, bus.ErrSubjectExists) {
-		return true, nil
-	}
-	if err == nil && kind == ResultKind {
-		err = storeReport(ctx, b, k, StoredResult{ResultEvent: event, Body: m.Body}, publish)
-	}
-	return false, err
+	return won, err
 }
 
 // cancelMade cancels those of the calls that a cancelled call made which have not ended.

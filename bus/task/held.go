@@ -120,14 +120,17 @@ func (d *Delivered) RemoveHeld(ctx context.Context, b *bus.Bus) error {
 }
 
 // isHeld reports whether a raw result has replaced a delivered call: its worker died before it
-// acknowledged the call.
+// acknowledged the call. One that cannot be decoded has no result.
 func (l *Locator) isHeld(ctx context.Context, d *Delivered) (held bool, err error) {
 	if d.Raw != nil {
 		return false, nil
 	}
 	err = l.Results.read(ctx, func() error {
 		last, err := l.Bus.Last(ctx, bus.Calls, l.Bus.Raw(d.Queue, d.Call.Tool, d.Key.Session, d.Key.ID))
-		held = err == nil && last.Sequence > 0
+		if held = err == nil && last.Sequence > 0; held {
+			_, damaged := tools.DecodeRaw(last.Body)
+			held = damaged == nil
+		}
 		return err
 	})
 	return held, err

@@ -51,11 +51,6 @@ func (r *Results) Publish(ctx context.Context, m bus.Message) (first StoredResul
 	return first, won, err
 }
 
-// Report stores the report of a stored result, if it has one.
-func (r *Results) Report(ctx context.Context, k tools.CallKey, stored StoredResult) error {
-	return storeReport(ctx, r.bus, k, stored, r.publish)
-}
-
 // claim stores the claim of a call. It returns the stored one, its sequence and whether it is this one: the
 // first claim wins.
 func (r *Results) claim(ctx context.Context, k tools.CallKey, claim Claim) (stored Claim, sequence uint64, won bool, err error) {
@@ -135,31 +130,32 @@ func HasReport(e tools.ResultEvent) bool {
 	return bus.IsScheduled(e.Action) && e.IsError || e.ForUser != "" && !e.Silent && e.Action != tools.ActionAgent
 }
 
-// storeReport stores the report of a stored result, if it has one: a copy that the notifier reads.
-// publish stores a message unless its subject has one. A call may leave its queue only afterwards: if the process that stored the
-// result dies before, the next worker of the call stores the report.
+// Report stores the report of a stored result, if it has one: a copy that the notifier reads. A call
+// may leave its queue only afterwards: if the process that stored the result dies before, the next
+// worker of the call stores the report.
 //
 // A report is a copy of the result, so any other message in its place is removed: a client forged
 // it, or it is of an earlier result of the call, which a retry removed or which has expired.
-func storeReport(ctx context.Context, b *bus.Bus, k tools.CallKey, r StoredResult, publish func(context.Context, bus.Message) error) error {
-	if !HasReport(r.ResultEvent) {
+func (r *Results) Report(ctx context.Context, k tools.CallKey, stored StoredResult) error {
+	if !HasReport(stored.ResultEvent) {
 		return nil
 	}
-	m := bus.Message{Subject: b.Report(k.Session, k.ID), Body: r.Body, Header: nats.Header{}}
+	b, body := r.bus, stored.Body
+	m := bus.Message{Subject: b.Report(k.Session, k.ID), Body: body, Header: nats.Header{}}
 	tracing.Add(ctx, m.Header)
 	for range maxForged {
-		if err := publish(ctx, m); !errors.Is(err, bus.ErrSubjectExists) {
+		if err := r.publish(ctx, m); !errors.Is(err, bus.ErrSubjectExists) {
 			return err
 		}
 		stored, err := b.Last(ctx, bus.Results, m.Subject)
 		switch {
 		case err == nil && stored.Sequence == 0: // it has just expired
-		case err == nil && bytes.Equal(stored.Body, r.Body):
+		case err == nil && bytes.Equal(stored.Body, body):
 			return nil
 		case err == nil:
 			var result bus.Stored
 			result, err = b.Last(ctx, bus.Results, b.Result(k.Session, k.ID))
-			if err == nil && !bytes.Equal(result.Body, r.Body) {
+			if err == nil && !bytes.Equal(result.Body, body) {
 				return nil // a retry has removed the result meanwhile, and the report is of the next one
 			}
 			if err == nil {

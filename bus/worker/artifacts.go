@@ -106,7 +106,7 @@ func (s *artifacts) keepArgs(ctx context.Context, d *task.Delivered) (id string,
 // the header, so the digest is that of the arguments which it has.
 func (s *artifacts) readArgs(ctx context.Context, d *task.Delivered) error {
 	switch {
-	case d.Resumed.ArgsIn == "":
+	case d.Raw != nil, d.Resumed.ArgsIn == "":
 		return nil
 	case s.reader == nil:
 		return errors.New("the arguments of the call are in an artifact, and this worker reads none")

@@ -44,6 +44,27 @@ func (w *Worker) countAttempts(ctx context.Context, a *attempt) (int, error) {
 	return min(delivered, record.Starts+1+first), err
 }
 
+// lastAlone is how long a last attempt waits for another one. It may wait for the call that waits here.
+const lastAlone = time.Minute
+
+// awaitLast waits until no other call has its last attempt in this process: a call that kills its
+// workers soon uses up no last attempt but its own. A last attempt needs no slot.
+func (w *Worker) awaitLast(toolCtx context.Context, a *attempt) (ended func(), err error) {
+	if !a.Final {
+		return func() {}, nil
+	}
+	a.Detach()
+	select {
+	case w.last <- struct{}{}:
+		return func() { <-w.last }, nil
+	case <-toolCtx.Done(): // run says why
+	case <-time.After(lastAlone):
+	case <-w.executions.stopping:
+		return nil, handOn(0)
+	}
+	return func() {}, nil
+}
+
 // recordStart records the start of a call that was delivered before. If it cannot, the
 // call runs without the record.
 func (w *Worker) recordStart(ctx context.Context, a *attempt) {

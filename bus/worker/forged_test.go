@@ -185,3 +185,20 @@ func TestForgedResultInListings(t *testing.T) {
 		}
 	}
 }
+
+// A raw result that no worker can decode, on the subject of the held result of a call that was delivered before, does not
+// stand for the result of that call.
+func TestForgedHeldResult(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		submit(t, b, "stevedore.call.default.echo", `{"id":"c","session":"s","args":{"text":"real"}}`)
+		submit(t, b, "stevedore.raw.default.echo.s.c", forgedEvents["noise"])
+		bustest.Fail(t, b, bus.DefaultQueue, 1)
+		start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil))
+		waitEmpty(t, b)
+		if got, ok := event(t, b, b.Result("s", "c")); !ok || got.ForLLM != "real" {
+			t.Errorf("result %+v", got)
+		}
+	})
+}

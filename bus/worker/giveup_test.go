@@ -155,3 +155,58 @@ func TestLastAttemptStillRuns(t *testing.T) {
 		}
 	})
 }
+
+// The last attempts of calls run one after the other, so that one that kills its worker uses up those of no others. They
+// need no slot.
+func TestLastAttemptsRunAlone(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs, last, most atomic.Int64
+		for _, id := range []string{"a", "b", "c"} {
+			submit(t, b, "stevedore.call.default.slow", `{"id":"`+id+`","args":{"text":"x"}}`)
+		}
+		bustest.Fail(t, b, "default", 2)
+		for _, id := range []string{"a", "b", "c"} {
+			recordStart(t, b, id)
+		}
+		slow := echo(t, "slow", tools.Idempotent, &runs, func() {
+			most.Store(max(most.Load(), last.Add(1)))
+			time.Sleep(5 * time.Second)
+			last.Add(-1)
+		})
+		start(t, b, worker.Config{MaxAttempts: 3, Slots: 1}, slow, echo(t, "quick", tools.Idempotent, &runs, nil))
+		bustest.WaitUntil(t, "a last attempt", func() bool { return last.Load() > 0 })
+		submit(t, b, "stevedore.call.default.quick", `{"id":"q","args":{"text":"x"}}`)
+		bustest.WaitUntil(t, "another call", func() bool { _, ok := event(t, b, b.Result("default", "q")); return ok })
+		if runs.Load() != 2 {
+			t.Errorf("%d calls ran, want one of those at their last attempt and the other one", runs.Load())
+		}
+		waitEmpty(t, b)
+		if n, letters := runs.Load(), bustest.Messages(t, b, bus.Dead); n != 4 || most.Load() != 1 || letters != 0 {
+			t.Errorf("%d calls ran, %d at once; %d dead letters", n, most.Load(), letters)
+		}
+	})
+}
+
+// A last attempt that waits for the call of another last attempt delays it only for a while.
+func TestLastAttemptThatWaitsForAnother(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		for _, call := range []string{"outer", "inner"} {
+			submit(t, b, "stevedore.call.default."+call, `{"id":"`+call+`","args":{"text":"x"}}`)
+		}
+		bustest.Fail(t, b, "default", 2)
+		recordStart(t, b, "outer")
+		recordStart(t, b, "inner")
+		started, waits := make(chan struct{}), make(chan struct{})
+		outer := echo(t, "outer", tools.Idempotent, &runs, func() { close(started); <-waits })
+		inner := echo(t, "inner", tools.Idempotent, &runs, func() { <-started; close(waits) })
+		start(t, b, worker.Config{MaxAttempts: 3}, outer, inner)
+		time.Sleep(2 * time.Minute)
+		waitEmpty(t, b)
+		if n := runs.Load(); n != 2 {
+			t.Errorf("%d calls ran", n)
+		}
+	})
+}

@@ -114,6 +114,11 @@ func (w *Worker) toResult(ctx context.Context, a *attempt) (toolCtx context.Cont
 		return nil, nil, err
 	}
 	if a.Redelivered && !a.Once() { // the claim of a once-only call ends its attempts
+		ended, err := w.awaitLast(toolCtx, a)
+		if err != nil {
+			return nil, nil, err
+		}
+		defer ended()
 		w.recordStart(ctx, a)
 	}
 

@@ -90,7 +90,8 @@ type Worker struct {
 	locator    *task.Locator
 	results    *results
 	parking    *parking
-	step       func(string) // called before each step of a call
+	last       chan struct{} // has an element while a call has its last attempt
+	step       func(string)  // called before each step of a call
 }
 
 // New returns a worker that is not running yet.
@@ -99,12 +100,11 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 	if len(cfg.Queues) == 0 {
 		cfg.Queues = []string{bus.DefaultQueue}
 	}
-	cfg.Slots = cmp.Or(max(cfg.Slots, 0), 64)
 	cfg.MaxAttempts = cmp.Or(max(cfg.MaxAttempts, 0), 5)
 	cfg.AskTimeout = cmp.Or(max(cfg.AskTimeout, 0), task.AskTimeout)
 	cfg.ClaimTimeout = cmp.Or(max(cfg.ClaimTimeout, 0), b.Config().Lease)
 	w := &Worker{
-		bus: b, registry: registry, cfg: cfg, log: cfg.Log,
+		bus: b, registry: registry, cfg: cfg, log: cfg.Log, last: make(chan struct{}, 1),
 		artifacts:  &artifacts{store: offloader, reader: cfg.Reader, bus: b, log: cfg.Log},
 		executions: newExecutions(b, cfg.Name, cfg.Log),
 	}
