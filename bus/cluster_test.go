@@ -349,7 +349,7 @@ func TestProvisionWaitsForServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	asked, err := b.Conn().SubscribeSync("$JS.API.STREAM.CREATE." + b.StreamName(bus.Calls))
+	asked, err := b.Conn().SubscribeSync("$JS.API.STREAM.CREATE." + b.StreamName(bus.Results))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -57,18 +58,19 @@ func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned
 		return done, err
 	}
 	all := b.All(cfg)
-	calls := all[0]
+	calls, have := all[0], all[0]
 	switch stream, err := b.LookUp(ctx, calls.Name); {
 	case err == nil:
-		calls = stream.CachedInfo().Config
+		have = stream.CachedInfo().Config
 	case !errors.Is(err, jetstream.ErrStreamNotFound):
 		return done, fmt.Errorf("provision stream %s: %w", calls.Name, err)
 	}
-	for _, want := range append(all[1:], all[0]) { // a call is accepted when all that it needs exists
+	// A call is accepted when all that its client needs exists. The last one, the bucket of the blobs, gets the rest of the space.
+	for _, want := range slices.Insert(all[1:], len(all)-2, calls) {
 		if cfg.Replicas <= 0 {
 			want.Replicas = replicas
 		}
-		created, diffs, err := provisionStream(ctx, b, want, change, b.MayBeUnused(want.Name, calls))
+		created, diffs, err := provisionStream(ctx, b, want, change, b.MayBeUnused(want.Name, have))
 		if err == errUnused {
 			done.Unused = append(done.Unused, want.Name)
 			continue
