@@ -118,6 +118,9 @@ func TestJQInProcess(t *testing.T) {
 			continue
 		}
 		_, err := r.JQ(t.Context(), "s", row.id, JQQuery{Query: row.query})
+		if row.text == "needs too much memory" && tools.CodeOf(err) == tools.CodeToolFailed && strings.Contains(err.Error(), "has no memory left") {
+			continue // with cgo, what no longer fits may be the stack of a thread
+		}
 		wantCode(t, err, tools.CodeInvalidArguments, row.text)
 	}
 	cfg.JQTime = 200 * time.Millisecond
