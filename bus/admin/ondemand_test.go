@@ -26,7 +26,7 @@ func onDemand(t *testing.T, s *embedded.Server) *bus.Bus {
 	t.Helper()
 	b := bustest.Dial(t, s, bus.Config{OnDemand: true, MaxBytes: 32 << 20})
 	got, err := admin.Provision(t.Context(), b, admin.Nothing)
-	if err != nil || len(got.Created) != 5 || got.Created[4] != b.StreamName(bus.Calls) {
+	if err != nil || len(got.Created) != 5 || got.Created[3] != b.StreamName(bus.Calls) {
 		t.Fatalf("created %q, %v", got.Created, err)
 	}
 	return b

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -64,7 +65,9 @@ func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned
 	case !errors.Is(err, jetstream.ErrStreamNotFound):
 		return done, fmt.Errorf("provision stream %s: %w", calls.Name, err)
 	}
-	for _, want := range append(all[1:], all[0]) { // a call is accepted when all that it needs exists
+	// A call is accepted when all that it needs exists. The blobs take what the others leave.
+	blobs := len(all) - 1
+	for _, want := range slices.Concat(all[1:blobs], all[:1], all[blobs:]) {
 		if cfg.Replicas <= 0 {
 			want.Replicas = replicas
 		}
