@@ -37,12 +37,12 @@ func DeliveredBefore(info *jetstream.ConsumerInfo) (t time.Time) {
 // DeliversAll reports whether the consumer, as it exists, delivers what c does, as much of it at once, whole and until it
 // is settled.
 func (c Consumer) DeliversAll(have jetstream.ConsumerConfig) bool {
-	return slices.Equal(filterOf(have), c.Filter) && !c.passes(have) && !have.HeadersOnly && have.MaxAckPending == c.maxPending()
+	return slices.Equal(filterOf(have), c.Filter) && !c.Passes(have) && !have.HeadersOnly && have.MaxAckPending == c.maxPending()
 }
 
-// passes reports whether the server takes for settled what the consumer, as it exists, does not deliver until it is settled. It
+// Passes reports whether the server takes for settled what the consumer, as it exists, does not deliver until it is settled. It
 // then delivers that only to another consumer.
-func (c Consumer) passes(have jetstream.ConsumerConfig) bool {
+func (c Consumer) Passes(have jetstream.ConsumerConfig) bool {
 	return have.MaxDeliver > 0 || have.AckPolicy != jetstream.AckExplicitPolicy || len(lacks(filterOf(have), c.Filter)) > 0 ||
 		c.Trim != "" && have.DeliverPolicy != jetstream.DeliverAllPolicy
 }
@@ -102,7 +102,7 @@ func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, err
 func (b *Bus) changeConsumer(ctx context.Context, c Consumer, cons jetstream.Consumer, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
 	info := cons.CachedInfo()
 	have := info.Config
-	if !c.passes(have) {
+	if !c.Passes(have) {
 		have.MaxAckPending, have.AckWait, have.HeadersOnly = want.MaxAckPending, want.AckWait, want.HeadersOnly
 		have.FilterSubject, have.FilterSubjects = "", want.FilterSubjects
 		return b.js.UpdateConsumer(ctx, info.Stream, have)

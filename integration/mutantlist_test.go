@@ -37,9 +37,9 @@ var mutants = []mutant{
 	{"a stream of a tenant has the default size", "bus/ondemand.go", "		cfg.MaxBytes = info.Config.MaxBytes", "		_ = info", "bus/admin", "TestFirstUseCreatesStreams"},
 	{"a consumer of ticks creates its stream", "bus/consume/consume.go", "		if cfg.AwaitUse {", "		if cfg.AwaitUse && ctx == nil {", "bus/admin", "TestConsumerAwaitsItsStream"},
 
-	{"what reached the limit of deliveries stays", "bus/consumers.go", "	if !c.passes(have) {", "	if have.Durable != \"\" {",
+	{"what reached the limit of deliveries stays", "bus/consumers.go", "	if !c.Passes(have) {", "	if have.Durable != \"\" {",
 		"bus/consume", "TestConsumerWithMaxDeliver"},
-	{"what reached the limit of deliveries is removed", "bus/consume/trim.go", "	if !t.consumer.DeliversAll(cons.CachedInfo().Config) {", "	if t.consumer.Name == \"\" {",
+	{"what reached the limit of deliveries is removed", "bus/consume/trim.go", "	if t.consumer.Passes(cons.CachedInfo().Config) {", "	if t.consumer.Name == \"\" {",
 		"bus/consume", "TestConsumerWithMaxDeliver"},
 	{"a limit of deliveries is no problem", "bus/consumers.go", "return have.MaxDeliver > 0 || ", "return ", "bus/status", "TestAlteredConsumerIsNamed"},
 

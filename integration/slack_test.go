@@ -24,6 +24,8 @@ type fakeSlack struct {
 	confirm int            // the next confirmations that are lost with their connection
 	tickets int
 	sockets int
+	limited bool // each second request for messages comes too soon
+	reads   int
 }
 
 func newFakeSlack(t *testing.T) *fakeSlack {
@@ -90,6 +92,11 @@ func (f *fakeSlack) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.tickets++
 		answer(map[string]any{"ok": true, "url": fmt.Sprintf("ws%s/link?ticket=%d", strings.TrimPrefix(f.URL, "http"), f.tickets)})
 	case "conversations.history", "conversations.replies":
+		if f.reads++; f.limited && f.reads%2 == 0 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+			return
+		}
 		// Newest first, in pages of two.
 		var all []map[string]any
 		latest := map[string]string{}

@@ -42,6 +42,12 @@ func TestProvisionOnASmallDisk(t *testing.T) {
 		t.Error(err)
 	}
 
+	// The blobs leave room for the streams that are small already.
+	tiny := bustest.Start(t, embedded.Config{Dir: t.TempDir(), NoSync: true, MaxStore: 160 << 20})
+	if _, err := admin.Provision(t.Context(), bustest.Dial(t, tiny, bus.Config{}), admin.Nothing); err != nil {
+		t.Error(err)
+	}
+
 	// Others fill a half of the disk, which has less space then than the streams reserve. Their sizes can be changed all the same.
 	modest.Close()
 	s.Close()

@@ -157,7 +157,7 @@ func (t *trimmer) round(ctx context.Context, purged uint64) (floor uint64, err e
 	if err != nil {
 		return purged, err
 	}
-	if !t.consumer.DeliversAll(cons.CachedInfo().Config) { // somebody has changed it, and the floor passes what it does not deliver
+	if t.consumer.Passes(cons.CachedInfo().Config) { // somebody has changed it, and the floor passes what it does not deliver
 		return purged, t.deleteBehind(ctx)
 	}
 	// Leave what was settled since the previous round: see rpc.Submit.

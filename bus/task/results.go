@@ -25,12 +25,13 @@ import (
 // make the server publish an acknowledgement there. Such a message is not the outcome of the
 // call, and must not block it: the worker removes it, and it counts as none.
 type Results struct {
-	bus *bus.Bus
-	log zerolog.Logger
+	bus       *bus.Bus
+	log       zerolog.Logger
+	failsFull bool // a full bus is an error at once
 }
 
 // NewResults returns the results of a bus.
-func NewResults(b *bus.Bus, log zerolog.Logger) *Results { return &Results{b, log} }
+func NewResults(b *bus.Bus, log zerolog.Logger) *Results { return &Results{bus: b, log: log} }
 
 // Read returns the stored events of a call, as ReadResults does.
 func (r *Results) Read(ctx context.Context, k tools.CallKey) (stored []StoredResult, err error) {
@@ -101,7 +102,7 @@ func (r *Results) publishFirst(ctx context.Context, m bus.Message, read func() (
 
 // publish publishes, and repeats that while the bus is unreachable or full.
 func (r *Results) publish(ctx context.Context, m bus.Message) error {
-	m.Timeout, m.WaitIfFull = bus.NoTimeout, true
+	m.Timeout, m.WaitIfFull = bus.NoTimeout, !r.failsFull
 	_, err := r.bus.Publish(ctx, m)
 	return err
 }

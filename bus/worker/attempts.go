@@ -48,12 +48,11 @@ func (w *Worker) countAttempts(ctx context.Context, a *attempt) (int, error) {
 const lastAlone = time.Minute
 
 // awaitLast waits until no other call has its last attempt in this process: a call that kills its
-// workers soon uses up no last attempt but its own. A last attempt needs no slot.
+// workers soon uses up no last attempt but its own.
 func (w *Worker) awaitLast(toolCtx context.Context, a *attempt) (ended func(), err error) {
 	if !a.Final {
 		return func() {}, nil
 	}
-	a.Detach()
 	select {
 	case w.last <- struct{}{}:
 		return func() { <-w.last }, nil

@@ -156,36 +156,37 @@ func TestLastAttemptStillRuns(t *testing.T) {
 	})
 }
 
-// The last attempts of calls run one after the other, so that one that kills its worker uses up those of no others. They
-// need no slot.
+// The last attempts of calls run one after the other, so that one that kills its worker uses up those of no others. If they
+// are long, others begin after a while, in the slots that the worker has.
 func TestLastAttemptsRunAlone(t *testing.T) {
-	bustest.Bubble(t, func(t *testing.T) {
-		b := bustest.New(t)
-		var runs, last, most atomic.Int64
-		for _, id := range []string{"a", "b", "c"} {
-			submit(t, b, "stevedore.call.default.slow", `{"id":"`+id+`","args":{"text":"x"}}`)
-		}
-		bustest.Fail(t, b, "default", 2)
-		for _, id := range []string{"a", "b", "c"} {
-			recordStart(t, b, id)
-		}
-		slow := echo(t, "slow", tools.Idempotent, &runs, func() {
-			most.Store(max(most.Load(), last.Add(1)))
-			time.Sleep(5 * time.Second)
-			last.Add(-1)
+	for _, test := range []struct {
+		long time.Duration
+		most int64
+	}{{5 * time.Second, 1}, {5 * time.Minute, 2}} {
+		bustest.Bubble(t, func(t *testing.T) {
+			b := bustest.New(t)
+			var runs, last, most atomic.Int64
+			for _, id := range []string{"a", "b", "c"} {
+				submit(t, b, "stevedore.call.default.slow", `{"id":"`+id+`","args":{"text":"x"}}`)
+			}
+			bustest.Fail(t, b, "default", 2)
+			for _, id := range []string{"a", "b", "c"} {
+				recordStart(t, b, id)
+			}
+			slow := echo(t, "slow", tools.Idempotent, &runs, func() {
+				most.Store(max(most.Load(), last.Add(1)))
+				time.Sleep(test.long)
+				last.Add(-1)
+			})
+			start(t, b, worker.Config{MaxAttempts: 3, Slots: 2}, slow)
+			bustest.WaitUntil(t, "a last attempt", func() bool { return last.Load() > 0 })
+			time.Sleep(15 * time.Minute)
+			waitEmpty(t, b)
+			if n, letters := runs.Load(), bustest.Messages(t, b, bus.Dead); n != 3 || most.Load() != test.most || letters != 0 {
+				t.Errorf("%d calls of %s ran, %d at once; %d dead letters", n, test.long, most.Load(), letters)
+			}
 		})
-		start(t, b, worker.Config{MaxAttempts: 3, Slots: 1}, slow, echo(t, "quick", tools.Idempotent, &runs, nil))
-		bustest.WaitUntil(t, "a last attempt", func() bool { return last.Load() > 0 })
-		submit(t, b, "stevedore.call.default.quick", `{"id":"q","args":{"text":"x"}}`)
-		bustest.WaitUntil(t, "another call", func() bool { _, ok := event(t, b, b.Result("default", "q")); return ok })
-		if runs.Load() != 2 {
-			t.Errorf("%d calls ran, want one of those at their last attempt and the other one", runs.Load())
-		}
-		waitEmpty(t, b)
-		if n, letters := runs.Load(), bustest.Messages(t, b, bus.Dead); n != 4 || most.Load() != 1 || letters != 0 {
-			t.Errorf("%d calls ran, %d at once; %d dead letters", n, most.Load(), letters)
-		}
-	})
+	}
 }
 
 // A last attempt that waits for the call of another last attempt delays it only for a while.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -238,6 +239,19 @@ func fillResults(t *testing.T, b *bus.Bus) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// Who cancels a call while the results stream is full learns that.
+func TestCancelWithFullResults(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.Connect(t, bustest.Server(t), bus.Config{MaxBytes: 64 << 10, Log: bustest.Log(t)})
+		submit(t, b, "stevedore.call.default.slow", `{"id":"c","session":"s","args":{"text":"x"}}`)
+		fillResults(t, b)
+		_, err := rpc.CancelTask.Do(t.Context(), b, "s", rpc.TaskRequest{ID: "c"})
+		if _, ok := errors.AsType[*bus.FullError](err); !ok {
+			t.Error(err)
+		}
+	})
 }
 
 func purgeResults(t *testing.T, b *bus.Bus) {

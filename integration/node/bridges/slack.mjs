@@ -76,12 +76,12 @@ async function handle(m) {
   await bridge.accept({ id: m.ts, chat_id: chat, position: m.ts, user: m.user, text: plain(text.startsWith(mention) ? text.slice(mention.length) : text), files, ...!direct && { from: m.user } });
 }
 
-// read returns the messages of all pages.
+// read returns the messages of all pages. Slack allows only some requests each minute, so each page is repeated for itself.
 async function read(method, args) {
   const found = [];
   let cursor;
   do {
-    const page = await call(method, { ...args, limit: 200, cursor });
+    const page = await retry("Slack", () => call(method, { ...args, limit: 200, cursor }), (err) => err instanceof Permanent);
     found.push(...page.messages ?? []);
     cursor = page.response_metadata?.next_cursor;
   } while (cursor);
