@@ -287,7 +287,8 @@ func (rec Record) tableForm(c io.ReaderAt, size int64, known describe.Hints) (fo
 	if form.Certain || known != (describe.Hints{}) || !beginsJSON(head) {
 		return form, nil
 	}
-	if values, _, err := jsonread.Values(head); values > 0 || errors.Is(err, io.ErrUnexpectedEOF) {
+	_, _, err = jsonread.Values(head) // the first cells of a table may be values, too
+	if errors.Is(err, io.ErrUnexpectedEOF) || jq.InLines(head, int64(len(head)) < size) {
 		form = describe.Form{} // the reader of JSON says what is wrong with it
 	}
 	return form, nil
