@@ -20,6 +20,7 @@ var misleadingValues = map[string]struct{ text, sql, want, note string }{
 	"names in the middle":             {"id,a\n1,2\n3,4\nid,a\n" + strings.Repeat("5,6\n", 30), "SELECT count(*) FROM t1", "33", "1 rows have the names of the columns again"},
 	"colours in cells":                {"id,a\n\x1b[31m1\x1b[0m,2\n\x1b[31m3\x1b[0m,4\n5,6\n", "SELECT count(*) FROM t1 WHERE id = '1'", "0", `not seen, such as "\x1b[31m1`},
 	"rows behind many keys":           {behindKeys(1_500), "SELECT sum(id) FROM t1", "3", "also has .l"},
+	"rows behind many odd objects":    {behindObjects(8_000), "SELECT sum(id) FROM t1", "3", "too many keys to search all of them"},
 	"rows behind a large array":       {`{"l":[{"t":1}],"big":[` + strings.Repeat(`"x",`, 300_000) + `"x"],"rows":[{"id":1},{"id":2}]}`, "SELECT sum(id) FROM t1", "3", "also has .l"},
 	"a value in another case":         {"id,level\n1,ERROR\n2,WARN\n3,ERROR\n", "SELECT count(*) FROM t1 WHERE level = 'error'", "0", "level: 2 cells such as 'ERROR' are written in another way than 'error', and do not equal it"},
 	"a value in both cases":           {"id,level\n1,ERROR\n2,error\n3,Error\n", "SELECT count(*) FROM t1 WHERE level IN ('error', 'ERROR')", "2", "level: 1 cells such as 'Error'"},
@@ -89,4 +90,13 @@ func behindKeys(n int) string {
 		fmt.Fprintf(&b, `"k%d":1,`, i)
 	}
 	return `{"l":[{"t":1}],` + b.String() + `"rows":[{"id":1},{"id":2}]}`
+}
+
+// behindObjects returns a document with rows behind many objects that have no keys in common.
+func behindObjects(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"k%d":{"a%d":1,"b%d":{"c":2}},`, i, i, i)
+	}
+	return `{"odd":{` + b.String() + `"z":{}},"rows":[{"id":1},{"id":2}]}`
 }
