@@ -100,3 +100,28 @@ func behindObjects(n int) string {
 	}
 	return `{"odd":{` + b.String() + `"z":{}},"rows":[{"id":1},{"id":2}]}`
 }
+
+// Earlier versions stored rows of JSON of which one is broken as a text.
+func TestBrokenRowsOfEarlierVersions(t *testing.T) {
+	rows := strings.Repeat("{\"n\":1}\n", 20_000)
+	for name, text := range map[string]string{"at the start": "{\"n\":1}\n{\"n\":\n" + rows, "far behind": rows + "{\"n\":\n{\"n\":0}\n{\"n\":1}\n"} {
+		store := newFakeStore(StoreConfig{})
+		rec := newRecord(aCall, ContextToolResult)
+		rec.ID = "a"
+		if _, err := store.Put(t.Context(), rec, strings.NewReader(text), func(rec *Record, c Content) error {
+			err := summarize(t.Context())(rec, c)
+			rec.MediaType = mediaText
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		r := NewReader(store, ReaderConfig{SQL: sqlite.Engine{}})
+		t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
+		if res, err := r.SQL(t.Context(), "s", SQLQuery{SQL: "SELECT sum(n) FROM a"}); err != nil || !strings.Contains(res.Text(), "20001") || !strings.Contains(res.Text(), "without the 1 lines") {
+			t.Errorf("%s: %v, %v", name, res, err)
+		}
+		if res, err := r.JQ(t.Context(), "s", "a", JQQuery{Query: "[.[].n] | add"}); err != nil || !strings.Contains(res.Text(), "20001") {
+			t.Errorf("%s: %v, %v", name, res, err)
+		}
+	}
+}
