@@ -28,6 +28,8 @@ func TestJQOfAllRows(t *testing.T) {
 		{table.String(), ".[4999].id", `"4999"`, ""},
 		{table.String(), `select(.id? == "4999") | .amount?`, `"9"`, ""},
 		{table.String(), `select((try .id) == "4999") | .amount`, `"9"`, ""},
+		{table.String(), `select((try .id catch "x") == "4999") | .amount`, `"9"`, ""},
+		{"id,v\n1,n/a\n" + strings.Repeat("2,3\n", 20) + "3,4\n", `select((.v | tonumber)? == 4) | .id`, `"3"`, ""},
 		{table.String(), "[.[].id?] | length", "5000", ""},
 		{table.String(), "[., inputs] | length", "5000", "inputs has the rows behind the first one"},
 		{"{}\n" + rows.String(), "map(.id) | length", "5001", ""},
@@ -50,6 +52,10 @@ func TestJQOfAllRows(t *testing.T) {
 	c := stored(t, []byte(long+"{\"n\":\n"+long))
 	if res, err := c.JQ(t.Context(), "s", "a", JQQuery{Query: "length"}); err != nil || !strings.Contains(res.Text(), "\n18000\n") || !strings.Contains(res.Text(), "without the 1 lines") {
 		t.Errorf("rows with a broken one behind 8 MiB: %v, %v", res, err)
+	}
+	c = stored(t, []byte(strings.Repeat(`{"a":{"x":1}}`+"\n", 3)+`{"a":3}`))
+	if res, err := c.JQ(t.Context(), "s", "a", JQQuery{Query: "map(.x)"}); err == nil {
+		t.Errorf("a query about each row, of which one is odd: %v", res)
 	}
 	c = stored(t, []byte(table.String()))
 	if _, err := c.JQ(t.Context(), "s", "a", JQQuery{Query: "map(.amount * .id)"}); err == nil {

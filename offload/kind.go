@@ -274,8 +274,8 @@ func (rec Record) markup() string {
 }
 
 // tableForm returns the form of a table. It is not certain for other texts, and that of no table for
-// what is JSON.
-func (rec Record) tableForm(c io.ReaderAt, size int64, known describe.Hints) (form describe.Form, err error) {
+// what is JSON. It corrects the media type that earlier versions gave rows of JSON of which one is broken.
+func (rec *Record) tableForm(c io.ReaderAt, size int64, known describe.Hints) (form describe.Form, err error) {
 	if rec.Type == TypeJSON || isMedia(rec.MediaType, mediaNDJSON, mediaLog, mediaYAML, mediaXML) {
 		return form, nil
 	}
@@ -283,11 +283,16 @@ func (rec Record) tableForm(c io.ReaderAt, size int64, known describe.Hints) (fo
 	if err != nil {
 		return form, err
 	}
-	form = describe.Table(head, int64(len(head)) == size, known)
+	complete := int64(len(head)) == size
+	form = describe.Table(head, complete, known)
 	if form.Certain || known != (describe.Hints{}) || !beginsJSON(head) {
 		return form, nil
 	}
-	if values, _, err := jsonread.Values(head); values > 0 || errors.Is(err, io.ErrUnexpectedEOF) {
+	_, _, err = jsonread.Values(head) // the first cells of a table may be values, too
+	switch {
+	case isNDJSON(head, complete), jq.InLines(head, !complete):
+		rec.MediaType, form = mediaLog, describe.Form{}
+	case errors.Is(err, io.ErrUnexpectedEOF):
 		form = describe.Form{} // the reader of JSON says what is wrong with it
 	}
 	return form, nil

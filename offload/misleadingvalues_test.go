@@ -16,9 +16,11 @@ var misleadingValues = map[string]struct{ text, sql, want, note string }{
 	},
 	"a long string in a row":          {`{"id":0,"l":[{"t":1}]}` + "\n" + `{"id":1,"s":"` + strings.Repeat("x", 5<<20) + "\"}\n{\"id\":2}\n", "SELECT count(*), sum(id) FROM t1", "3|3", ""},
 	"a row of JSON that is cut":       {strings.Repeat("{\"n\":1}\n", 200_000) + `{"n":`, "SELECT count(*), sum(n) FROM t1", "200000|200000", "without the 1 lines that have none"},
+	"cells that are JSON":             {"[1],2,3\n[4],5,6\n", "SELECT count(*) FROM t1", "2", "no row has the names"},
 	"names in the middle":             {"id,a\n1,2\n3,4\nid,a\n" + strings.Repeat("5,6\n", 30), "SELECT count(*) FROM t1", "33", "1 rows have the names of the columns again"},
 	"colours in cells":                {"id,a\n\x1b[31m1\x1b[0m,2\n\x1b[31m3\x1b[0m,4\n5,6\n", "SELECT count(*) FROM t1 WHERE id = '1'", "0", `not seen, such as "\x1b[31m1`},
 	"rows behind many keys":           {behindKeys(1_500), "SELECT sum(id) FROM t1", "3", "also has .l"},
+	"rows behind many odd objects":    {behindObjects(8_000), "SELECT sum(id) FROM t1", "3", "too many keys to search all of them"},
 	"rows behind a large array":       {`{"l":[{"t":1}],"big":[` + strings.Repeat(`"x",`, 300_000) + `"x"],"rows":[{"id":1},{"id":2}]}`, "SELECT sum(id) FROM t1", "3", "also has .l"},
 	"a value in another case":         {"id,level\n1,ERROR\n2,WARN\n3,ERROR\n", "SELECT count(*) FROM t1 WHERE level = 'error'", "0", "level: 2 cells such as 'ERROR' are written in another way than 'error', and do not equal it"},
 	"a value in both cases":           {"id,level\n1,ERROR\n2,error\n3,Error\n", "SELECT count(*) FROM t1 WHERE level IN ('error', 'ERROR')", "2", "level: 1 cells such as 'Error'"},
@@ -88,4 +90,38 @@ func behindKeys(n int) string {
 		fmt.Fprintf(&b, `"k%d":1,`, i)
 	}
 	return `{"l":[{"t":1}],` + b.String() + `"rows":[{"id":1},{"id":2}]}`
+}
+
+// behindObjects returns a document with rows behind many objects that have no keys in common.
+func behindObjects(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"k%d":{"a%d":1,"b%d":{"c":2}},`, i, i, i)
+	}
+	return `{"odd":{` + b.String() + `"z":{}},"rows":[{"id":1},{"id":2}]}`
+}
+
+// Earlier versions stored rows of JSON of which one is broken as a text.
+func TestBrokenRowsOfEarlierVersions(t *testing.T) {
+	rows := strings.Repeat("{\"n\":1}\n", 20_000)
+	for name, text := range map[string]string{"at the start": "{\"n\":1}\n{\"n\":\n" + rows, "far behind": rows + "{\"n\":\n{\"n\":0}\n{\"n\":1}\n"} {
+		store := newFakeStore(StoreConfig{})
+		rec := newRecord(aCall, ContextToolResult)
+		rec.ID = "a"
+		if _, err := store.Put(t.Context(), rec, strings.NewReader(text), func(rec *Record, c Content) error {
+			err := summarize(t.Context())(rec, c)
+			rec.MediaType = mediaText
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		r := NewReader(store, ReaderConfig{SQL: sqlite.Engine{}})
+		t.Cleanup(func() { _ = r.cfg.SQLCache.Close() })
+		if res, err := r.SQL(t.Context(), "s", SQLQuery{SQL: "SELECT sum(n) FROM a"}); err != nil || !strings.Contains(res.Text(), "20001") || !strings.Contains(res.Text(), "without the 1 lines") {
+			t.Errorf("%s: %v, %v", name, res, err)
+		}
+		if res, err := r.JQ(t.Context(), "s", "a", JQQuery{Query: "[.[].n] | add"}); err != nil || !strings.Contains(res.Text(), "20001") {
+			t.Errorf("%s: %v, %v", name, res, err)
+		}
+	}
 }

@@ -17,7 +17,7 @@ import (
 const (
 	shapeBytes = 1 << 20 // bytes whose values are described; later elements are only counted
 	shapeValue = 4 << 20 // bytes of the longest string of a description that is bounded; it ends there
-	maxNodes   = 20_000  // places that are described
+	maxNodes   = 20_000  // places that are described; half of them if an object has more than maxKeys
 	maxKeys    = 1_000   // keys of an object that are described, unless they have arrays or objects
 	mapKeys    = 16      // from this number of keys on, an object of like objects is a map
 )
@@ -177,7 +177,7 @@ func (r *reader) object(n *node, depth int) error {
 		if field == nil {
 			kind, _ := r.in.Peek()
 			nested := kind == '[' || kind == '{'
-			if len(n.keys) >= maxKeys && !nested || r.nodes >= maxNodes {
+			if len(n.keys) >= maxKeys && (!nested || r.nodes >= maxNodes/2) || r.nodes >= maxNodes {
 				r.unnamed = r.unnamed || nested
 				return r.in.Skip()
 			}

@@ -40,3 +40,16 @@ func resultsOf(t *testing.T, doc, query string) (string, error) {
 	}
 	return strings.Join(all, " "), err
 }
+
+// A query on a document runs once: to find out whether it is about rows would take as long again.
+func TestDocumentIsQueriedOnce(t *testing.T) {
+	const query = "[range(10000)] | length"
+	code, err := compile(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	once := testing.AllocsPerRun(1, func() { code.Run(map[string]any{}).Next() })
+	if got := testing.AllocsPerRun(1, func() { _, _ = resultsOf(t, `{"a":1}`, query) }); got > 1.5*once {
+		t.Errorf("a query makes %v allocations, and once %v", got, once)
+	}
+}

@@ -148,17 +148,23 @@ func (r *runner) eachRow(rows func(src io.Reader, cut bool) rowSource, in io.Rea
 			return r.apply(sample[0])
 		}
 	}
-	aboutRow := func(query string) bool { // not only about the first one, which may be empty
-		return !slices.ContainsFunc(sample, func(row any) bool { return !r.fits(row, query) })
+	fitting := func(query string) (n int) { // rows; the first one may be empty, and any of them odd
+		for _, row := range sample {
+			if r.fits(row, query) {
+				n++
+			}
+		}
+		return n
 	}
 	aboutAll := func(query string) bool {
-		return r.fits(sample, query) && (table || len(sample) > 1 && !aboutRow(query))
+		return r.fits(sample, query) && (table || 2*fitting(query) < len(sample))
 	}
 	strict, inputs := r.strict(), len(calls(r.query(), "inputs"))
 	if inputs > 0 {
 		r.res.Notes = append(r.res.Notes, "inputs has the rows behind the first one, which is the value of .")
 	}
-	if r.Query != "." && inputs == 0 && (aboutAll(strict) || !(len(sample) > 0 && aboutRow(strict)) && aboutAll(r.Query)) {
+	several := table || len(sample) > 1 // to try the query on a large document would take long
+	if several && r.Query != "." && inputs == 0 && (aboutAll(strict) || fitting(strict) == 0 && aboutAll(r.Query)) {
 		return r.array(all)
 	}
 	return r.each(all)
@@ -170,7 +176,7 @@ func (r *runner) strict() string {
 	each(reflect.ValueOf(query), func(node any) bool {
 		if term, ok := node.(*gojq.Term); ok {
 			term.SuffixList = slices.DeleteFunc(term.SuffixList, func(s *gojq.Suffix) bool { return s.Optional })
-			if term.Type == gojq.TermTypeTry && term.Try.Catch == nil {
+			if term.Type == gojq.TermTypeTry {
 				term.Type, term.Query = gojq.TermTypeQuery, term.Try.Body
 			}
 		}

@@ -190,6 +190,8 @@ func readCell(r *jsonread.Reader) (cell, error) {
 	return cell{nested, string(compact)}, nil
 }
 
+const unsearched = "the document has too many keys to search all of them for tables; a path such as .data.items selects one"
+
 // findJSON sets the path of l, if it is empty, to the table that is meant. In a log, one value without
 // a table is a row.
 func (l *layout) findJSON(src io.Reader, log bool) error {
@@ -206,13 +208,14 @@ func (l *layout) findJSON(src io.Reader, log bool) error {
 	case d.Values > 1, log && len(places) == 0:
 		l.path = rowsPath
 		return nil
+	case len(places) == 0 && d.Unnamed:
+		return noTable(unsearched)
 	case len(places) == 0:
 		return noTable("the JSON has no array and no map of objects")
 	default:
-		l.path = places[0].Path
-	}
-	if d.Unnamed && d.Values == 1 && l.path != wholePath {
-		l.notes = append(l.notes, "the document has too many keys to search all of them for tables; a path such as .data.items selects another one")
+		if l.path = places[0].Path; d.Unnamed {
+			l.notes = append(l.notes, unsearched)
+		}
 	}
 	if d.Values == 1 {
 		l.others = slices.DeleteFunc(places, func(p describe.Place) bool { return p.Path == l.path })

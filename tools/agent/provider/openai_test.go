@@ -87,6 +87,7 @@ func TestOpenAIRoundTrip(t *testing.T) {
 func TestOpenAIResponses(t *testing.T) {
 	for name, c := range map[string]struct{ body, text, code string }{
 		"parts":            {`{"choices":[{"message":{"content":[{"type":"thinking","thinking":[]},{"type":"text","text":"one"},{"type":"text","text":"two"}]}}]}`, "one\ntwo", ""},
+		"other indexes":    {`{"choices":[{"index":1,"message":{"content":"hi"}},{"message":{"content":"another"}}]}`, "hi", ""},
 		"no content":       {`{"choices":[{"message":{"content":null}}]}`, "", ""},
 		"an error":         {`{"error":{"message":"the backend died","code":401}}`, "the backend died", agent.CodeBadKey},
 		"in the choice":    {`{"choices":[{"finish_reason":"error","error":{"message":"too long","code":"context_length_exceeded"},"message":{"content":""}}]}`, "too long", agent.CodeContextOverflow},

@@ -85,7 +85,10 @@ func (t *openAIStream) add(event sseEvent, header http.Header) (counts bool, err
 	if chunk.Model != "" {
 		t.model = chunk.Model
 	}
-	for _, choice := range chunk.Choices {
+	for i, choice := range chunk.Choices {
+		if event.whole {
+			choice.Index = i // servers count from 1, or not at all
+		}
 		if choice.Index != 0 {
 			continue
 		}

@@ -376,7 +376,7 @@ func serveDefective() {
 			fmt.Println("no message")
 			continue
 		case "tools/callodd":
-			result = `{"content":[{"type":"text","text":"kept"},{"type":"image","data":"data:image/png;base64,AAAA","mimeType":"image/png"},{"type":"novel","x":1},` +
+			result = `{"content":[{"type":"text","text":"kept"},{"type":"text","text":"titled","title":5},{"type":"image","data":"data:image/png;base64,AAAA","mimeType":"image/png"},{"type":"novel","x":1},` +
 				`{"type":"text","text":"too","annotations":{"priority":"high"}}]}`
 		case "tools/callshape":
 			result = `{"content":"x"}`
@@ -414,7 +414,7 @@ func TestDefectiveCallIsReported(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	await("not the result of a tool")
-	if got := text(t, do(ctx, "odd")); !strings.HasPrefix(got, "kept\n") || !strings.Contains(got, "base64,AAAA") || !strings.Contains(got, "novel") || !strings.Contains(got, "too") {
+	if got := text(t, do(ctx, "odd")); !strings.HasPrefix(got, "kept\n") || !strings.Contains(got, "base64,AAAA") || !strings.Contains(got, "novel") || !strings.Contains(got, "titled") || !strings.Contains(got, "too") {
 		t.Errorf("a result with odd blocks: %q", got)
 	}
 	if res := do(ctx, ""); res.IsError {

@@ -24,7 +24,10 @@ var (
 func ForSDK(m *Message) json.RawMessage {
 	text := m.Text()
 	for _, path := range [][]string{{"id"}, {"params", "requestId"}, {"params", "_meta", "progressToken"}} {
-		id := IDOf(Get(text, path...))
+		id := m.ID
+		if path[0] == "params" { // to look for them in the text would read a large result again
+			id = IDOf(Get(m.Params, path[1:]...))
+		}
 		isNumber := id != "" && strings.Trim(id, "+-.eE0123456789") == ""
 		if n, err := strconv.ParseInt(id, 10, 64); isNumber && (err != nil || max(n, -n) > 1<<53 || n == math.MinInt64) {
 			text = Set(text, JSON(numberID+id), path...)

@@ -260,7 +260,8 @@ func (p *proxy) answer(ctx context.Context, c *connection, r *request, m *wire.M
 func readable(m *wire.Message) *wire.Message {
 	content, odd := slices.Collect(wire.Elements(wire.Get(m.Result, "content"))), false
 	for i, raw := range content {
-		if kind, _ := wire.Text(wire.Get(raw, "type")); kind == "text" && wire.Kind(wire.Get(raw, "text")) == '"' && wire.Get(raw, "annotations") == nil {
+		block := wire.ObjectOf(raw)
+		if kind, _ := wire.Text(block.Get("type")); kind == "text" && wire.Kind(block.Get("text")) == '"' && len(block) == 2 {
 			continue // to decode it would take its size again
 		}
 		if json.Unmarshal(wire.JSON(fields{"content": []json.RawMessage{raw}}), new(mcp.CallToolResult)) != nil {

@@ -53,12 +53,15 @@ func (p *proxy) learn(result json.RawMessage, firstPage bool) (list []json.RawMe
 // toolsListed returns a page of the server's tools as a worker needs it, or the last page with the reading tools; nil if
 // nothing changes.
 func (p *proxy) toolsListed(r *request, result json.RawMessage) json.RawMessage {
+	if wire.Kind(result) != '{' {
+		return nil // an error
+	}
 	list, cursor := p.learn(result, r.firstPage)
 	h := p.hosted.Load()
 	switch {
-	case h == nil && list != nil:
+	case h == nil && wire.Kind(wire.Get(result, "tools")) == '[':
 		return wire.Set(result, wire.Array(list), "tools")
-	case h == nil || wire.Kind(result) != '{' || cursor != "" || !p.offersReading():
+	case h == nil || cursor != "" || !p.offersReading():
 		return nil
 	}
 	list = slices.Collect(wire.Elements(wire.Get(result, "tools")))

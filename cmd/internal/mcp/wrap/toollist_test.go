@@ -13,4 +13,10 @@ func TestHintsThatAreNoBooleans(t *testing.T) {
 	if cursor != "more" || !p.known["safe"].repeatable || p.known["text"].repeatable || p.known["two"].repeatable {
 		t.Errorf("cursor %q, known %+v", cursor, p.known)
 	}
+	if p.toolsListed(&request{firstPage: true}, nil); len(p.known) != 3 || p.listed {
+		t.Errorf("after an error, %+v are known, all: %v", p.known, p.listed)
+	}
+	if got := p.toolsListed(&request{}, []byte(`{"tools":[{"name":5}]}`)); string(got) != `{"tools":[]}` {
+		t.Errorf("of a list of odd tools, a worker gets %s", got)
+	}
 }
