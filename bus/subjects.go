@@ -37,9 +37,13 @@ const AgentQueue = "agent"
 // Kinds of schedules.
 const (
 	Heartbeat = "heartbeat"
-	// HeartbeatSession is the session of the calls of the heartbeat.
-	HeartbeatSession = "heartbeat-main"
-	Cron             = "cron"
+	Cron      = "cron"
+)
+
+// HeartbeatName is the name of the heartbeat's schedule, and HeartbeatSession the session of its calls.
+const (
+	HeartbeatName    = "main"
+	HeartbeatSession = Heartbeat + "-" + HeartbeatName
 )
 
 // Kinds of dead letters. DeadBody is the kind of the messages that store the bodies that do

@@ -167,7 +167,7 @@ var mutants = []mutant{
 		"bus/retention", "TestUnreadCompletionsStay"},
 	{"the result of a dead worker is not reported", "bus/worker/result.go", "	return r.locator.Results.Report(ctx, a.Key, stored[0])", "	return nil",
 		"bus/worker", "TestKillAtEachStep"},
-	{"a forged report hides the result", "bus/task/results.go", "		case err == nil && bytes.Equal(stored.Body, body):", "		case err == nil && (bytes.Equal(stored.Body, body) || m.Body != nil):",
+	{"a forged report hides the result", "bus/task/results.go", "		case err == nil && bytes.Equal(have.Body, m.Body):", "		case err == nil && (bytes.Equal(have.Body, m.Body) || m.Body != nil):",
 		"bus/worker", "TestForgedReportIsReplaced"},
 	{"two keepers trim at once", "bus/retention/lease.go", "record.Holder != k.id && time.Now()", `record.Holder == "nobody" && time.Now()`,
 		"bus/retention", "TestOneKeeperTrims"},

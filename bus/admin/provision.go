@@ -53,28 +53,28 @@ func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned
 	if err := checkStreamBytes(b); err != nil {
 		return done, err
 	}
-	var replicas int
-	if done.Moved, replicas, err = checkFormats(ctx, b, change == Everything); err != nil {
+	var found []*jetstream.StreamInfo
+	if done.Moved, found, err = checkFormats(ctx, b, change == Everything); err != nil {
 		return done, err
 	}
 	all := b.All(cfg)
-	calls, have := all[0], all[0]
-	switch stream, err := b.LookUp(ctx, calls.Name); {
-	case err == nil:
-		have = stream.CachedInfo().Config
-	case !errors.Is(err, jetstream.ErrStreamNotFound):
-		return done, fmt.Errorf("provision stream %s: %w", calls.Name, err)
+	calls, replicas, exists := all[0], 1, map[string]bool{}
+	for _, info := range found {
+		if exists[info.Config.Name] = true; info.Config.Name == calls.Name {
+			calls = info.Config
+		}
+		replicas = max(replicas, info.Config.Replicas)
 	}
 	// A call is accepted when all that its client needs exists. The last one, the bucket of the blobs, gets the rest of the space.
-	for _, want := range slices.Insert(all[1:], len(all)-2, calls) {
-		if cfg.Replicas <= 0 {
-			want.Replicas = replicas
-		}
-		created, diffs, err := provisionStream(ctx, b, want, change, b.MayBeUnused(want.Name, have))
-		if err == errUnused {
+	for _, want := range slices.Insert(all[1:], len(all)-2, all[0]) {
+		if !exists[want.Name] && b.MayBeUnused(want.Name, calls) {
 			done.Unused = append(done.Unused, want.Name)
 			continue
 		}
+		if cfg.Replicas <= 0 {
+			want.Replicas = replicas
+		}
+		created, diffs, err := provisionStream(ctx, b, want, change)
 		if err != nil {
 			return done, fmt.Errorf("provision stream %s: %w", want.Name, err)
 		}
@@ -86,31 +86,19 @@ func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned
 	return done, nil
 }
 
-// checkFormats looks up the streams and buckets that exist, before Provision changes anything, and
-// returns the largest number of their replicas, at least 1. With update, it moves them to the
-// formats of this program.
-func checkFormats(ctx context.Context, b *bus.Bus, update bool) (moved []Step, replicas int, err error) {
-	found, err := b.Formats(ctx)
+// checkFormats looks up the streams and buckets that exist, before Provision changes anything. With update, it moves
+// them to the formats of this program.
+func checkFormats(ctx context.Context, b *bus.Bus, update bool) (moved []Step, found []*jetstream.StreamInfo, err error) {
+	found, err = b.Formats(ctx)
 	if _, other := errors.AsType[*jsapi.FormatError](err); other && update {
 		moved, err = Move(ctx, b, "", func(Step) {})
 	}
-	replicas = 1
-	for _, info := range found {
-		replicas = max(replicas, info.Config.Replicas)
-	}
-	return moved, replicas, err
+	return moved, found, err
 }
 
-// errUnused means that a stream is created at its first use.
-var errUnused = errors.New("never used")
-
-// provisionStream creates or compares a stream. If it does not exist and is created at its first use, the error is errUnused.
-func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, change Change, mayBeUnused bool) (created bool, diffs []bus.Difference, err error) {
+func provisionStream(ctx context.Context, b *bus.Bus, want jetstream.StreamConfig, change Change) (created bool, diffs []bus.Difference, err error) {
 	stream, err := b.LookUp(ctx, want.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if mayBeUnused {
-			return false, nil, errUnused
-		}
 		err = createStream(ctx, b, want)
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			return err == nil, nil, err

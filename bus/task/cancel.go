@@ -101,7 +101,7 @@ func publishCancelled(ctx context.Context, b *bus.Bus, t Task, by string) (won b
 	}
 	ctx, stop := context.WithTimeout(ctx, cancelTimeout)
 	defer stop()
-	results := &Results{b, b.Config().Log, true} // who cancels learns that the bus is full
+	results := &Results{bus: b, log: b.Config().Log, failsFull: true} // who cancels learns it
 	_, won, err = results.Publish(ctx, m)
 	if won && kind == ResultKind {
 		err = results.Report(ctx, k, StoredResult{ResultEvent: event, Body: m.Body})

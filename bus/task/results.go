@@ -141,30 +141,30 @@ func (r *Results) Report(ctx context.Context, k tools.CallKey, stored StoredResu
 	if !HasReport(stored.ResultEvent) {
 		return nil
 	}
-	b, body := r.bus, stored.Body
-	m := bus.Message{Subject: b.Report(k.Session, k.ID), Body: body, Header: nats.Header{}}
+	b := r.bus
+	m := bus.Message{Subject: b.Report(k.Session, k.ID), Body: stored.Body, Header: nats.Header{}}
 	tracing.Add(ctx, m.Header)
 	for range maxForged {
 		if err := r.publish(ctx, m); !errors.Is(err, bus.ErrSubjectExists) {
 			return err
 		}
-		stored, err := b.Last(ctx, bus.Results, m.Subject)
+		have, err := b.Last(ctx, bus.Results, m.Subject)
 		switch {
-		case err == nil && stored.Sequence == 0: // it has just expired
-		case err == nil && bytes.Equal(stored.Body, body):
+		case err == nil && have.Sequence == 0: // it has just expired
+		case err == nil && bytes.Equal(have.Body, m.Body):
 			return nil
 		case err == nil:
 			var result bus.Stored
 			result, err = b.Last(ctx, bus.Results, b.Result(k.Session, k.ID))
-			if err == nil && !bytes.Equal(result.Body, body) {
+			if err == nil && !bytes.Equal(result.Body, m.Body) {
 				return nil // a retry has removed the result meanwhile, and the report is of the next one
 			}
 			if err == nil {
-				err = b.Delete(ctx, bus.Results, stored.Sequence)
+				err = b.Delete(ctx, bus.Results, have.Sequence)
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("replace the message %d on %q: %w", stored.Sequence, m.Subject, err)
+			return fmt.Errorf("replace the message %d on %q: %w", have.Sequence, m.Subject, err)
 		}
 	}
 	return fmt.Errorf("a client keeps publishing to %q", m.Subject)

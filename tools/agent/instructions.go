@@ -133,10 +133,11 @@ func (in *Instructions) Read() (InstructionText, error) {
 		found.Files = append(found.Files, file)
 	}
 	heading := "\n\n# Skills\n\nA skill is a file with instructions for a kind of task. Read its file before you do such a task.\n"
-	for i, file := range in.skills {
+	read := in.skills[:min(len(in.skills), maxSkills)]
+	for _, file := range read {
 		name, description, ok := readSkill(root, file)
 		shown, err := filepath.Rel(filepath.FromSlash(in.workspace), filepath.FromSlash(file))
-		if !ok || err != nil || i >= maxSkills {
+		if !ok || err != nil {
 			found.Ignored = append(found.Ignored, file)
 			continue
 		}
@@ -144,6 +145,7 @@ func (in *Instructions) Read() (InstructionText, error) {
 		heading = ""
 		found.Files = append(found.Files, file)
 	}
+	found.Ignored = append(found.Ignored, in.skills[len(read):]...)
 	found.Text = strings.TrimSpace(b.String())
 	return found, nil
 }

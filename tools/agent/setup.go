@@ -105,7 +105,7 @@ func (r *run) appendClaim(ctx context.Context, e Entry) error {
 	if err != nil {
 		return err
 	}
-	if before, _ := unpack(r.conv.setup); !bytes.Equal(before, data) { // to pack takes ten times as long
+	if before, _ := unpack(r.conv.setup); !bytes.Equal(before, data) { // to pack takes ten times as long; a broken one is replaced
 		packed, err := s.pack()
 		if err != nil {
 			return err

@@ -22,7 +22,7 @@ func TestAdviceForAFullStream(t *testing.T) {
 	}
 }
 
-// The nats CLI does not find the embedded server by itself, so advice that names its commands says how it does.
+// Advice that names commands of the nats CLI says how to give it the login of the embedded server.
 func TestAdviceForTheNATSCommand(t *testing.T) {
 	for _, code := range []string{status.ConsumerPaused, status.RecordDamaged, status.ChannelWithoutWorker, status.DeadLetters} {
 		for server, want := range map[string]bool{"": code != status.DeadLetters, "nats://example:4222": false} {

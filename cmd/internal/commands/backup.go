@@ -28,7 +28,8 @@ that directory or bucket, too. To save "stevedore up", stop it and copy its data
   stevedore restore /backup/monday --server nats://new.example:4222`
 
 func newBackupCommand() *cobra.Command {
-	return copyCommand("backup DIR", "Save all streams and buckets of a NATS server into a directory", backupHelp, "Saving", admin.Backup, process.StateFile, process.DiskStore)
+	return copyCommand("backup DIR", "Save all streams and buckets of a NATS server into a directory", backupHelp, "Saving",
+		admin.Backup, process.StateFile, process.DiskStore)
 }
 
 const restoreHelp = `Create the streams and buckets of a backup with their messages and consumers, on a server
@@ -59,9 +60,16 @@ func copyCommand(use, short, long, doing string, do func(ctx context.Context, b 
 			return err
 		}
 		for _, name := range beside {
-			dir, _, _ := o.Connection.ServerDir() // the command has just used its server
-			if _, err := os.Stat(filepath.Join(dir, name)); err == nil && !o.Connection.External() {
-				_ = cli.Line(cmd.ErrOrStderr(), "stevedore: %s is not in the backup; copy it, too", filepath.Join(dir, name))
+			if o.Connection.External() {
+				break
+			}
+			dir, _, err := o.Connection.ServerDir()
+			if err != nil {
+				return err
+			}
+			file := filepath.Join(dir, name)
+			if _, err := os.Stat(file); err == nil {
+				_ = cli.Line(cmd.ErrOrStderr(), "stevedore: %s is not in the backup; copy it, too", file)
 			}
 		}
 		return client.PrintList(o.JSON, cmd.OutOrStdout(), streams, "", []string{"stream", "messages", "bytes"},

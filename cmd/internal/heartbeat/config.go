@@ -18,8 +18,6 @@ const (
 	DefaultEvery = 30 * time.Minute
 	// DefaultTimeout bounds a run; longer work should run in the background.
 	DefaultTimeout = time.Hour
-
-	name = "main" // of the schedule
 )
 
 // Config configures a heartbeat. Workspace is required.
@@ -79,7 +77,7 @@ const agentTool = "agent"
 func (c Config) job(prompt string) (cron.Job, error) {
 	args, err := bus.Encode(map[string]any{"fresh": true, "prompt": prompt})
 	return cron.Job{
-		Kind: bus.Heartbeat, Name: name, Session: bus.HeartbeatSession, Every: c.Every,
+		Kind: bus.Heartbeat, Name: bus.HeartbeatName, Session: bus.HeartbeatSession, Every: c.Every,
 		Tool: agentTool, Args: args, Queue: bus.AgentQueue, Channel: c.Channel, Timeout: c.Timeout,
 	}, err
 }

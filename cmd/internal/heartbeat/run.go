@@ -111,15 +111,15 @@ func (s *scheduler) put(ctx context.Context, instructions string, fileChanged bo
 		return fmt.Errorf("heartbeat: %w", err)
 	}
 	if fileChanged || changed {
-		log.Info().Str("schedule", name).Stringer("every", s.cfg.Every).Bool("changed", changed).Msg("heartbeat scheduled")
+		log.Info().Str("schedule", bus.HeartbeatName).Stringer("every", s.cfg.Every).Bool("changed", changed).Msg("heartbeat scheduled")
 	}
 	return nil
 }
 
 func (s *scheduler) remove(ctx context.Context) error {
-	existed, err := s.jobs.Delete(ctx, name)
+	existed, err := s.jobs.Delete(ctx, bus.HeartbeatName)
 	if existed {
-		s.cfg.Log.Info().Str("schedule", name).Msg("heartbeat's schedule removed")
+		s.cfg.Log.Info().Str("schedule", bus.HeartbeatName).Msg("heartbeat's schedule removed")
 	}
 	return err
 }

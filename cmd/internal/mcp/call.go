@@ -34,12 +34,11 @@ func (c *client) call(ctx context.Context, r *mcp.CallToolRequest) (res mcp.Resu
 	defer end()
 	name := r.Params.Name
 	info, ok, err := g.tool(ctx, name)
-	if run := c.taskTool(name); run != nil && !ok {
-		return run(ctx, r)
-	}
-	switch {
+	switch run := c.taskTool(name); {
 	case err != nil:
 		return failed("The bus cannot be reached: %v. Nothing was run; try again.", err), nil
+	case !ok && run != nil:
+		return run(ctx, r)
 	case !ok:
 		return failed("No worker offers the tool %q now. Call tools/list, or start a worker that has it.", tools.Excerpt(name, 80)), nil
 	}

@@ -54,6 +54,7 @@ func (g *Gateway) withSessionID(next http.Handler) http.Handler {
 	})
 }
 
+// noteSession gives a new client its session, names its calls for a later cancellation, and publishes a cancellation.
 func (g *Gateway) noteSession(w http.ResponseWriter, r *http.Request, session string, m *wire.Message) {
 	id, cancelled := r.Header.Get(sessionIDHeader), wire.IDOf(wire.Get(m.Params, "requestId"))
 	switch {

@@ -22,7 +22,9 @@ func ToolWay(name string) Way {
 // ResourceWay is a tool of the host that reads the resources of a session.
 func ResourceWay(session string) Way {
 	read := "read_mcp_resource of this server, uri "
-	return Way{list: read + URI(session, ""), before: read + URI(session, "ID"), or: " or ", form: func(argument string) string { return "?" + forms[argument] }}
+	return Way{list: read + URI(session, ""), before: read + URI(session, "ID"), or: " or ", form: func(argument string) string {
+		return "?" + forms[argument]
+	}}
 }
 
 // CommandWay is a command, to which an id and flags are added.
@@ -32,7 +34,7 @@ func CommandWay(command string) Way {
 	}}
 }
 
-// call returns the words for a call with one of several arguments, and with those for advice to use one; "" is none.
+// call returns the words for a call with one of several arguments.
 func (w Way) call(arguments []string) string {
 	var all []string
 	for _, argument := range arguments {
@@ -41,6 +43,7 @@ func (w Way) call(arguments []string) string {
 	return w.before + strings.Join(all, w.or) + w.end
 }
 
+// with returns the words of advice to use one argument; "" is none.
 func (w Way) with(argument string) string {
 	if argument == "" || argument == w.unadvised {
 		return w.list

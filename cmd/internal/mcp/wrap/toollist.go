@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
@@ -31,7 +30,7 @@ func (p *proxy) learn(result json.RawMessage, firstPage bool) (list []json.RawMe
 	for raw := range wire.Elements(wire.Get(result, "tools")) {
 		name, ok := wire.Text(wire.Get(raw, "name"))
 		readOnly, idempotent := wire.Get(raw, "annotations", "readOnlyHint"), wire.Get(raw, "annotations", "idempotentHint")
-		if !ok || strings.Trim(string(readOnly)+string(idempotent), "truefalsn") != "" {
+		if !ok || !isHint(readOnly) || !isHint(idempotent) {
 			p.cfg.Log.Warn().Str("server", p.cfg.Name).Str("tool", tools.EscapeLine(tools.Excerpt(string(raw), 200))).
 				Msg("the MCP server describes a tool wrongly: without a name, it is left out; hints that are not true or false do not count")
 		}
@@ -48,6 +47,11 @@ func (p *proxy) learn(result json.RawMessage, firstPage bool) (list []json.RawMe
 	cursor, _ = wire.Text(wire.Get(result, "nextCursor"))
 	p.listed = cursor == ""
 	return list, cursor
+}
+
+// isHint reports whether a hint of a tool is one, or is not there.
+func isHint(raw json.RawMessage) bool {
+	return slices.Contains([]string{"", "null", "true", "false"}, string(raw))
 }
 
 // toolsListed returns a page of the server's tools as a worker needs it, or the last page with the reading tools; nil if
