@@ -163,7 +163,7 @@ func (in *Inbox) stopRuns(ctx context.Context, session string, m channel.Incomin
 // stores once which question it means.
 func (in *Inbox) answer(ctx context.Context, session string, m channel.Incoming) (answered bool, err error) {
 	approve, reason, ok := YesOrNo(m.Text)
-	if !ok || m.Context != "" {
+	if !ok || m.Context != "" || len(m.Files) > 0 { // about something else, or with something that the agent is to get
 		return false, nil
 	}
 	waiting, err := approvals.List(ctx, in.bus, "*")
