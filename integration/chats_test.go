@@ -52,7 +52,7 @@ func newChatStage(t *testing.T, script string) *chatStage {
 	s.args = []string{"up", "--json", "--data", filepath.Join(s.dir, "data"), "--listen", bustest.FreeAddress(t), "--workspace", s.dir, "--heartbeat-enabled=false", "--no-sync",
 		"--model", "script:" + filepath.Join(s.dir, "script.jsonl"), "--shell-sandbox", "off", "--lease", "1s", "--max-attempts", "30",
 		"--channel", "sl=bridge:allow=D1;C1,style=slack",
-		"--channel", "di=bridge:chat=D1,allow=S1,style=discord",
+		"--channel", "di=bridge:chat=D1,allow=S1;V1;F1,style=discord",
 		"--channel", "ma=email:host=" + s.mail.smtp + ",tls=ssl,user=me,password=" + secret("mail", mailPassword) + ",from=bot@example.com,to=ann@example.com",
 		"--receive", "sl,di,ma",
 	}
@@ -406,6 +406,9 @@ func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four proc
 	s.discord.say("D1", "", "again")
 	s.discord.say("T1", "guild", "<@UBOT> in a thread")
 	s.discord.say("T2", "guild", "<@UBOT> in an old thread")
+	s.discord.say("T3", "guild", "<@UBOT> in the thread that was archived last")
+	s.discord.say("T4", "guild", "<@UBOT> in a forum, which has only threads")
+	s.discord.say("V1", "guild", "<@UBOT> in a channel that has none")
 	s.await("all bots to be named", func() bool { return slices.Equal(failing(), []string{"di", "ma", "sl"}) })
 	s.slack.revoke(false)
 	s.discord.revoke(false)
@@ -418,6 +421,7 @@ func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four proc
 	s.slack.awaitShown(t, "D1", "First.", "Second.")
 	s.slack.awaitShown(t, "D1/"+hi, "First.")
 	s.discord.awaitShown(t, "D1", "First.", "Second.")
-	s.discord.awaitShown(t, "T1", "First.")
-	s.discord.awaitShown(t, "T2", "First.")
+	for _, chat := range []string{"T1", "T2", "T3", "T4", "V1"} {
+		s.discord.awaitShown(t, chat, "First.")
+	}
 }
