@@ -380,16 +380,17 @@ func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four proc
 	s.discord.say("D1", "", "hi")
 	s.slack.awaitShown(t, "D1", "First.")
 	s.discord.awaitShown(t, "D1", "First.")
-	failing := func() (names []string) {
-		for _, p := range problemsOf(t, []string{"--data", filepath.Join(s.dir, "data")}) {
-			if p.Code == string(trouble.Receiver) {
+	at := []string{"--data", filepath.Join(s.dir, "data")}
+	failing := func(kind trouble.Kind) (names []string) {
+		for _, p := range problemsOf(t, at) {
+			if p.Code == string(kind) {
 				names = append(names, p.Name)
 			}
 		}
 		slices.Sort(names)
 		return names
 	}
-	if got := failing(); got != nil {
+	if got := failing(trouble.Receiver); got != nil {
 		t.Errorf("%q fail", got)
 	}
 	s.slack.limited = true // Slack lets nobody read all messages at once
@@ -409,7 +410,11 @@ func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four proc
 	s.discord.say("T3", "guild", "<@UBOT> in the thread that was archived last")
 	s.discord.say("T4", "guild", "<@UBOT> in a forum, which has only threads")
 	s.discord.say("V1", "guild", "<@UBOT> in a channel that has none")
-	s.await("all bots to be named", func() bool { return slices.Equal(failing(), []string{"di", "ma", "sl"}) })
+	s.await("all bots to be named", func() bool { return slices.Equal(failing(trouble.Receiver), []string{"di", "ma", "sl"}) })
+	// The bot does not use up its logins of a day.
+	s.await("the gateway to refuse the bot", func() bool {
+		return strings.Contains(s.said.String(), `"error":"the gateway refuses the bot: Authentication failed","pause_s":300}`)
+	})
 	s.slack.revoke(false)
 	s.discord.revoke(false)
 	s.mail.mu.Lock()

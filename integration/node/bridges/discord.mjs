@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import { REST } from "@discordjs/rest";
 import { WebSocketManager } from "@discordjs/ws";
-import { connect, inTurn, log, Permanent, retry, show, stopped } from "./bridge.mjs";
+import { connect, inTurn, log, Permanent, report, retry, show, stopped } from "./bridge.mjs";
 
 const { DISCORD_TOKEN: token, DISCORD_API_URL: api } = process.env;
 const intents = 1 << 9 | 1 << 12; // messages in servers and direct ones
@@ -124,19 +124,23 @@ async function decide(press) {
 
 await retry("Discord", () => catchUp(true));
 const delivering = bridge.deliver(network);
-const gateway = new WebSocketManager({ token, intents, rest });
+const gateway = new WebSocketManager({ token, intents, rest: { get: (path) => call("GET", path) } });
 gateway.on("ready", ({ user }) => { self = user.id; inTurn("Discord", () => catchUp(false)); log("connected to Discord"); });
-gateway.on("error", (err) => log("the gateway failed", { error: err.message }));
-let ended = () => {}; // called when the gateway does not connect again: Discord refuses the token or the intents
-gateway.on("closed", (code) => { if (code === 4004 || code >= 4010 && code <= 4014) ended(); });
+gateway.on("resumed", () => report("receiving", ""));
+gateway.on("socketError", (err) => report("receiving", `Discord: ${err.message}`)); // it connects again
+// An error means that Discord refuses the token or the intents for good (4004, 4010 to 4014). It allows 1,000 logins a day.
+let refuse = () => {};
+gateway.on("error", (err) => refuse(Object.assign(new Permanent("refused", `the gateway refuses the bot: ${err.message}`, true), { retryAfter: 300 })));
 gateway.on("dispatch", ({ t, d }) => {
   if (t === "MESSAGE_CREATE") inTurn("Discord", () => handle(d));
   if (t === "INTERACTION_CREATE") inTurn("Discord", () => decide(d));
 });
-while (!stopped.aborted) {
-  await retry("Discord", () => gateway.connect());
-  if (!stopped.aborted) await new Promise((done) => { ended = done; stopped.addEventListener("abort", done); });
-}
+await retry("Discord", async (works) => {
+  const ended = new Promise((done, fail) => { refuse = fail; stopped.addEventListener("abort", done); });
+  await Promise.race([gateway.connect(), ended]);
+  works();
+  await ended;
+}).catch(() => {}); // the process stops
 await gateway.destroy();
 await delivering;
 await bridge.close();
