@@ -370,7 +370,7 @@ func TestAnswerToAButtonIsRefused(t *testing.T) { // not parallel: each has thre
 	s.discord.awaitShown(t, "D1", "First of all.", "Second.")
 }
 
-// The status names the bots whose tokens are refused, and what users write meanwhile is not lost, also in threads.
+// The status names the bots whose tokens are refused, and what users and the agent write meanwhile is not lost, also in threads.
 func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four processes
 	slow.Test(t)
 	s := newChatStage(t, `{"text":"First."}`+"\n"+`{"text":"Second."}`+"\n")
@@ -410,7 +410,13 @@ func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four proc
 	s.discord.say("T3", "guild", "<@UBOT> in the thread that was archived last")
 	s.discord.say("T4", "guild", "<@UBOT> in a forum, which has only threads")
 	s.discord.say("V1", "guild", "<@UBOT> in a channel that has none")
+	for _, channel := range []string{"di", "sl"} {
+		if got := worker(t, append(at, "call", "message", "content=Kept.", "--channel", channel, "--chat-id", "D1")...); got.code != 0 {
+			t.Errorf("%+v", got)
+		}
+	}
 	s.await("all bots to be named", func() bool { return slices.Equal(failing(trouble.Receiver), []string{"di", "ma", "sl"}) })
+	s.await("the unsent messages to be named", func() bool { return slices.Equal(failing(trouble.Channel), []string{"di", "sl"}) })
 	// The bot does not use up its logins of a day.
 	s.await("the gateway to refuse the bot", func() bool {
 		return strings.Contains(s.said.String(), `"error":"the gateway refuses the bot: Authentication failed","pause_s":300}`)
@@ -423,9 +429,9 @@ func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four proc
 	s.discord.forget()
 	s.kill()
 	s.start()
-	s.slack.awaitShown(t, "D1", "First.", "Second.")
+	s.slack.awaitShown(t, "D1", "First.", "Kept.", "Second.")
 	s.slack.awaitShown(t, "D1/"+hi, "First.")
-	s.discord.awaitShown(t, "D1", "First.", "Second.")
+	s.discord.awaitShown(t, "D1", "First.", "Kept.", "Second.")
 	for _, chat := range []string{"T1", "T2", "T3", "T4", "V1"} {
 		s.discord.awaitShown(t, chat, "First.")
 	}

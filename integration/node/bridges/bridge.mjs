@@ -254,7 +254,7 @@ export async function connect() {
           report("sending", "");
           return msg.ack();
         } catch (err) {
-          if (err instanceof Permanent || Date.now() - Date.parse(msg.timestamp) > 24 * 3600_000) {
+          if (err instanceof Permanent && !err.refusesAll || Date.now() - Date.parse(msg.timestamp) > 24 * 3600_000) {
             log("gave up a notification", { seq: msg.seq, error: err.message });
             await ask({ reject: { sequence: msg.seq, attempts, code: err.code ?? "undeliverable", reason: err.message } });
             return msg.term();
