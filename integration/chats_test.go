@@ -393,6 +393,13 @@ func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four proc
 	if got := failing(trouble.Receiver); got != nil {
 		t.Errorf("%q fail", got)
 	}
+	for _, away := range []bool{true, false} {
+		s.discord.mu.Lock()
+		s.discord.away = away
+		s.discord.mu.Unlock()
+		s.discord.drop()
+		s.await(fmt.Sprint("the gateway to be away: ", away), func() bool { return slices.Contains(failing(trouble.Receiver), "di") == away })
+	}
 	s.slack.limited = true // Slack lets nobody read all messages at once
 	s.slack.revoke(true)
 	s.discord.revoke(true)

@@ -31,6 +31,7 @@ type fakeDiscord struct {
 	lose     int  // the next responses to sent and edited messages that are lost
 	interval int  // of heartbeats, in ms
 	beats    int  // that were not confirmed
+	away     bool // the gateway takes no connections
 }
 
 func newFakeDiscord(t *testing.T) *fakeDiscord {
@@ -226,6 +227,13 @@ func (f *fakeDiscord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *fakeDiscord) gateway(w http.ResponseWriter, r *http.Request) {
 	if r.URL.RawQuery != "v=10&encoding=json" {
 		f.problem("gateway: %s", r.URL)
+	}
+	f.mu.Lock()
+	away := f.away
+	f.mu.Unlock()
+	if away {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
 	}
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {
