@@ -442,4 +442,8 @@ func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four proc
 	for _, chat := range []string{"T1", "T2", "T3", "T4", "V1"} {
 		s.discord.awaitShown(t, chat, "First.")
 	}
+	s.mail.deliver(mailFrom("ann@example.com", "<m1@x>", authentic), strings.Repeat("many words\n", 10_000))
+	s.await("a long mail", func() bool {
+		return strings.Contains(worker(t, append([]string{"sessions", "show", "ma-ann@example.com"}, at...)...).stdout, "(The mail is longer than what you see of it.)")
+	})
 }
