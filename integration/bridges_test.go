@@ -71,6 +71,30 @@ process.exit(0);
 	}
 }
 
+// A bridge tells its worker again that it works, if the worker did not hear it.
+func TestBridgeThatWorksIsHeard(t *testing.T) {
+	t.Parallel()
+	server := bustest.Listen(t)
+	b := bustest.Dial(t, server, bus.Config{})
+	requests := bustest.Subscribe(t, b, b.RPC("message", "team"))
+	bridge := bridgeProgram(t, server.URL(), "--input-type=module")
+	bridge.Stdin = strings.NewReader(`
+import { connect, report, sleep, stopped } from "./bridge.mjs";
+await connect();
+report("receiving", "the network is down");
+for (; !stopped.aborted; await sleep(50)) report("receiving", "");
+`)
+	if err := bridge.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, answer := range []string{`{}`, `{"error":{"code":"stopping","message":"the worker stops"}}`, `{}`} {
+		request, msg := bustest.Next[struct{ Receiving *string }](t, requests)
+		if request.Receiving == nil || msg.Respond([]byte(answer)) != nil {
+			t.Fatalf("the bridge asked %s", msg.Data)
+		}
+	}
+}
+
 // The status names a bridge whose program does not run, and no longer when one takes its notifications, also one that
 // asks for the next notification only when it has sent the one before. It names a program that acknowledges nothing.
 func TestSilentBridgeIsNamed(t *testing.T) {

@@ -52,7 +52,7 @@ func newChatStage(t *testing.T, script string) *chatStage {
 	s.args = []string{"up", "--json", "--data", filepath.Join(s.dir, "data"), "--listen", bustest.FreeAddress(t), "--workspace", s.dir, "--heartbeat-enabled=false", "--no-sync",
 		"--model", "script:" + filepath.Join(s.dir, "script.jsonl"), "--shell-sandbox", "off", "--lease", "1s", "--max-attempts", "30",
 		"--channel", "sl=bridge:allow=D1;C1,style=slack",
-		"--channel", "di=bridge:chat=D1,allow=S1,style=discord",
+		"--channel", "di=bridge:chat=D1,allow=S1;V1;F1,style=discord",
 		"--channel", "ma=email:host=" + s.mail.smtp + ",tls=ssl,user=me,password=" + secret("mail", mailPassword) + ",from=bot@example.com,to=ann@example.com",
 		"--receive", "sl,di,ma",
 	}
@@ -370,7 +370,7 @@ func TestAnswerToAButtonIsRefused(t *testing.T) { // not parallel: each has thre
 	s.discord.awaitShown(t, "D1", "First of all.", "Second.")
 }
 
-// The status names the bots whose tokens are refused, and what users write meanwhile is not lost, also in threads.
+// The status names the bots whose tokens are refused, and what users and the agent write meanwhile is not lost, also in threads.
 func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four processes
 	slow.Test(t)
 	s := newChatStage(t, `{"text":"First."}`+"\n"+`{"text":"Second."}`+"\n")
@@ -380,17 +380,25 @@ func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four proc
 	s.discord.say("D1", "", "hi")
 	s.slack.awaitShown(t, "D1", "First.")
 	s.discord.awaitShown(t, "D1", "First.")
-	failing := func() (names []string) {
-		for _, p := range problemsOf(t, []string{"--data", filepath.Join(s.dir, "data")}) {
-			if p.Code == string(trouble.Receiver) {
+	at := []string{"--data", filepath.Join(s.dir, "data")}
+	failing := func(kind trouble.Kind) (names []string) {
+		for _, p := range problemsOf(t, at) {
+			if p.Code == string(kind) {
 				names = append(names, p.Name)
 			}
 		}
 		slices.Sort(names)
 		return names
 	}
-	if got := failing(); got != nil {
+	if got := failing(trouble.Receiver); got != nil {
 		t.Errorf("%q fail", got)
+	}
+	for _, away := range []bool{true, false} {
+		s.discord.mu.Lock()
+		s.discord.away = away
+		s.discord.mu.Unlock()
+		s.discord.drop()
+		s.await(fmt.Sprint("the gateway to be away: ", away), func() bool { return slices.Contains(failing(trouble.Receiver), "di") == away })
 	}
 	s.slack.limited = true // Slack lets nobody read all messages at once
 	s.slack.revoke(true)
@@ -406,7 +414,20 @@ func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four proc
 	s.discord.say("D1", "", "again")
 	s.discord.say("T1", "guild", "<@UBOT> in a thread")
 	s.discord.say("T2", "guild", "<@UBOT> in an old thread")
-	s.await("all bots to be named", func() bool { return slices.Equal(failing(), []string{"di", "ma", "sl"}) })
+	s.discord.say("T3", "guild", "<@UBOT> in the thread that was archived last")
+	s.discord.say("T4", "guild", "<@UBOT> in a forum, which has only threads")
+	s.discord.say("V1", "guild", "<@UBOT> in a channel that has none")
+	for _, channel := range []string{"di", "sl"} {
+		if got := worker(t, append(at, "call", "message", "content=Kept.", "--channel", channel, "--chat-id", "D1")...); got.code != 0 {
+			t.Errorf("%+v", got)
+		}
+	}
+	s.await("all bots to be named", func() bool { return slices.Equal(failing(trouble.Receiver), []string{"di", "ma", "sl"}) })
+	s.await("the unsent messages to be named", func() bool { return slices.Equal(failing(trouble.Channel), []string{"di", "sl"}) })
+	// The bot does not use up its logins of a day.
+	s.await("the gateway to refuse the bot", func() bool {
+		return strings.Contains(s.said.String(), `"error":"the gateway refuses the bot: Authentication failed","pause_s":300}`)
+	})
 	s.slack.revoke(false)
 	s.discord.revoke(false)
 	s.mail.mu.Lock()
@@ -415,9 +436,14 @@ func TestRefusedBotsAreNamed(t *testing.T) { // not parallel: each has four proc
 	s.discord.forget()
 	s.kill()
 	s.start()
-	s.slack.awaitShown(t, "D1", "First.", "Second.")
+	s.slack.awaitShown(t, "D1", "First.", "Kept.", "Second.")
 	s.slack.awaitShown(t, "D1/"+hi, "First.")
-	s.discord.awaitShown(t, "D1", "First.", "Second.")
-	s.discord.awaitShown(t, "T1", "First.")
-	s.discord.awaitShown(t, "T2", "First.")
+	s.discord.awaitShown(t, "D1", "First.", "Kept.", "Second.")
+	for _, chat := range []string{"T1", "T2", "T3", "T4", "V1"} {
+		s.discord.awaitShown(t, chat, "First.")
+	}
+	s.mail.deliver(mailFrom("ann@example.com", "<m1@x>", authentic), strings.Repeat("many words\n", 10_000))
+	s.await("a long mail", func() bool {
+		return strings.Contains(worker(t, append([]string{"sessions", "show", "ma-ann@example.com"}, at...)...).stdout, "(The mail is longer than what you see of it.)")
+	})
 }

@@ -15,6 +15,9 @@ import (
 
 const discordToken = "discord-secret-key"
 
+// threadsOf has the channels of the threads, of which T1 is active.
+var threadsOf = map[string]string{"T1": "S1", "T2": "S1", "T3": "S1", "T4": "F1"}
+
 // fakeDiscord has the web API and the gateway of Discord. It repeats events only to a session
 // that is resumed.
 type fakeDiscord struct {
@@ -28,6 +31,7 @@ type fakeDiscord struct {
 	lose     int  // the next responses to sent and edited messages that are lost
 	interval int  // of heartbeats, in ms
 	beats    int  // that were not confirmed
+	away     bool // the gateway takes no connections
 }
 
 func newFakeDiscord(t *testing.T) *fakeDiscord {
@@ -136,23 +140,34 @@ func (f *fakeDiscord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return id
 	}
 	switch {
-	case path[0] == "guilds" || len(path) == 5: // S1 has an active thread and an archived one
-		thread := map[string]string{"guilds": "T1", "channels": "T2"}[path[0]]
-		threads := []any{}
-		if id := last(thread); id != "" {
-			threads = append(threads, map[string]any{"id": thread, "parent_id": "S1", "last_message_id": id})
+	case len(path) == 5 && path[1][0] == 'V' || path[len(path)-1] == "messages" && path[1][0] == 'F':
+		w.WriteHeader(http.StatusBadRequest)
+		answer(map[string]any{"message": "Cannot execute action on this channel type", "code": 50024})
+	case path[0] == "guilds" || len(path) == 5: // a page has one archived thread
+		archived := func(n int) string { return fmt.Sprintf("2030-01-0%dT00:00:00.000000+00:00", n) }
+		threads, more := []any{}, false
+		for n := 4; n > 0; n-- {
+			id := fmt.Sprint("T", n)
+			before := r.URL.Query().Get("before")
+			if path[0] == "guilds" != (n == 1) || path[0] == "channels" && threadsOf[id] != path[1] || before != "" && archived(n) >= before {
+				continue
+			}
+			if more = len(threads) == 1; more {
+				break
+			}
+			threads = append(threads, map[string]any{"id": id, "parent_id": threadsOf[id], "last_message_id": last(id), "thread_metadata": map[string]any{"archive_timestamp": archived(n)}})
 		}
-		answer(map[string]any{"threads": threads})
+		answer(map[string]any{"threads": threads, "has_more": more})
 	case path[0] == "gateway":
 		limit := map[string]any{"total": 1000, "remaining": 1000, "reset_after": 0, "max_concurrency": 16}
 		answer(map[string]any{"url": "ws" + strings.TrimPrefix(f.URL, "http") + "/gateway", "shards": 1, "session_start_limit": limit})
 	case len(path) == 2 && r.Method == http.MethodGet:
 		channel := map[string]any{"id": path[1], "type": 1, "last_message_id": last(path[1])}
 		switch path[1][0] {
-		case 'S':
-			channel["type"], channel["guild_id"] = 0, "guild"
+		case 'S', 'V', 'F': // text, voice, forum
+			channel["type"], channel["guild_id"] = map[byte]int{'S': 0, 'V': 2, 'F': 15}[path[1][0]], "guild"
 		case 'T':
-			channel["type"], channel["guild_id"], channel["parent_id"] = 11, "guild", "S1"
+			channel["type"], channel["guild_id"], channel["parent_id"] = 11, "guild", threadsOf[path[1]]
 		}
 		answer(channel)
 	case len(path) == 3 && r.Method == http.MethodGet:
@@ -212,6 +227,13 @@ func (f *fakeDiscord) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (f *fakeDiscord) gateway(w http.ResponseWriter, r *http.Request) {
 	if r.URL.RawQuery != "v=10&encoding=json" {
 		f.problem("gateway: %s", r.URL)
+	}
+	f.mu.Lock()
+	away := f.away
+	f.mu.Unlock()
+	if away {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
 	}
 	conn, err := websocket.Accept(w, r, nil)
 	if err != nil {

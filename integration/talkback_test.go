@@ -53,7 +53,8 @@ func TestTelegramConversation(t *testing.T) {
 		failed(http.StatusBadGateway, "<html>"), failed(http.StatusTooManyRequests, `{"ok":false,"error_code":429,"description":"Too Many Requests","parameters":{"retry_after":1}}`),
 		failed(http.StatusOK, `{"ok":true,"result":[{"update_id":"x"},{"update_id":7,"message":{"message_id":"no number"}}]}`),
 	}
-	p := start(t, talkArgs(t, f, dir, talkScript)...)
+	args := talkArgs(t, f, dir, talkScript)
+	p := start(t, append(args, "--json")...)
 	f.write(42, 1, "hi")
 	f.write(99, 1, "a secret of a stranger")
 	f.awaitText(t, "42", "Hello Ann.")
@@ -86,6 +87,9 @@ func TestTelegramConversation(t *testing.T) {
 	if got := f.sentTo("99"); len(got) > 0 {
 		t.Errorf("a stranger got %q", got)
 	}
+	// Another worker waits.
+	second := start(t, append([]string{"serve", "--server", urlOf(t, p), "--data", t.TempDir(), "--workspace", dir}, args[slices.Index(args, "--model"):]...)...)
+	f.await(t, "the other worker to wait", func() bool { return strings.Contains(second.stderr.String(), "another process receives the messages") })
 	if log := p.stderr.String(); !strings.Contains(log, `"chat":"99"`) || strings.Contains(log, "a secret") || strings.Contains(log, telegramToken) {
 		t.Errorf("log: %s", log)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus/consume"
@@ -24,6 +25,11 @@ import (
 // whose messages are accepted.
 func (in *Inbox) ServeBridge(ctx context.Context, to channel.Receiving) error {
 	s := &bridgeService{in, to, in.log.Sample(&zerolog.BurstSampler{Burst: 10, Period: time.Minute})}
+	works, err := in.bus.Conn().Subscribe(s.works(), func(m *nats.Msg) { trouble.Report(ctx, trouble.Kind(m.Data), in.channel, nil) })
+	if err != nil {
+		return err
+	}
+	defer func() { _ = works.Unsubscribe() }() // the connection may be gone
 	return rpc.ServeMessages(ctx, in.bus, in.channel, in.log, func(ctx context.Context, body []byte) (any, error) { return s.answer(ctx, body) })
 }
 
@@ -56,9 +62,7 @@ func (s *bridgeService) answer(ctx context.Context, body []byte) (answer channel
 	case r.Reject != nil:
 		return answer, s.in.notifier.Reject(ctx, s.in.channel, *r.Reject)
 	case r.Receiving != nil || r.Sending != nil:
-		s.report(ctx, trouble.Receiver, r.Receiving)
-		s.report(ctx, trouble.Channel, r.Sending)
-		return answer, nil
+		return answer, errors.Join(s.report(ctx, trouble.Receiver, r.Receiving), s.report(ctx, trouble.Channel, r.Sending))
 	case r.ChatID == "" && r.ID == "":
 		return s.chats(ctx)
 	}
@@ -72,15 +76,19 @@ func (s *bridgeService) answer(ctx context.Context, body []byte) (answer channel
 	return s.handle(ctx, r)
 }
 
+// works is the subject on which all workers hear what of the bridge works again: each may have noted a failure of it.
+func (s *bridgeService) works() string { return s.in.bus.RPC("works", s.in.channel) }
+
 // report notes why a bridge fails, or that it works.
-func (s *bridgeService) report(ctx context.Context, kind trouble.Kind, why *string) {
+func (s *bridgeService) report(ctx context.Context, kind trouble.Kind, why *string) error {
 	switch {
 	case why == nil:
 	case *why == "":
-		trouble.Report(ctx, kind, s.in.channel, nil)
+		return s.in.bus.Conn().Publish(s.works(), []byte(kind))
 	default:
 		trouble.Report(ctx, kind, s.in.channel, fmt.Errorf("its program says: %s", tools.Excerpt(tools.OneLine(*why), 300)))
 	}
+	return nil
 }
 
 // handle handles what a user of an allowed chat did.

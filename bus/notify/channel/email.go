@@ -190,7 +190,7 @@ func (e *Email) dial(ctx context.Context, network, address string) (net.Conn, er
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
-// classify turns an error with a 5xx reply into a rejection.
+// classify turns an error with a 5xx reply into a rejection, unless it refuses the password: a mail waits for one that is accepted.
 func (e *Email) classify(err error) error {
 	safe := fmt.Errorf("send by %s: %s", e.host, e.secrets.hide(err.Error()))
 	code := 0
@@ -200,7 +200,7 @@ func (e *Email) classify(err error) error {
 	if failed, ok := errors.AsType[*gomail.SendError](err); ok && failed.ErrorCode() > 0 {
 		code = failed.ErrorCode()
 	}
-	if code >= 500 && code < 600 {
+	if code >= 500 && code < 600 && code != 535 {
 		return consume.Reject("refused_"+strconv.Itoa(code), safe)
 	}
 	return safe

@@ -205,7 +205,7 @@ func TestEmailClassifies(t *testing.T) {
 	}
 }
 
-// With TLS "ssl", the login is encrypted.
+// With TLS "ssl", the login is encrypted. A mail waits for a password that is accepted.
 func TestEmailLogsInOverTLS(t *testing.T) {
 	certified := httptest.NewTLSServer(nil) // for its certificate
 	t.Cleanup(certified.Close)
@@ -213,7 +213,7 @@ func TestEmailLogsInOverTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serveSMTP(t, l, nil)
+	s := serveSMTP(t, l, map[string]string{"AUTH": "535 5.7.8 bad credentials"})
 	e, err := NewEmail(EmailConfig{Host: s.addr, TLS: "ssl", User: "me", Password: "hook-secret-key", From: "a@example.com", To: []string{"b@example.com"}})
 	if err != nil {
 		t.Fatal(err)
@@ -223,6 +223,10 @@ func TestEmailLogsInOverTLS(t *testing.T) {
 	}
 	e.roots = x509.NewCertPool()
 	e.roots.AddCert(certified.Certificate())
+	err = e.Send(t.Context(), Notification{ID: "1", Text: "x", At: time.Now()})
+	if _, refused := consume.Rejected(err); err == nil || refused {
+		t.Errorf("a mail whose password is refused does not wait for another one: %v", err)
+	}
 	if err := e.Send(t.Context(), Notification{ID: "1", Text: "x", At: time.Now()}); err != nil {
 		t.Fatal(err)
 	}

@@ -128,7 +128,9 @@ func NewHTTP(preset string, cfg HTTPConfig) (*HTTP, error) {
 	if err != nil {
 		return nil, fmt.Errorf("channel %s: %w", preset, err)
 	}
-	if !s.secretURL { // errors may show the path, which helps to find a mistake
+	if s.secretURL {
+		post.refusals = append(post.refusals, http.StatusForbidden, http.StatusNotFound)
+	} else { // errors may show the path, which helps to find a mistake
 		u, err := url.Parse(cfg.URL)
 		if err != nil {
 			return nil, fmt.Errorf("channel %s: invalid URL", preset)

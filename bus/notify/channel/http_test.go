@@ -108,8 +108,11 @@ func TestClassify(t *testing.T) {
 		dead   string // the dead letter's code; empty for another attempt
 		wait   bool   // as long as the receiver asks
 	}{
-		{"403", status(403), "refused_403", false},
-		{"404", status(404), "refused_404", false},
+		{"400", status(400), "refused_400", false},
+		{"410", status(410), "refused_410", false},
+		{"the webhook was revoked", status(401), "", false},
+		{"it was removed", status(403), "", false},
+		{"it is not there", status(404), "", false},
 		{"redirect", status(302, "Location", "http://127.0.0.1:1/"), "refused_302", false},
 		{"429", status(429, "Retry-After", "7"), "", true},
 		{"429 without a time", status(429), "", false},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -39,6 +40,8 @@ type poster struct {
 	url     string
 	host    string // the only part of the URL that errors show
 	secrets secrets
+	// refusals are the statuses that refuse the credential. A message waits for one that is accepted.
+	refusals []int
 }
 
 // noRedirect refuses redirects, because they would send the credential to another URL.
@@ -52,7 +55,7 @@ func newPoster(rawURL string, credentials ...string) (*poster, error) {
 	}
 	return &poster{
 		client: &http.Client{Transport: transport, CheckRedirect: noRedirect},
-		url:    rawURL, host: u.Host, secrets: secretsOf(u, credentials...),
+		url:    rawURL, host: u.Host, secrets: secretsOf(u, credentials...), refusals: []int{http.StatusUnauthorized},
 	}, nil
 }
 
@@ -70,7 +73,10 @@ func (p *poster) do(ctx context.Context, method, url string, header http.Header,
 	if err != nil {
 		return nil, err
 	}
-	return text, p.check(res, text)
+	if err = p.check(res, text); slices.Contains(p.refusals, res.StatusCode) {
+		err = errors.Unwrap(err)
+	}
+	return text, err
 }
 
 // exchange sends a request and returns the response, whatever its status is, with its body.

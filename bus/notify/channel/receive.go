@@ -185,7 +185,7 @@ func (r *reception) again(ctx context.Context, receive func(ctx context.Context,
 		pause := pauses.NextBackOff()
 		if wait, ok := consume.Postponed(err); ok && wait > 0 {
 			pause = wait
-		} else if _, refused := consume.Rejected(err); refused { // the token was revoked
+		} else if _, refused := consume.Rejected(err); refused {
 			pause = refusedPause
 		}
 		trouble.Report(ctx, trouble.Receiver, r.Name(), err)

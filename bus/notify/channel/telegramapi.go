@@ -86,7 +86,7 @@ func (a apiAnswer) classify(err error) error {
 		return consume.RetryAfter(pollTimeout/2, err)
 	case a.Parameters.MigrateTo != 0:
 		return consume.Reject("chat_moved", err)
-	case a.Code >= 400 && a.Code < 500:
+	case a.Code >= 400 && a.Code < 500 && a.Code != http.StatusUnauthorized: // a message waits for a token that is accepted
 		return consume.Reject("refused_"+strconv.Itoa(a.Code), err)
 	}
 	return err

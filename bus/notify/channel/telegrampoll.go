@@ -29,8 +29,8 @@ const (
 // The Bot API stores an update until the next request confirms it, and that request is
 // sent when inbox has accepted the update. So no message is lost if the process dies; an
 // update that arrives again is accepted again, without effect. If several processes
-// receive for one bot, the Bot API rejects one of their requests, and each update still
-// becomes one call.
+// receive for one bot, the Bot API ends the request of one when another one asks, and each
+// update still becomes one call.
 func (t *Telegram) Receive(ctx context.Context, inbox Inbox, log zerolog.Logger) error {
 	r, offset := newReception(inbox, log), int64(0)
 	return r.again(ctx, func(ctx context.Context, healthy func()) error {

@@ -107,7 +107,7 @@ func (p *process) openReceivers(ctx context.Context, artifacts artifactStore, no
 		case receiver:
 			p.beside(func(ctx context.Context) error {
 				defer inbox.Close()
-				return to.Receive(ctx, inbox, log)
+				return inbox.Alone(ctx, func(ctx context.Context) error { return to.Receive(ctx, inbox, log) })
 			})
 		case endpoint:
 			handler, err := to.Receiver(inbox, log)

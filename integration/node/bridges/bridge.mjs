@@ -18,8 +18,8 @@ export const log = (message, fields = {}) => console.error(JSON.stringify({ time
 
 export const sleep = (ms) => wait(ms, undefined, { signal: stopped }).catch(() => {}); // at most until the stop
 
-// Permanent is thrown by a network that will never take a message; refusesAll means that it takes none of this program. A
-// retryAfter of another error, in seconds, is the pause that the network asks for.
+// Permanent is thrown by a network that will never take a message; refusesAll means that it takes none of this program. The
+// retryAfter of an error, in seconds, is the pause that the network asks for.
 export class Permanent extends Error {
   constructor(code, message, refusesAll = false) {
     super(message);
@@ -28,12 +28,14 @@ export class Permanent extends Error {
 }
 
 // report tells the worker, for its status, why nothing is "receiving" or "sending", or with "" that it works.
-const failing = {};
+// It is told the same again after a minute, and what it did not hear with the next report.
+const said = {};
 let worker = async () => {}, told = Promise.resolve();
 export function report(what, error) {
-  if (stopped.aborted || error === "" && failing[what] === "") return;
-  failing[what] = error;
-  told = told.then(() => worker({ [what]: error })).catch(() => {}); // it is told again after the next failure
+  const last = said[what];
+  if (stopped.aborted || error === last?.error && (error === "" || Date.now() - last.at < 60_000)) return;
+  said[what] = { error, at: Date.now() };
+  told = told.then(() => worker({ [what]: error })).catch(() => { delete said[what]; });
 }
 
 // retry repeats what fails, because the network or the way to it is down, until isFinal(err). Work that goes on calls
@@ -49,9 +51,11 @@ export async function retry(name, work, isFinal = () => false) {
     } catch (err) {
       if (stopped.aborted || isFinal(err)) throw err;
       const error = String(err?.message ?? err);
-      log(`cannot reach ${name}`, { error });
+      const seconds = err.retryAfter || (err instanceof Permanent ? 60 : pause / 1000);
+      log(`cannot reach ${name}`, { error, pause_s: seconds });
       report("receiving", `${name}: ${error}`);
-      await sleep(err instanceof Permanent ? 60_000 : err.retryAfter * 1000 || pause);
+      await sleep(seconds * 1000);
+      if (stopped.aborted) throw err;
     }
   }
 }
@@ -250,7 +254,7 @@ export async function connect() {
           report("sending", "");
           return msg.ack();
         } catch (err) {
-          if (err instanceof Permanent || Date.now() - Date.parse(msg.timestamp) > 24 * 3600_000) {
+          if (err instanceof Permanent && !err.refusesAll || Date.now() - Date.parse(msg.timestamp) > 24 * 3600_000) {
             log("gave up a notification", { seq: msg.seq, error: err.message });
             await ask({ reject: { sequence: msg.seq, attempts, code: err.code ?? "undeliverable", reason: err.message } });
             return msg.term();

@@ -3,11 +3,12 @@
 import { createHash } from "node:crypto";
 import { REST } from "@discordjs/rest";
 import { WebSocketManager } from "@discordjs/ws";
-import { connect, inTurn, log, Permanent, retry, show, stopped } from "./bridge.mjs";
+import { connect, inTurn, log, Permanent, report, retry, show, stopped } from "./bridge.mjs";
 
 const { DISCORD_TOKEN: token, DISCORD_API_URL: api } = process.env;
 const intents = 1 << 9 | 1 << 12; // messages in servers and direct ones
-const suppressEmbeds = 4, threads = [10, 11, 12], texts = [0, 19];
+const suppressEmbeds = 4, texts = [0, 19];
+const threads = [10, 11, 12], forums = [15, 16], parents = [0, 5, ...forums]; // types of channels: a forum has only threads, others have none
 
 const bridge = await connect();
 const rest = new REST({ version: "10", retries: 0, timeout: 30_000, ...api && { api } }).setToken(token);
@@ -72,10 +73,14 @@ async function handle(m) {
 
 // missed returns the messages of a chat and of its threads that came after a position.
 async function missed(chat, position) {
-  const { guild_id: server } = await call("GET", `/channels/${chat}`), places = [chat], found = [];
-  for (const path of server ? [`/guilds/${server}/threads/active`, `/channels/${chat}/threads/archived/public`] : []) {
-    const { threads } = await call("GET", path);
-    places.push(...threads.filter((t) => t.parent_id === chat && BigInt(t.last_message_id ?? 0) > BigInt(position)).map(({ id }) => id));
+  const { guild_id: server, type } = await call("GET", `/channels/${chat}`), places = forums.includes(type) ? [] : [chat], found = [];
+  for (const path of parents.includes(type) ? [`/guilds/${server}/threads/active`, `/channels/${chat}/threads/archived/public`] : []) {
+    for (let before = {}; before;) { // the thread that was archived last is first
+      const { threads, has_more: more } = await call("GET", path, { query: new URLSearchParams(before) });
+      places.push(...threads.filter((t) => t.parent_id === chat && BigInt(t.last_message_id ?? 0) > BigInt(position)).map(({ id }) => id));
+      const archived = more && threads.at(-1)?.thread_metadata.archive_timestamp;
+      before = Date.parse(archived) > Number(BigInt(position) >> 22n) + 1_420_070_400_000 && { before: archived }; // an id has its time
+    }
   }
   for (const place of new Set(places)) {
     for (let after = position, page; page?.length !== 0; after = page[0]?.id) { // the newest is first
@@ -119,19 +124,23 @@ async function decide(press) {
 
 await retry("Discord", () => catchUp(true));
 const delivering = bridge.deliver(network);
-const gateway = new WebSocketManager({ token, intents, rest });
+const gateway = new WebSocketManager({ token, intents, rest: { get: (path) => call("GET", path) } });
 gateway.on("ready", ({ user }) => { self = user.id; inTurn("Discord", () => catchUp(false)); log("connected to Discord"); });
-gateway.on("error", (err) => log("the gateway failed", { error: err.message }));
-let ended = () => {}; // called when the gateway does not connect again: Discord refuses the token or the intents
-gateway.on("closed", (code) => { if (code === 4004 || code >= 4010 && code <= 4014) ended(); });
+gateway.on("resumed", () => report("receiving", ""));
+gateway.on("socketError", (err) => report("receiving", `Discord: ${err.message}`)); // it connects again
+// An error means that Discord refuses the token or the intents for good (4004, 4010 to 4014). It allows 1,000 logins a day.
+let refuse = () => {};
+gateway.on("error", (err) => refuse(Object.assign(new Permanent("refused", `the gateway refuses the bot: ${err.message}`, true), { retryAfter: 300 })));
 gateway.on("dispatch", ({ t, d }) => {
   if (t === "MESSAGE_CREATE") inTurn("Discord", () => handle(d));
   if (t === "INTERACTION_CREATE") inTurn("Discord", () => decide(d));
 });
-while (!stopped.aborted) {
-  await retry("Discord", () => gateway.connect());
-  if (!stopped.aborted) await new Promise((done) => { ended = done; stopped.addEventListener("abort", done); });
-}
+await retry("Discord", async (works) => {
+  const ended = new Promise((done, fail) => { refuse = fail; stopped.addEventListener("abort", done); });
+  await Promise.race([gateway.connect(), ended]);
+  works();
+  await ended;
+}).catch(() => {}); // the process stops
 await gateway.destroy();
 await delivering;
 await bridge.close();

@@ -60,8 +60,9 @@ async function handIn(source, sender) {
   const mail = await simpleParser(source, { skipImageLinks: true });
   const id = /^<[^<>\s]{1,500}>$/.test(mail.messageId ?? "") ? mail.messageId : `mail-${mail.date?.getTime()}-${source.length}`;
   const files = await Promise.all(mail.attachments.map((f) => bridge.attach(f.filename ?? "file", f.content.length, () => f.content)));
-  const text = unquoted((mail.text ?? "").replaceAll("\r\n", "\n").trim()).slice(0, maxText);
-  const context = mail.subject && !mail.inReplyTo ? `Subject: ${mail.subject.replace(/\s+/g, " ").slice(0, 1000)}` : "";
+  const whole = unquoted((mail.text ?? "").replaceAll("\r\n", "\n").trim()), text = whole.slice(0, maxText);
+  const subject = mail.subject && !mail.inReplyTo && `Subject: ${mail.subject.replace(/\s+/g, " ").slice(0, 1000)}`;
+  const context = [subject, whole !== text && "(The mail is longer than what you see of it.)"].filter(Boolean).join("\n\n");
   if (text || context || files.length > 0) await bridge.accept({ id, chat_id: sender, user: sender, text, context, files });
 }
 
