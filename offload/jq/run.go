@@ -160,10 +160,10 @@ func (r *runner) eachRow(rows func(src io.Reader, cut bool) rowSource, in io.Rea
 		return r.fits(sample, query) && (table || 2*fitting(query) < len(sample))
 	}
 	strict, inputs := r.strict(), len(calls(r.query(), "inputs"))
-	if inputs > 0 {
+	several := table || len(sample) > 1 // to try the query on a large document would take long
+	if inputs > 0 && several {
 		r.res.Notes = append(r.res.Notes, "inputs has the rows behind the first one, which is the value of .")
 	}
-	several := table || len(sample) > 1 // to try the query on a large document would take long
 	if several && r.Query != "." && inputs == 0 && (aboutAll(strict) || fitting(strict) == 0 && aboutAll(r.Query)) {
 		return r.array(all)
 	}
