@@ -11,6 +11,7 @@ func TestLooksLike(t *testing.T) {
 		{"x\n" + `{"name":"caf\u00e9"}`, "café", `line 2 looks like a match ("{\"name\":\"café\"}"), but has escapes of JSON`},
 		{`{"path":"a\/b"}`, "a/b", "escapes of JSON"},
 		{"a \x1b[31merror\x1b[0m: disk full\n", "error: disk", "control sequences of a terminal"},
+		{"\x1b[1merror\x1b(B\x1b[m: disk full\n", "error: disk", "control sequences of a terminal"},
 		{"a\tb   c\n", "a b c", "other spaces, tabs"},
 		{"price 1\u00a0000 EUR\n", "1 000", "other spaces"},
 		{"Tom &amp; Co &lt;x&gt;\n", "Co <x>$", "entities such as &amp;"},
