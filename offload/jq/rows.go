@@ -118,7 +118,9 @@ func (r *logRows) value(data []byte, atEOF bool) (value []byte, used int) {
 					return nil, len(data)
 				}
 			}
-			r.failed += size
+			if r.failed += size; err != nil && bytes.IndexByte(rest[:size], '{') > 0 {
+				break // the object is in a broken array
+			}
 		}
 		if len(bytes.TrimSpace(line)) > 0 {
 			r.others++
