@@ -67,7 +67,7 @@ func looksLike(ctx context.Context, src interface {
 	lines := bufio.NewScanner(io.NewSectionReader(src, 0, src.Size()))
 	lines.Buffer(nil, maxLoosened)
 	for number := 1; lines.Scan() && ctx.Err() == nil; number++ {
-		text := strings.TrimSuffix(lines.Text(), "\r")
+		text := lines.Text() // without the CR of a CRLF
 		for part := range strings.SplitSeq(text, "\r") {
 			var why []string
 			if len(part) < len(text) {

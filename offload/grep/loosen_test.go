@@ -21,6 +21,7 @@ func TestLooksLike(t *testing.T) {
 		{"\ufeffname,city\n", "^name", "a byte order mark"},
 		{"one\rtwo\rthree\n", "^two$", `line 1 looks like a match ("two"), but has a CR between lines`},
 		{"one\r\ntwo\r\n", "^six$", ""},
+		{"one\r\r\ntwo\r\r\n", "^one$", "a CR between lines"},
 		{`{"id":1,"status":"failed"}`, `"status": "failed"`, "other spaces beside"},
 		{`{"id": 1, "status": "failed"}`, `"id":1,"status":"failed"`, "other spaces beside : , or ="},
 		{"port = 80\n", "^port=80$", "other spaces beside"},
