@@ -212,7 +212,7 @@ func TestPreviewsOfUnreadableText(t *testing.T) {
 	for name, row := range map[string]struct{ text, want string }{
 		"base64":   {base64.StdEncoding.EncodeToString(png), "base64 of image/png; it begins with iVBORw0KGgo"},
 		"minified": {strings.Repeat(`function a(b,c){return b?c.map(d=>d*2):null}var e=[1,2,3];`, 1_000), "minified text with very long lines; it begins with function"},
-		"colors":   {strings.Repeat("\x1b[31merror\x1b[0m: \x1b]8;;http://x\x07link\x1b]8;;\x07\n10%\r20%\rdone\n", 100), "error: link\ndone\nerror"},
+		"colors":   {strings.Repeat("\x1b[31merror\x1b[0m: \x1b]8;;http://x\x07link\x1b]8;;\x07\n10%\r20%\rdone\n", 100), "lines that say what failed: 100; the first of them:\n1: error: link\n3: error: link\n5: error: link\n7: error: link\nerror: link\ndone\nerror"},
 		"document": {"# A title\n\n| id | name |\n|---|---|\n" + strings.Repeat("| 1 | x |\n", 200), "a table with 2 columns (types of the first rows): id INTEGER, name TEXT\n# A title\n"},
 		"table":    {"id,name,city\n" + strings.Repeat("1,\"Doe, J\",Paris\n", 200), "a table with 3 columns (types of the first rows): id INTEGER, name TEXT, city TEXT\n1|Doe, J|Paris\n1|Doe, J|Paris\n1|Doe, J|Paris"},
 	} {

@@ -29,6 +29,7 @@ func highlights(src io.ReaderAt, size int64) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	text = []byte(stripANSI(string(text)))
 	levels, order, shown, failed := map[string]int{}, []string(nil), "", 0
 	n, isLog := 0, looksLikeLog(text)
 	for line := range bytes.Lines(text) {
@@ -44,7 +45,7 @@ func highlights(src io.ReaderAt, size int64) (string, error) {
 			continue
 		}
 		if failed++; failed <= highlightLines {
-			shown += fmt.Sprintf("%d: %s\n", n, tools.Excerpt(strings.TrimSpace(stripANSI(string(line))), highlightRunes))
+			shown += fmt.Sprintf("%d: %s\n", n, tools.Excerpt(strings.TrimSpace(string(line)), highlightRunes))
 		}
 	}
 	part := ""
@@ -95,9 +96,6 @@ func levelOf(line []byte) string {
 			i++
 		}
 		word := line[start:i]
-		if start > 0 && '0' <= line[start-1] && line[start-1] <= '9' {
-			word = bytes.TrimPrefix(word, []byte("m")) // the end of a colour
-		}
 		before, after := byte(' '), byte(' ')
 		if start > 0 {
 			before = line[start-1]

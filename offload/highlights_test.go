@@ -26,6 +26,8 @@ func TestHighlights(t *testing.T) {
 			"lines that say what failed: 2; the first of them:\n181: --- FAIL: TestB (0.00s)\n182: FAIL\n=== RUN"},
 		{"build", lines(90, "[%d] Building a.o\n") + "/src/a.cpp:12:5: error: no x\n" + lines(90, "[%d] Building an error handler\n"),
 			"lines that say what failed: 1; the first of them:\n91: /src/a.cpp:12:5: error: no x\n"},
+		{"recording", lines(90, "\r%d%%\r\x1b[K\x1b[1m\x1b[91merror[E1]\x1b[0m: x\r\r\nN\bNA\bA\x1b]0;title\r\r\n"),
+			"lines that say what failed: 90; the first of them:\n1: error[E1]: x\n3: error[E1]: x\n5: error[E1]: x\n7: error[E1]: x\nerror[E1]: x\nNA\nerror"},
 		{"prose", lines(200, "Text %d says that tests FAIL.\nAnother line names an error, and INFO.\nAnd more.\n"), "Text 0 says"},
 		{"long lines", strings.Repeat("FAIL "+strings.Repeat("é", 50_000)+" x\n", 6), "lines that say what failed: 6; the first of them:\n1: FAIL é"},
 		{"many", strings.Repeat("error: "+strings.Repeat("x", 300)+"\n", 20_000), "lines (the first 4 MiB) that say what failed: 13618; the first"},

@@ -32,6 +32,7 @@ func TestJQOfAllRows(t *testing.T) {
 		{"id,v\n1,n/a\n" + strings.Repeat("2,3\n", 20) + "3,4\n", `select((.v | tonumber)? == 4) | .id`, `"3"`, ""},
 		{table.String(), "[.[].id?] | length", "5000", ""},
 		{table.String(), "[., inputs] | length", "5000", "inputs has the rows behind the first one"},
+		{`[{"id":1},{"id":2}]`, "[inputs]", "[]", ""},
 		{"{}\n" + rows.String(), "map(.id) | length", "5001", ""},
 		{rows.String(), "[.[].id?] | length", "5000", ""},
 		{rows.String(), "select(.id? == 4999) | .kind", `"k"`, ""},

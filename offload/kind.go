@@ -237,7 +237,7 @@ func (rec *Record) summarizeContent(c Content, form describe.Form) (err error) {
 	if rec.markup() != "" {
 		text, err := markupShape(c, rec.markup(), 2*previewRunes)
 		switch {
-		case err != nil: // it only looks like that
+		case err != nil: // it only looks like that, or jq and SQL refuse its size
 			rec.MediaType = mediaText
 		case c.Size() > 2*previewRunes:
 			rec.Summary = text

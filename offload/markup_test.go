@@ -80,7 +80,7 @@ func TestMarkupIsRefused(t *testing.T) {
 		"markdown": {"---\ntitle: a\ntags:\n  - b\n---\n" + strings.Repeat("# Title\n\nSome text: here it is.\n", 100), mediaText, "not JSON"},
 		"code":     {strings.Repeat("try:\n  f(x)\nexcept E:\n  g()\n", 100), mediaText, "not JSON"},
 		"page":     {"<!DOCTYPE html>\n<html><body>" + strings.Repeat("<p>a</p>", 400) + "</body></html>", mediaText, "not JSON"},
-		"huge":     {"a:\n" + strings.Repeat("- [x]\n", 9<<20/6), mediaYAML, "YAML (it has more than 8 MiB); use grep_knowledge"},
+		"huge":     {"a:\n" + strings.Repeat("- [x]\n", 9<<20/6), mediaText, "not JSON"},
 		"broken":   {"a:\n" + strings.Repeat("- [x]\n", 1<<18) + "- {", mediaYAML, "cannot be read as a document of YAML (yaml: line"},
 	} {
 		if rec := putArtifact(t, store, "s", id, []byte(row.text)); rec.MediaType != row.media {

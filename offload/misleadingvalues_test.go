@@ -17,6 +17,7 @@ var misleadingValues = map[string]struct{ text, sql, want, note string }{
 	"a long string in a row":          {`{"id":0,"l":[{"t":1}]}` + "\n" + `{"id":1,"s":"` + strings.Repeat("x", 5<<20) + "\"}\n{\"id\":2}\n", "SELECT count(*), sum(id) FROM t1", "3|3", ""},
 	"a row of JSON that is cut":       {strings.Repeat("{\"n\":1}\n", 200_000) + `{"n":`, "SELECT count(*), sum(n) FROM t1", "200000|200000", "without the 1 lines that have none"},
 	"cells that are JSON":             {"[1],2,3\n[4],5,6\n", "SELECT count(*) FROM t1", "2", "no row has the names"},
+	"names behind a byte order mark":  {"\ufeffid,a\n1,2\n" + strings.Repeat("5,6\n", 30) + "\ufeff\"id\",\"a\"\n7,8\n", "SELECT count(*) FROM t1 WHERE id_text = 'id'", "1", "1 rows have the names of the columns again"},
 	"names in the middle":             {"id,a\n1,2\n3,4\nid,a\n" + strings.Repeat("5,6\n", 30), "SELECT count(*) FROM t1", "33", "1 rows have the names of the columns again"},
 	"colours in cells":                {"id,a\n\x1b[31m1\x1b[0m,2\n\x1b[31m3\x1b[0m,4\n5,6\n", "SELECT count(*) FROM t1 WHERE id = '1'", "0", `not seen, such as "\x1b[31m1`},
 	"rows behind many keys":           {behindKeys(1_500), "SELECT sum(id) FROM t1", "3", "also has .l"},

@@ -41,27 +41,19 @@ func previewOf(src io.ReaderAt, size, chars, lines int64) (string, error) {
 	return notable + stripANSI(text), err
 }
 
-// ansi matches the escape sequences of terminals, also one that is cut at the end.
-var ansi = lazyregexp.New(`\x1b(?:\[[0-?]*[ -/]*(?:[@-~]|$)|\][^\x07\x1b]*(?:\x07|\x1b\\|$)|[ -/]*[0-~]|$)`)
-
 // stripANSI removes colors and other escape sequences, and keeps of a line that was
 // overwritten with "\r" the last version.
 func stripANSI(text string) string {
-	if strings.Contains(text, "\x1b") {
-		text = ansi.ReplaceAllString(text, "")
+	if strings.ContainsAny(text, "\x1b\b") {
+		text = textscan.WithoutEscapes(text)
 	}
 	if !strings.Contains(text, "\r") {
 		return text
 	}
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
-		line, end := strings.CutSuffix(line, "\r")
-		if at := strings.LastIndexByte(line, '\r'); at >= 0 {
-			line = line[at+1:]
-		}
-		if lines[i] = line; end {
-			lines[i] += "\r"
-		}
+		line = strings.TrimRight(line, "\r") // a terminal adds one to that of the program
+		lines[i] = line[strings.LastIndexByte(line, '\r')+1:]
 	}
 	return strings.Join(lines, "\n")
 }

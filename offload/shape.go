@@ -42,6 +42,9 @@ const markupBytes = 512 << 10
 
 // markupShape is shape for a text of YAML or XML.
 func markupShape(c Content, format string, budget int) (string, error) {
+	if c.Size() > markup.MaxSize {
+		return "", markup.ErrTooLarge
+	}
 	text, err := readRange(c, 0, min(c.Size(), markupBytes))
 	if err != nil {
 		return "", err

@@ -202,6 +202,8 @@ func (r *Rows) record() ([]string, error) {
 		return nil, err
 	}
 	r.cells, r.start = r.cells[:0], r.lines-1
+	// Another file that follows the first one may have its own byte order mark.
+	line = strings.TrimPrefix(line, jsonread.BOM)
 	if r.Comma == ' ' { // numbers that are aligned on the right
 		line = strings.TrimLeft(line, " ")
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/stevedore-bus/stevedore/offload/internal/textscan"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/lazyregexp"
 )
@@ -21,7 +22,7 @@ var loosenings = []struct {
 	plain func(string) string
 }{
 	{"a byte order mark", func(s string) string { return strings.TrimPrefix(s, "\ufeff") }},
-	{"control sequences of a terminal", func(s string) string { return terminal.ReplaceAllString(s, "") }},
+	{"control sequences of a terminal", textscan.WithoutEscapes},
 	{`escapes of JSON, such as \u00e9 and \/`, func(s string) string { return escape.ReplaceAllStringFunc(s, unescape) }},
 	{"entities such as &amp;", html.UnescapeString},
 	{"other spaces, tabs, quotes or dashes", func(s string) string { return spaces.ReplaceAllString(lookalikes.Replace(s), " ") }},
@@ -29,7 +30,6 @@ var loosenings = []struct {
 }
 
 var (
-	terminal   = lazyregexp.New(`\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\))|.\x08`)
 	escape     = lazyregexp.New(`\\(?:u[0-9a-fA-F]{4}|[/"nt])`)
 	spaces     = lazyregexp.New(`[\s\p{Zs}]+`)
 	beside     = lazyregexp.New(` *([:,=]) *`)
@@ -67,7 +67,7 @@ func looksLike(ctx context.Context, src interface {
 	lines := bufio.NewScanner(io.NewSectionReader(src, 0, src.Size()))
 	lines.Buffer(nil, maxLoosened)
 	for number := 1; lines.Scan() && ctx.Err() == nil; number++ {
-		text := strings.TrimSuffix(lines.Text(), "\r")
+		text := lines.Text() // without the CR of a CRLF
 		for part := range strings.SplitSeq(text, "\r") {
 			var why []string
 			if len(part) < len(text) {

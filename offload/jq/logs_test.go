@@ -18,6 +18,12 @@ func TestLogs(t *testing.T) {
 		{"text\n[\n{\n\"n\": 1\n},\n{\"n\": 2}\n", ".n", "2"},
 		{"{\"n\":1}\n{\"n\":2}\n{\"n\":", ".n", "1 2"},
 		{"{\n\"n\": 1\n}\n{\n\"a\": {\"n\": 3}\n", ".n", "1"},
+		{"{\"n\":1}\n{\n  \"a\": [\n    {\"n\": 3}\n", ".n", "1"},
+		{"{\"n\":1}\n{\"n\":\n{\"n\":3}\n", ".n", "1 3"},
+		{"[1,{\"n\":1}]\n[2,{\"n\":2}\n[3,{\"n\":3}]\n[4,{\"n\":4}", ".[0]", "1 3"},
+		{"[INFO] {\"n\":1}\n[\"a\"] {\"n\":2}\n", ".n", "1 2"},
+		{"[1]\r\n[2,\r\n[3]", ".[0]", "1 3"},
+		{"{\n\"n\": 1\n}\n{\n\"n\":\n{\n\"n\": 3\n}\n", ".n", "1 3"},
 	} {
 		if got, err := resultsOf(t, row.text, row.query); err != nil || got != row.want {
 			t.Errorf("jq %q of %q is %q, %v; want %q", row.query, row.text, got, err, row.want)

@@ -111,12 +111,16 @@ func (r *logRows) value(data []byte, atEOF bool) (value []byte, used int) {
 				if !atEOF {
 					return nil, used
 				}
-				if r.open++; r.cut || r.found && r.others == 0 { // the last of only values
+				// A line that begins like the value is the row behind a broken one, not a part of it.
+				last := r.found && r.others == 0 && !bytes.Contains(rest, []byte{'\n', rest[0]})
+				if r.open++; r.cut || last {
 					r.others += len(bytes.Split(bytes.TrimSpace(rest), []byte("\n")))
 					return nil, len(data)
 				}
 			}
-			r.failed += size
+			if r.failed += size; err != nil && bytes.IndexByte(rest[:size], '{') > 0 {
+				break // the object is in a broken array
+			}
 		}
 		if len(bytes.TrimSpace(line)) > 0 {
 			r.others++

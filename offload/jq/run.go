@@ -136,38 +136,39 @@ func (r *runner) eachRow(rows func(src io.Reader, cut bool) rowSource, in io.Rea
 		}
 		sample = append(sample, v)
 	}
-	all, table := rows(in, false), r.Form != nil
+	all := rows(in, false)
 	defer func() { r.res.Notes = append(r.res.Notes, all.notes()...) }()
-	if summary := strings.TrimSpace(r.Query); table || len(sample) > 1 {
-		switch {
-		case summary == "length":
-			r.res.Notes = append(r.res.Notes, "the number of rows")
-			return r.count(all)
-		case summary == "keys" && len(sample) > 0:
-			r.res.Notes = append(r.res.Notes, "the keys of the first row")
-			return r.apply(sample[0])
-		}
-	}
-	fitting := func(query string) (n int) { // rows; the first one may be empty, and any of them odd
-		for _, row := range sample {
-			if r.fits(row, query) {
-				n++
-			}
-		}
-		return n
-	}
-	aboutAll := func(query string) bool {
-		return r.fits(sample, query) && (table || 2*fitting(query) < len(sample))
-	}
-	strict, inputs := r.strict(), len(calls(r.query(), "inputs"))
-	if inputs > 0 {
+	switch query := strings.TrimSpace(r.Query); {
+	case r.Form == nil && len(sample) <= 1: // to try the query on a large document would take long
+	case query == "length":
+		r.res.Notes = append(r.res.Notes, "the number of rows")
+		return r.count(all)
+	case query == "keys" && len(sample) > 0:
+		r.res.Notes = append(r.res.Notes, "the keys of the first row")
+		return r.apply(sample[0])
+	case len(calls(r.query(), "inputs")) > 0:
 		r.res.Notes = append(r.res.Notes, "inputs has the rows behind the first one, which is the value of .")
-	}
-	several := table || len(sample) > 1 // to try the query on a large document would take long
-	if several && r.Query != "." && inputs == 0 && (aboutAll(strict) || fitting(strict) == 0 && aboutAll(r.Query)) {
+	case query != "." && r.aboutAll(sample):
 		return r.array(all)
 	}
 	return r.each(all)
+}
+
+// aboutAll reports whether the query is about the array of all rows, of which sample has the first ones: it fits that, and
+// fewer than half of the rows, unless they are those of a table. Its strict form decides, or the query if that fits nothing.
+func (r *runner) aboutAll(sample []any) bool {
+	for _, query := range []string{r.strict(), r.Query} {
+		fitting := 0 // rows; the first one may be empty, and any of them odd
+		for _, row := range sample {
+			if r.fits(row, query) {
+				fitting++
+			}
+		}
+		if all := r.fits(sample, query) && (r.Form != nil || 2*fitting < len(sample)); all || fitting > 0 {
+			return all
+		}
+	}
+	return false
 }
 
 // strict returns the query without each "?" and try, which hide that it does not fit a value.

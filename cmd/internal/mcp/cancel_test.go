@@ -142,16 +142,7 @@ func TestCancelWhileTheCallIsStored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mine, theirs := sdk.NewInMemoryTransports()
-	serving, stop := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- mcp.New(c.Bus, mcp.Config{}).Stdio(serving, "stdio", theirs) }()
-	defer func() { stop(); <-served }()
-	s, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(), mine, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
+	s := overStdio(t, c.Bus)
 	const calls = 10
 	seen := map[string]bool{} // a publish whose acknowledgement is late is repeated
 	for range calls {
@@ -176,6 +167,37 @@ func TestCancelWhileTheCallIsStored(t *testing.T) {
 		}
 	}
 	bustest.WaitUntil(t, "the cancelled calls", func() bool { return cancelled(t, c, "stdio") == calls })
+}
+
+// overStdio returns the session "stdio" of a gateway.
+func overStdio(t *testing.T, b *bus.Bus) *sdk.ClientSession {
+	t.Helper()
+	mine, theirs := sdk.NewInMemoryTransports()
+	bustest.Run(t, func(ctx context.Context) error {
+		_ = mcp.New(b, mcp.Config{}).Stdio(ctx, "stdio", theirs) // an error if the client ends it
+		return nil
+	})
+	s, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(), mine, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+// TestTaskToolOfAWorker: while nobody knows what the workers offer, a tool of theirs may have the name get_task_result.
+func TestTaskToolOfAWorker(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	s := overStdio(t, b)
+	args := map[string]any{"call_id": "x"}
+	if got := text(t, call(t, s, "get_task_result", args)); !strings.HasPrefix(got, "there is no task") {
+		t.Errorf("no worker offers it: %q", got)
+	}
+	b.Close()
+	if res := call(t, s, "get_task_result", args); !res.IsError || !strings.HasPrefix(text(t, res), "The bus cannot be reached") {
+		t.Errorf("without a connection: %q", text(t, res))
+	}
 }
 
 // cancelled returns how many calls of a session were cancelled.

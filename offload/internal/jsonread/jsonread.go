@@ -27,11 +27,11 @@ type Reader struct{ dec *jsontext.Decoder }
 // Lenient accepts what jq accepts: repeated keys, halves of surrogate pairs, and bytes that are not UTF-8.
 var Lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
 
-// bom is the byte order mark with which programs of Windows begin a text.
-const bom = "\ufeff"
+// BOM is the byte order mark with which programs of Windows begin a text.
+const BOM = "\ufeff"
 
 // WithoutBOM returns a text without its byte order mark.
-func WithoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte(bom)) }
+func WithoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte(BOM)) }
 
 // Values counts the values at the start of a text, and says why they end: io.EOF, io.ErrUnexpectedEOF in the middle of
 // a value, or what is no JSON. nested is true if all of them are objects and arrays.
@@ -48,11 +48,11 @@ func Values(text []byte) (n int, nested bool, err error) {
 
 // SkipBOM skips a byte order mark, and reports whether there is one.
 func SkipBOM(in *bufio.Reader) bool {
-	start, _ := in.Peek(len(bom))
-	if string(start) != bom {
+	start, _ := in.Peek(len(BOM))
+	if string(start) != BOM {
 		return false
 	}
-	_, err := in.Discard(len(bom))
+	_, err := in.Discard(len(BOM))
 	return err == nil
 }
 

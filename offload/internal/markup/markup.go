@@ -32,6 +32,9 @@ const (
 	maxDepth = 500
 )
 
+// ErrTooLarge is the error for a text that has more than MaxSize bytes.
+var ErrTooLarge = fmt.Errorf("it has more than %d MiB", MaxSize>>20)
+
 // Read returns the JSON of all of a text. The client can fix its error.
 func Read(src io.Reader, format string) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(src, MaxSize+1))
@@ -39,7 +42,7 @@ func Read(src io.Reader, format string) ([]byte, error) {
 		return nil, err
 	}
 	var data []byte
-	if err = fmt.Errorf("it has more than %d MiB", MaxSize>>20); len(text) <= MaxSize {
+	if err = ErrTooLarge; len(text) <= MaxSize {
 		data, err = JSON(text, format, false)
 	}
 	if err != nil {

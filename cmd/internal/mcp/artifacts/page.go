@@ -39,8 +39,8 @@ func Contents(a Address, artifact tools.Artifact, page *offload.Page) []*mcp.Res
 	if a.Offset == 0 && a.Limit == 0 {
 		first.URI = URI(a.Session, a.ID)
 	}
-	if first.Text != "" && strings.HasPrefix(first.MIMEType, "text/plain") { // the page is decoded
-		first.MIMEType = "text/plain; charset=utf-8"
+	if media, _, coded := strings.Cut(first.MIMEType, ";"); first.Text != "" && (coded || media == "text/plain") { // the page is decoded
+		first.MIMEType = media + "; charset=utf-8"
 	}
 	if page.NextOffset == 0 {
 		contents := []*mcp.ResourceContents{first}
