@@ -135,7 +135,11 @@ func (r *Record) store(ctx context.Context, b *bus.Bus) error {
 	}
 	ttl := time.Duration(0)
 	if r.Parked == nil {
-		ttl = cmp.Or(r.ttl, max(b.Config().ResultsTTL, recordTTL))
+		results, err := b.Stream(ctx, bus.Results)
+		if err != nil {
+			return err
+		}
+		ttl = cmp.Or(r.ttl, max(results.CachedInfo().Config.MaxAge, recordTTL))
 	}
 	revision, err := b.PutEntry(ctx, keyOf(r.key), body, r.revision, ttl)
 	if err != nil {
