@@ -89,10 +89,10 @@ func TestForgedLetterHasNoBodyOfAnother(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if body, err := forged.Message(t.Context(), b); len(body) > 0 || !errors.Is(err, dead.ErrNone) {
+		if body, err := forged.Message(t.Context(), b); len(body) > 0 || !errors.Is(err, dead.ErrNoBody) {
 			t.Errorf("sequence %d: %d bytes, %v", sequence, len(body), err)
 		}
-		if err := retry(t.Context(), b, forged); !errors.Is(err, dead.ErrNone) {
+		if err := retry(t.Context(), b, forged); !errors.Is(err, dead.ErrNoBody) {
 			t.Errorf("sequence %d: the retry: %v", sequence, err)
 		}
 		if err := dead.Remove(t.Context(), b, forged); err != nil {

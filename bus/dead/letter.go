@@ -100,7 +100,7 @@ func compress(b []byte) ([]byte, error) {
 // name any sequence in one, so the subject says whose body it is.
 func (l Letter) bodySubject(b *bus.Bus) string { return b.Dead(bus.DeadBody, tools.Token(l.Subject)) }
 
-// storedBody returns the body that does not fit into the letter, or ErrNone.
+// storedBody returns the body that does not fit into the letter, or ErrNoBody.
 func (l Letter) storedBody(ctx context.Context, b *bus.Bus) ([]byte, error) {
 	for m, err := range b.Read(ctx, bus.Dead, one(l.BodySequence)) {
 		// The last form is that of an earlier version.
@@ -108,7 +108,7 @@ func (l Letter) storedBody(ctx context.Context, b *bus.Bus) ([]byte, error) {
 			return m.Body, err
 		}
 	}
-	return nil, fmt.Errorf("body of dead letter %q: %w", l.ID, ErrNone)
+	return nil, fmt.Errorf("dead letter %q: %w", l.ID, ErrNoBody)
 }
 
 // Message returns the body of the message of a letter.

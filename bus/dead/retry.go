@@ -57,7 +57,7 @@ func Remove(ctx context.Context, b *bus.Bus, l Stored) error {
 		switch _, err := l.storedBody(ctx, b); {
 		case err == nil:
 			sequences = append(sequences, l.BodySequence)
-		case !errors.Is(err, ErrNone): // of another letter
+		case !errors.Is(err, ErrNoBody):
 			return fmt.Errorf("remove dead letter %d: %w", l.Number, err)
 		}
 	}
