@@ -336,5 +336,11 @@ func TestJetStreamDoesNotAnswer(t *testing.T) {
 				t.Errorf("%s: %v; %s", cmd.Name(), err, far.Advice(err))
 			}
 		}
+		bustest.Subscribe(t, b, b.RPC("tools", "ls")) // a worker that hangs
+		cmd := client.RequestCommand(o, "ls", "", rpc.ListOffers, func([]string) (q tools.OfferQuery, _ error) { return q, nil })
+		cmd.SetContext(t.Context())
+		if err := cmd.RunE(cmd, nil); err == nil || err.Error() != "the worker did not answer within 40s" {
+			t.Errorf("a worker that hangs: %v", err)
+		}
 	})
 }
