@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -25,6 +26,22 @@ func (b *Bus) ConsumerInfo(ctx context.Context, c Consumer) (info *jetstream.Con
 // againKey is the key in the metadata of a consumer that was made in the place of one that somebody deleted.
 const againKey = "stevedore.again"
 
+// passedKey is the key in the metadata of a consumer that passed messages, also if somebody has taken back why.
+const passedKey = "stevedore.passed"
+
+// MarkPassed notes in a consumer that it passes messages, until a process that starts to consume replaces it.
+func (b *Bus) MarkPassed(ctx context.Context, have *jetstream.ConsumerInfo) error {
+	config := have.Config
+	if config.Metadata[passedKey] != "" {
+		return nil
+	}
+	config.FilterSubject, config.FilterSubjects = "", filterOf(config)
+	config.Metadata = map[string]string{passedKey: "yes"}
+	maps.Copy(config.Metadata, have.Config.Metadata)
+	_, err := b.js.UpdateConsumer(ctx, have.Stream, config)
+	return err
+}
+
 // DeliveredBefore is the time before which the messages of a consumer were stored that an earlier one may have delivered,
 // so that a process may handle them; zero if there was none.
 func DeliveredBefore(info *jetstream.ConsumerInfo) (t time.Time) {
@@ -40,10 +57,10 @@ func (c Consumer) DeliversAll(have jetstream.ConsumerConfig) bool {
 	return slices.Equal(filterOf(have), c.Filter) && !c.Passes(have) && !have.HeadersOnly && have.MaxAckPending == c.maxPending()
 }
 
-// Passes reports whether the server takes for settled what the consumer, as it exists, does not deliver until it is settled. It
-// then delivers that only to another consumer.
+// Passes reports whether the server takes for settled what the consumer, as it exists, does not deliver until it is settled, or
+// has done so (MarkPassed). It then delivers that only to another consumer.
 func (c Consumer) Passes(have jetstream.ConsumerConfig) bool {
-	return have.MaxDeliver > 0 || have.AckPolicy != jetstream.AckExplicitPolicy || len(lacks(filterOf(have), c.Filter)) > 0 ||
+	return have.Metadata[passedKey] != "" || have.MaxDeliver > 0 || have.AckPolicy != jetstream.AckExplicitPolicy || len(lacks(filterOf(have), c.Filter)) > 0 ||
 		c.Trim != "" && have.DeliverPolicy != jetstream.DeliverAllPolicy
 }
 

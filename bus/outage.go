@@ -95,6 +95,14 @@ func UntilAnswered(ctx context.Context, b *Bus, failure string, f func() error) 
 	return retry.Do(ctx, retry.Pauses(100*time.Millisecond, 5*time.Second, 0), final, retry.Warn(b.log, failure), f)
 }
 
+// Unanswered returns the error of an operation, as an ErrUnreachable that names the server if JetStream did not answer.
+func (b *Bus) Unanswered(err error) error {
+	if errors.Is(err, ErrUnreachable) || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, nats.ErrTimeout) {
+		return err
+	}
+	return fmt.Errorf("%w: JetStream at %s did not answer in time: %w", ErrUnreachable, b.cfg.address(), err)
+}
+
 // IsOutage reports whether err means that the bus did not answer, so that the same can succeed
 // later.
 func IsOutage(err error) bool {

@@ -39,9 +39,9 @@ var mutants = []mutant{
 
 	{"what reached the limit of deliveries stays", "bus/consumers.go", "	if !c.Passes(have) {", "	if have.Durable != \"\" {",
 		"bus/consume", "TestConsumerWithMaxDeliver"},
-	{"what reached the limit of deliveries is removed", "bus/consume/trim.go", "	if t.consumer.Passes(cons.CachedInfo().Config) {", "	if t.consumer.Name == \"\" {",
+	{"what reached the limit of deliveries is removed", "bus/consume/trim.go", "	if t.consumer.Passes(info.Config) || ", "	if ",
 		"bus/consume", "TestConsumerWithMaxDeliver"},
-	{"a limit of deliveries is no problem", "bus/consumers.go", "return have.MaxDeliver > 0 || ", "return ", "bus/status", "TestAlteredConsumerIsNamed"},
+	{"a limit of deliveries is no problem", "bus/consumers.go", "have.MaxDeliver > 0 || ", "", "bus/status", "TestAlteredConsumerIsNamed"},
 
 	// Turns.
 	{"a call that ran ahead runs again", "bus/task/locate.go", "if !d.Ahead && wasAhead {", "if d.Ahead && wasAhead {", "bus/worker", "TestCallThatRunsAhead"},

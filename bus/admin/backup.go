@@ -144,6 +144,7 @@ func Restore(ctx context.Context, b *bus.Bus, dir string, show func(stream strin
 			c.MaxAge, c.Discard = want.MaxAge, want.Discard
 		}
 		c.Sealed, c.DenyDelete, c.DenyPurge, c.AllowRollup = false, want.DenyDelete, want.DenyPurge, want.AllowRollup
+		c.AllowMsgTTL = want.AllowMsgTTL
 		if err := loadStream(ctx, b, s, filepath.Join(dir, s.Config.Name, backupData)); err != nil {
 			created := snapshots[:i+1]
 			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // somebody else created it meanwhile

@@ -158,7 +158,7 @@ func TestSealedStreamIsRestored(t *testing.T) {
 	}
 	for _, name := range []string{from.StreamName(bus.Results), "KV_" + from.BucketName(bus.TasksBucket)} {
 		c := config(t, from, name)
-		c.Sealed = true
+		c.Sealed, c.AllowMsgTTL = true, true
 		if _, err := from.JetStream().UpdateStream(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +181,7 @@ func TestSealedStreamIsRestored(t *testing.T) {
 	}
 	for _, want := range into.All(bus.Config{}) {
 		c := config(t, into, want.Name)
-		if c.Sealed || c.DenyDelete != want.DenyDelete || c.DenyPurge != want.DenyPurge || want.AllowRollup && !c.AllowRollup || c.MaxAge != want.MaxAge || c.Discard != want.Discard {
+		if c.Sealed || c.AllowMsgTTL != want.AllowMsgTTL || c.DenyDelete != want.DenyDelete || c.DenyPurge != want.DenyPurge || want.AllowRollup && !c.AllowRollup || c.MaxAge != want.MaxAge || c.Discard != want.Discard {
 			t.Errorf("%s: %+v", want.Name, c)
 		}
 	}

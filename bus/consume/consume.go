@@ -196,6 +196,8 @@ func (k *consumption) pull(ctx context.Context) {
 		k.share.Received(received)
 		if received > 0 {
 			policy.Reset()
+		} else {
+			signal(k.trimmer.wake)
 		}
 		if err == nil {
 			p.Works()

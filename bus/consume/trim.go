@@ -2,6 +2,7 @@ package consume
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -50,10 +51,11 @@ type trimmer struct {
 	bus      *bus.Bus
 	consumer bus.Consumer
 	id       string        // in its hints
-	wake     chan struct{} // has an element if messages were settled
+	wake     chan struct{} // has an element if messages were settled, or if none came: somebody may have changed the consumer
 	purgedTo chan uint64   // the sequence up to which another process purged
 	warned   time.Time
-	floor    uint64 // the sequence up to which all were settled in the previous round
+	floor    uint64    // the sequence up to which all were settled in the previous round
+	passed   time.Time // when the consumer was made that has passed messages
 
 	mu     sync.Mutex
 	recent []settledMessage // since the last round
@@ -157,11 +159,13 @@ func (t *trimmer) round(ctx context.Context, purged uint64) (floor uint64, err e
 	if err != nil {
 		return purged, err
 	}
-	if t.consumer.Passes(cons.CachedInfo().Config) { // somebody has changed it, and the floor passes what it does not deliver
-		return purged, t.deleteBehind(ctx)
+	info := cons.CachedInfo()
+	if t.consumer.Passes(info.Config) || t.passed.Equal(info.Created) { // somebody has changed it, and the floor passes what it does not deliver
+		t.passed = info.Created
+		return purged, errors.Join(t.bus.MarkPassed(ctx, info), t.deleteBehind(ctx))
 	}
 	// Leave what was settled since the previous round: see rpc.Submit.
-	floor, t.floor = t.floor, cons.CachedInfo().AckFloor.Stream
+	floor, t.floor = t.floor, info.AckFloor.Stream
 	if floor > 0 && floor != purged {
 		if err := stream.Purge(ctx, jetstream.WithPurgeSubject(t.consumer.Trim), jetstream.WithPurgeSequence(floor+1)); err != nil {
 			return purged, err

@@ -1,7 +1,10 @@
 package dead_test
 
 import (
+	"bytes"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -55,5 +58,51 @@ func TestForgedLetterIsNotRetried(t *testing.T) {
 		if n := bustest.Messages(t, b, stream); n != 0 {
 			t.Errorf("%s has %d messages", stream, n)
 		}
+	}
+}
+
+// A letter that names the message of another letter, or its body, neither shows nor publishes it, and its removal leaves it there.
+func TestForgedLetterHasNoBodyOfAnother(t *testing.T) {
+	b := bustest.New(t)
+	random := make([]byte, b.Conn().MaxPayload()-100)
+	_, _ = rand.Read(random)
+	of := bus.Stored{Subject: b.Call("default", "x", "another", "c"), Body: random}
+	stored, err := b.Publish(t.Context(), bus.Message{Subject: of.Subject, Body: of.Body})
+	if err != nil {
+		t.Fatal(err)
+	}
+	of.Sequence = stored.Sequence
+	if err := dead.GiveUp(t.Context(), b, bus.Calls, of, 1, "code", errors.New("a reason")); err != nil {
+		t.Fatal(err)
+	}
+	another := list(t, b, "", 0)[0]
+	for _, sequence := range []uint64{another.Number, another.BodySequence, 1000} {
+		body, err := bus.Encode(dead.Letter{Subject: b.Call("default", "x", "s", "c"), BodySequence: sequence})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ack, err := b.Publish(t.Context(), bus.Message{Subject: b.Dead(bus.DeadCall, "x"), Body: body})
+		if err != nil {
+			t.Fatal(err)
+		}
+		forged, err := dead.Get(t.Context(), b, ack.Sequence)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := forged.Message(t.Context(), b); len(body) > 0 || !errors.Is(err, dead.ErrNoBody) {
+			t.Errorf("sequence %d: %d bytes, %v", sequence, len(body), err)
+		}
+		if err := retry(t.Context(), b, forged); !errors.Is(err, dead.ErrNoBody) {
+			t.Errorf("sequence %d: the retry: %v", sequence, err)
+		}
+		if err := dead.Remove(t.Context(), b, forged); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := list(t, b, "", 0); len(left) != 1 || left[0].Number != another.Number {
+		t.Errorf("letters: %+v", left)
+	}
+	if body, err := another.Message(t.Context(), b); err != nil || !bytes.Equal(body, random) {
+		t.Errorf("the body of the other letter: %d bytes, %v", len(body), err)
 	}
 }

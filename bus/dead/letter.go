@@ -23,6 +23,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // Letter is a message that was rejected or whose last attempt failed, with the reason.
@@ -77,7 +78,7 @@ func (l Letter) encode(ctx context.Context, b *bus.Bus, body []byte) (out []byte
 	l.Gzip = nil
 	// Without a key, because a header may not fit. A second copy of the body does no
 	// harm.
-	ack, err := b.Publish(ctx, bus.Message{Subject: b.Dead(bus.DeadBody, l.Name), Body: body})
+	ack, err := b.Publish(ctx, bus.Message{Subject: l.bodySubject(b), Body: body})
 	if err != nil {
 		return nil, err
 	}
@@ -95,14 +96,26 @@ func compress(b []byte) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
+// bodySubject is that of the body that does not fit into the letter of a message. A client that may write dead letters can
+// name any sequence in one, so the subject says whose body it is.
+func (l Letter) bodySubject(b *bus.Bus) string { return b.Dead(bus.DeadBody, tools.Token(l.Subject)) }
+
+// storedBody returns the body that does not fit into the letter, or ErrNoBody.
+func (l Letter) storedBody(ctx context.Context, b *bus.Bus) ([]byte, error) {
+	for m, err := range b.Read(ctx, bus.Dead, one(l.BodySequence)) {
+		// The last form is that of an earlier version.
+		if err != nil || m.Subject == l.bodySubject(b) || m.Subject == b.Dead(bus.DeadBody, l.Name) {
+			return m.Body, err
+		}
+	}
+	return nil, fmt.Errorf("dead letter %q: %w", l.ID, ErrNoBody)
+}
+
 // Message returns the body of the message of a letter.
 func (l Letter) Message(ctx context.Context, b *bus.Bus) ([]byte, error) {
 	switch {
 	case l.BodySequence != 0:
-		for m, err := range b.Read(ctx, bus.Dead, one(l.BodySequence)) {
-			return m.Body, err
-		}
-		return nil, fmt.Errorf("body of dead letter %q: %w", l.ID, ErrNone)
+		return l.storedBody(ctx, b)
 	case l.Gzip != nil:
 		return l.decompress()
 	}

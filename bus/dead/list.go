@@ -15,6 +15,9 @@ import (
 // ErrNone means that no dead letter has the number.
 var ErrNone = tools.Errorf(tools.CodeNotFound, "no such dead letter")
 
+// ErrNoBody means that the body that does not fit into a letter is gone: a full stream removes it before the letter.
+var ErrNoBody = tools.Errorf(tools.CodeNotFound, "its message is not stored any more; the letter can only be removed")
+
 // Query selects dead letters.
 type Query struct {
 	Kind string `json:"kind"` // empty means all

@@ -52,10 +52,16 @@ func Each(letters []Stored, atOnce int, do func(Stored) error, done func(Stored,
 
 // Remove deletes a dead letter.
 func Remove(ctx context.Context, b *bus.Bus, l Stored) error {
-	for _, sequence := range []uint64{l.Number, l.BodySequence} {
-		if sequence == 0 {
-			continue
+	sequences := []uint64{l.Number}
+	if l.BodySequence != 0 {
+		switch _, err := l.storedBody(ctx, b); {
+		case err == nil:
+			sequences = append(sequences, l.BodySequence)
+		case !errors.Is(err, ErrNoBody):
+			return fmt.Errorf("remove dead letter %d: %w", l.Number, err)
 		}
+	}
+	for _, sequence := range sequences {
 		if err := b.Delete(ctx, bus.Dead, sequence); err != nil {
 			return fmt.Errorf("remove dead letter %d: %w", l.Number, err)
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"time"
@@ -122,6 +123,9 @@ func (op *Operation) decode(body []byte, in any) error {
 // AnswerTimeout is the time in which a worker must answer.
 const AnswerTimeout = 40 * time.Second
 
+// ErrNoAnswer means that a worker has not answered within AnswerTimeout.
+var ErrNoAnswer = fmt.Errorf("the worker did not answer within %s: %w", AnswerTimeout, context.DeadlineExceeded)
+
 // Ask asks a worker, and returns its answer as JSON. If none answers, or only older ones
 // that do not know the operation, one that needs no worker runs in this process. A session that the subject of the operation does not contain is ignored.
 func (op *Operation) Ask(ctx context.Context, b *bus.Bus, session string, in any) ([]byte, error) {
@@ -130,6 +134,9 @@ func (op *Operation) Ask(ctx context.Context, b *bus.Bus, session string, in any
 		ctx, cancel := context.WithTimeout(ctx, AnswerTimeout)
 		defer cancel()
 		answer, err := Request(ctx, b, b.RPC(tokens...), in)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return nil, ErrNoAnswer
+		}
 		if !op.Alone || !errors.Is(err, nats.ErrNoResponders) && tools.CodeOf(err) != CodeUnknown {
 			return answer, err
 		}

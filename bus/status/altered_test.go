@@ -107,10 +107,11 @@ func TestAlteredStreamsAreNamed(t *testing.T) {
 	alter("STEVEDORE_CALLS", func(config *jetstream.StreamConfig) { config.Sealed = true })
 	alter("STEVEDORE_DEAD", func(config *jetstream.StreamConfig) { config.DenyDelete = true })
 	alter("STEVEDORE_SESSIONS", func(config *jetstream.StreamConfig) { config.DenyPurge = true })
+	alter("STEVEDORE_OUTBOX", func(config *jetstream.StreamConfig) { config.AllowMsgTTL = true })
 	s := status.Read(t.Context(), b)
-	for _, text := range []string{"STEVEDORE_CALLS is sealed: it stores nothing",
+	for _, text := range []string{"STEVEDORE_CALLS is sealed: it stores nothing", "allow_msg_ttl on the stream STEVEDORE_OUTBOX",
 		"STEVEDORE_DEAD denies purges or deletions", "STEVEDORE_SESSIONS denies purges or deletions"} {
-		if !problem(s, text) || len(s.Problems) != 4 {
+		if !problem(s, text) || len(s.Problems) != 5 {
 			t.Errorf("want %q in %q", text, s.Problems)
 		}
 	}

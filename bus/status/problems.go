@@ -15,7 +15,8 @@ import (
 const (
 	StreamMissing        = "stream_missing"
 	StreamAltered        = "stream_altered"
-	StreamSealed         = "stream_sealed" // or it denies purges or deletions: the server takes neither back
+	StreamSealed         = "stream_sealed"   // or it denies purges or deletions: the server takes neither back
+	StreamExpiring       = "stream_expiring" // nor this
 	StreamWithoutLeader  = "stream_without_leader"
 	ClusterWithoutLeader = "cluster_without_leader"
 	StreamNearlyFull     = "stream_nearly_full"
@@ -74,6 +75,9 @@ func (s *Status) problems() []Problem {
 				code = StreamSealed
 			}
 			add(code, stream.Name, "The %v.", altered)
+		}
+		if stream.expires {
+			add(StreamExpiring, stream.Name, "Somebody has set allow_msg_ttl on the stream %s: what a client sends with a Nats-TTL is accepted and then vanishes.", stream.Name)
 		}
 		if stream.Fill >= bus.FillWarning {
 			add(StreamNearlyFull, stream.fill.Stream, "The %s.", stream.fill)

@@ -94,7 +94,8 @@ type Stream struct {
 	// "drops old".
 	Full string `json:"full"`
 
-	fill bus.Fill
+	fill    bus.Fill
+	expires bool // it keeps a message for as long as its sender says
 }
 
 // Worker is a process that runs calls.

@@ -63,7 +63,8 @@ func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
 		if slices.ContainsFunc(found, func(v Stream) bool { return v.Name == name }) { // several servers answered
 			continue
 		}
-		if !slices.ContainsFunc(all, func(c jetstream.StreamConfig) bool { return c.Name == name }) {
+		i := slices.IndexFunc(all, func(c jetstream.StreamConfig) bool { return c.Name == name })
+		if i < 0 {
 			continue
 		}
 		if skew := skewOf(before, info.TimeStamp, time.Now()); skew.Abs() >= s.skew.Abs() {
@@ -73,6 +74,7 @@ func (s *Status) readStreams(ctx context.Context, b *bus.Bus) error {
 		v := Stream{
 			Name: name, Messages: fill.Messages, Bytes: info.State.Bytes, MaxBytes: info.Config.MaxBytes, Fill: fill.Ratio(), Oldest: fill.Oldest,
 			MaxAgeS: info.Config.MaxAge.Seconds(), Replicas: info.Config.Replicas, Full: "drops old", fill: fill,
+			expires: info.Config.AllowMsgTTL && !all[i].AllowMsgTTL,
 		}
 		if fill.Rejects {
 			v.Full = "rejects new"

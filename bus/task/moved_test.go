@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/consume"
@@ -101,5 +103,42 @@ func TestCancelWhileACallBecomesAsync(t *testing.T) {
 	defer answer()
 	if got, err := task.Cancel(t.Context(), b, "s", "c", "a test"); err != nil || got.State != task.Cancelled || !asked.Load() {
 		t.Errorf("%+v, %v; a worker was asked: %t", got, err, asked.Load())
+	}
+}
+
+// A call that somebody made the consumer of its queue leave out is there: the server takes it for settled, but no worker ran it.
+func TestGetFindsACallThatItsConsumerLeftOut(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	c := b.WorkerConsumer("default")
+	consumer, err := b.Consumer(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := consumer.CachedInfo().Config
+	config.FilterSubjects = []string{b.Call("default", "other", "*", "*")}
+	if _, err := b.JetStream().UpdateConsumer(t.Context(), b.StreamName(bus.Calls), config); err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range []string{"x", "other"} {
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", tool, "s", tool), Body: []byte(`{}`)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if consumer, err = b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), c.Name); err != nil {
+		t.Fatal(err)
+	}
+	m, err := consumer.Next(jetstream.FetchMaxWait(bustest.Timeout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.DoubleAck(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := task.Get(t.Context(), b, "s", "x"); err != nil || got.State != task.Queued {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if lost, err := task.IsLost(t.Context(), b, tools.CallKey{Session: "s", ID: "x"}); err != nil || lost {
+		t.Errorf("lost %v, %v", lost, err)
 	}
 }

@@ -78,11 +78,16 @@ type progress struct{ delivered, settled uint64 }
 
 // readProgress returns the progress of a queue. It is zero if no worker has consumed yet.
 func readProgress(ctx context.Context, b *bus.Bus, queue string) (progress, error) {
-	info, ok, err := b.ConsumerInfo(ctx, b.WorkerConsumer(queue))
+	c := b.WorkerConsumer(queue)
+	info, ok, err := b.ConsumerInfo(ctx, c)
 	if !ok || err != nil {
 		return progress{}, err
 	}
-	return progress{info.Delivered.Stream, info.AckFloor.Stream}, nil
+	p := progress{info.Delivered.Stream, info.AckFloor.Stream}
+	if c.Passes(info.Config) { // its floor may have passed calls that no worker has settled
+		p.settled = 0
+	}
+	return p, nil
 }
 
 // WaitingCall is a call that the server has delivered to no worker.

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -47,7 +46,7 @@ type Record struct {
 	Damaged error `json:"-"`
 
 	key      tools.CallKey
-	ttl      time.Duration // of the change; default recordTTL
+	ttl      time.Duration // of the change
 	revision uint64        // 0 if there is no record
 	changed  time.Time     // by the clock of the server
 }
@@ -106,11 +105,16 @@ var ErrUnchanged = errors.New("the record stays as it is")
 // ChangeRecord changes the record of a call and returns it. change may be called several
 // times; its error ends the change and is returned, unless it is ErrUnchanged.
 func ChangeRecord(ctx context.Context, b *bus.Bus, k tools.CallKey, change func(r *Record) error) (Record, error) {
+	results, err := b.Stream(ctx, bus.Results)
+	if err != nil {
+		return Record{}, err
+	}
 	for conflicts := 0; ; conflicts++ {
 		r, err := ReadRecord(ctx, b, k)
 		if err != nil {
 			return Record{}, err
 		}
+		r.ttl = max(results.CachedInfo().Config.MaxAge, recordTTL)
 		switch err := change(&r); {
 		case errors.Is(err, ErrUnchanged):
 			return r, nil
@@ -135,7 +139,7 @@ func (r *Record) store(ctx context.Context, b *bus.Bus) error {
 	}
 	ttl := time.Duration(0)
 	if r.Parked == nil {
-		ttl = cmp.Or(r.ttl, max(b.Config().ResultsTTL, recordTTL))
+		ttl = r.ttl
 	}
 	revision, err := b.PutEntry(ctx, keyOf(r.key), body, r.revision, ttl)
 	if err != nil {

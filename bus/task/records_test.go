@@ -46,10 +46,11 @@ func TestInterruptedList(t *testing.T) {
 // A record stays as long as results do, and never less than a week.
 func TestRecordsStayAsLongAsResults(t *testing.T) {
 	t.Parallel()
-	server := bustest.Server(t)
 	const week, month = 7 * 24 * time.Hour, 30 * 24 * time.Hour
 	for id, test := range map[string]struct{ results, want time.Duration }{"hour": {time.Hour, week}, "month": {month, month}} {
-		b := bustest.Connect(t, server, bus.Config{ResultsTTL: test.results})
+		server := bustest.Server(t)
+		bustest.Connect(t, server, bus.Config{ResultsTTL: test.results})
+		b := bustest.Dial(t, server, bus.Config{}) // of a process without that setting
 		if err := task.RecordCancellation(t.Context(), b, "s", id); err != nil {
 			t.Fatal(err)
 		}

@@ -38,7 +38,10 @@ func TestOddCallsEnd(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
 		var runs atomic.Int64
-		one := func(of []string) string { return of[rand.IntN(len(of))] }
+		seed := rand.Uint64()
+		t.Log("seed", seed)
+		random := rand.New(rand.NewPCG(seed, 0))
+		one := func(of []string) string { return of[random.IntN(len(of))] }
 		sent := map[string]*nats.Msg{}
 		for i := range 300 {
 			id, kind, result := fmt.Sprint("c", i), "call", ""
@@ -46,12 +49,12 @@ func TestOddCallsEnd(t *testing.T) {
 				kind, result = "raw", one(oddResults)
 			}
 			body := "{" + one(oddIDs) + `"args":` + one(oddArgs) + one(oddFields) + result + "}"
-			if rand.IntN(8) == 0 {
+			if random.IntN(8) == 0 {
 				body = strings.Replace(one(oddBodies), "BODY", body, 1)
 			}
 			m := nats.NewMsg("stevedore." + kind + ".default." + one([]string{"echo", "once", "keyed", "unknown", "blocking"}) + ".s." + id)
 			m.Data = []byte(strings.Replace(body, "ID", id, 1))
-			for range rand.IntN(4) {
+			for range random.IntN(4) {
 				m.Header[one(oddHeaders)] = []string{one(oddValues), one(oddValues)}
 			}
 			if i == 0 { // no artifact has arguments of a raw result

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -83,6 +84,8 @@ func (c *Connection) Advice(err error) string {
 		return "The stream does not exist or has no leader: " + c.Command("status")
 	case errors.Is(err, nats.ErrPermissionViolation):
 		return "Use a credential that has this permission: \"stevedore provision --server-config\" writes those of each role, see docs/security.md."
+	case errors.Is(err, context.DeadlineExceeded) && errors.Is(err, bus.ErrUnreachable):
+		return LeaderAdvice + " If all run, one hangs: read its log."
 	}
 	return ""
 }

@@ -45,8 +45,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		return "Synchronise the clocks of both with NTP: deadlines, schedules and expiry times come from both.", nil
 	case status.StreamMissing:
 		return cli.MissingAdvice, []string{"provision"}
-	case status.StreamAltered, status.StreamSealed:
-		return cli.AlteredAdvice(p.Code == status.StreamSealed)
+	case status.StreamAltered, status.StreamSealed, status.StreamExpiring:
+		return cli.AlteredAdvice(p.Code != status.StreamAltered)
 	case status.ClusterWithoutLeader, status.StreamWithoutLeader:
 		return cli.LeaderAdvice, nil
 	case status.ReplicaOffline:

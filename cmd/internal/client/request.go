@@ -121,7 +121,7 @@ func (o *Options) With(cmd *cobra.Command, do func(context.Context, *bus.Bus) er
 	if outage := Outage(connected, b); outage != nil && err != nil && !errors.Is(err, bus.ErrUnreachable) {
 		return outage
 	}
-	return o.exit(cmd, err)
+	return o.exit(cmd, b.Unanswered(err))
 }
 
 // exit returns the error of an operation with its exit code, and the command that lists what there is.
@@ -223,7 +223,7 @@ func Ask[In, Out any](ctx context.Context, o *Options, b *bus.Bus, op *rpc.Op[In
 		return answer, cli.Exit(cli.ExitUnreachable, "%w; start one with \"%s\"", errNoWorker, StartCommand(&o.Connection, bus.DefaultQueue))
 	case errors.Is(err, nats.ErrDisconnected):
 		return answer, errDisconnected
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, rpc.ErrNoAnswer):
 		return answer, cli.Exit(cli.ExitPending, "the worker did not answer within %s", rpc.AnswerTimeout)
 	case err != nil:
 		return answer, err

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -121,15 +122,12 @@ func (o *deadOptions) show(ctx context.Context, b *bus.Bus, cmd *cobra.Command, 
 	if o.JSON {
 		return cli.JSON(out, letter)
 	}
-	body, err := letter.Message(ctx, b)
-	if err != nil {
-		return err
-	}
+	body, missing := letter.Message(ctx, b)
 	letter.Body, letter.Gzip = nil, nil
 	head, err := json.MarshalIndent(letter, "", "  ")
 	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(out, "%s\n\n%s\n", tools.EscapeJSON(string(head)), body)
-	return err
+	return cmp.Or(missing, err)
 }

@@ -73,4 +73,14 @@ func TestRetryAllPreparesLettersBeforeItPublishes(t *testing.T) {
 		stdout.String() != "removed 8: call echo\n" {
 		t.Errorf("a letter that is given twice: exit %d, %q, %q", exit, stdout.String(), stderr.String())
 	}
+	letter, err := bus.Encode(dead.Letter{Subject: b.Call("default", "echo", "s", "large"), Reason: "why", BodySequence: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(b.Dead(bus.DeadCall, "echo"), letter)
+	args = []string{"dead", "show", fmt.Sprint(count + 1), "--server", srv.URL(), "--log-level", "off"}
+	if exit := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); exit != 5 || !strings.Contains(stdout.String(), `"reason": "why"`) ||
+		!strings.Contains(stderr.String(), "its message is not stored any more") {
+		t.Errorf("a letter without its message: exit %d, %q, %q", exit, stdout.String(), stderr.String())
+	}
 }

@@ -233,7 +233,11 @@ func (d *doctor) examineBus(ctx context.Context, b *bus.Bus) {
 		d.ok("clock", "the clocks of server and host agree")
 	}
 	for _, e := range s.Errors {
-		d.fail("status", "give this user the permission, see docs/security.md", "could not read the %s", e)
+		fix := cli.LeaderAdvice
+		if strings.Contains(e, nats.ErrPermissionViolation.Error()) {
+			fix = "give this user the permission, see docs/security.md"
+		}
+		d.fail("status", fix, "could not read the %s", e)
 	}
 	for _, p := range s.Problems {
 		d.report(p)

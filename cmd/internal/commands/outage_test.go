@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
@@ -310,4 +311,36 @@ func TestCallWhileJetStreamIsAway(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A command that JetStream does not answer says that the bus is unreachable and what to do, also one that asks a worker first.
+func TestJetStreamDoesNotAnswer(t *testing.T) {
+	dir := t.TempDir()
+	bustest.Bubble(t, func(t *testing.T) {
+		l, b, far := startLink(t, dir)
+		defer l.Close()
+		bustest.Subscribe(t, b, "away.>") // and no answer
+		far.APIPrefix = "away"
+		o := &client.Options{Connection: far, Logging: cli.Logging{Level: "off", Format: "json"}}
+		for _, cmd := range []*cobra.Command{
+			client.RequestCommand(o, "cancel ID", "", rpc.CancelTask, func(args []string) (rpc.TaskRequest, error) { return rpc.TaskRequest{ID: args[0]}, nil }),
+			o.Command("ls", "", func(ctx context.Context, b *bus.Bus, _ *cobra.Command, _ []string) error {
+				_, err := b.Stream(ctx, bus.Dead)
+				return err
+			}),
+		} {
+			cmd.SetContext(t.Context())
+			err := cmd.RunE(cmd, []string{"x"})
+			if !errors.Is(err, bus.ErrUnreachable) || !strings.Contains(err.Error(), "JetStream at nats://xxxxx@bus.example:4222 did not answer") ||
+				!strings.Contains(far.Advice(err), cli.LeaderAdvice) {
+				t.Errorf("%s: %v; %s", cmd.Name(), err, far.Advice(err))
+			}
+		}
+		bustest.Subscribe(t, b, b.RPC("tools", "ls")) // a worker that hangs
+		cmd := client.RequestCommand(o, "ls", "", rpc.ListOffers, func([]string) (q tools.OfferQuery, _ error) { return q, nil })
+		cmd.SetContext(t.Context())
+		if err := cmd.RunE(cmd, nil); err == nil || err.Error() != "the worker did not answer within 40s" {
+			t.Errorf("a worker that hangs: %v", err)
+		}
+	})
 }

@@ -153,3 +153,23 @@ func TestUnfitServers(t *testing.T) {
 		}
 	}
 }
+
+// provision does not say of a sealed stream that it has the expected settings.
+func TestProvisionNamesWhatTheServerDoesNotTakeBack(t *testing.T) {
+	srv := bustest.Listen(t)
+	b := bustest.Connect(t, srv, bus.Config{Log: bustest.Log(t)})
+	tasks, err := b.JetStream().Stream(t.Context(), b.BucketStream(bus.TasksBucket))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := tasks.CachedInfo().Config
+	config.Sealed = true
+	if _, err := b.JetStream().UpdateStream(t.Context(), config); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	if code := run(t.Context(), []string{"provision", "--server", srv.URL()}, strings.NewReader(""), &out, &out); code != cli.ExitFailed ||
+		!strings.Contains(out.String(), config.Name+" is sealed") || !strings.Contains(out.String(), "stevedore backup") {
+		t.Errorf("exit code %d, %s", code, out.String())
+	}
+}

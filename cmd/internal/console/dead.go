@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/bus/dead"
@@ -26,6 +27,9 @@ var showDead = rpc.Define("showDeadLetter", "", "Show a dead letter.", func(ctx 
 		return l, err
 	}
 	body, err := l.Letter.Message(ctx, env.Bus)
+	if errors.Is(err, dead.ErrNoBody) { // the reason is there
+		body, err = []byte(err.Error()), nil
+	}
 	l.Letter.Body, l.Letter.Gzip = nil, nil
 	l.Size, l.Message = len(body), strings.ToValidUTF8(tools.Excerpt(string(body), maxShownMessage), "\uFFFD")
 	return l, err
