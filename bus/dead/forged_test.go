@@ -11,6 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/dead"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // A client that may write dead letters cannot make a worker publish on another subject: the
@@ -76,12 +77,17 @@ func TestForgedLetterHasNoBodyOfAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	another := list(t, b, "", 0)[0]
-	for _, sequence := range []uint64{another.Number, another.BodySequence, 1000} {
-		body, err := bus.Encode(dead.Letter{Subject: b.Call("default", "x", "s", "c"), BodySequence: sequence})
+	hash := tools.Token(of.Subject) // the name of that body
+	for _, forgery := range []struct {
+		name     string
+		sequence uint64
+	}{{"x", another.Number}, {"x", another.BodySequence}, {hash, another.BodySequence}, {"x", 1000}} {
+		sequence := forgery.sequence
+		body, err := bus.Encode(dead.Letter{Subject: b.Call("default", forgery.name, "s", "c"), BodySequence: sequence})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ack, err := b.Publish(t.Context(), bus.Message{Subject: b.Dead(bus.DeadCall, "x"), Body: body})
+		ack, err := b.Publish(t.Context(), bus.Message{Subject: b.Dead(bus.DeadCall, forgery.name), Body: body})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -103,8 +103,8 @@ func (l Letter) bodySubject(b *bus.Bus) string { return b.Dead(bus.DeadBody, too
 // storedBody returns the body that does not fit into the letter, or ErrNoBody.
 func (l Letter) storedBody(ctx context.Context, b *bus.Bus) ([]byte, error) {
 	for m, err := range b.Read(ctx, bus.Dead, one(l.BodySequence)) {
-		// The last form is that of an earlier version.
-		if err != nil || m.Subject == l.bodySubject(b) || m.Subject == b.Dead(bus.DeadBody, l.Name) {
+		// The last form is that of an earlier version. A client can also name its letter like the body of another one.
+		if err != nil || m.Subject == l.bodySubject(b) || m.Subject == b.Dead(bus.DeadBody, l.Name) && !tools.IsHash(l.Name) {
 			return m.Body, err
 		}
 	}
