@@ -188,8 +188,8 @@ func get(ctx context.Context, b *bus.Bus, session, id string) (_ Task, moved boo
 }
 
 // noWorker is the message of a task that was delivered to a worker, but that no
-// worker reports running.
-const noWorker = "no worker is running it now; the server delivers it again when its lease or the pause after a failure ends"
+// worker reports running. On a busy machine, one may run it all the same.
+var noWorker = fmt.Sprintf("no worker said within %s that it runs it; if none does, the server delivers it again when its lease or the pause after a failure ends", AskTimeout)
 
 // apply updates the task with a result or completion.
 func (t *Task) apply(e tools.ResultEvent) {

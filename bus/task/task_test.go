@@ -391,10 +391,10 @@ func TestListOfADeadWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	list, err := task.List(t.Context(), b, "s")
-	if err != nil || len(list.Tasks) != 1 || list.Tasks[0].State != task.Queued || !strings.Contains(list.Text(), "no worker is running it now") {
+	if err != nil || len(list.Tasks) != 1 || list.Tasks[0].State != task.Queued || !strings.Contains(list.Text(), "no worker said within 2s that it runs it") {
 		t.Errorf("listed %s, %v", list.Text(), err)
 	}
-	if left, err := task.Get(t.Context(), b, "s", "left"); err != nil || left.State != task.Queued || !strings.Contains(left.Text(), "no worker is running it now") {
+	if left, err := task.Get(t.Context(), b, "s", "left"); err != nil || left.State != task.Queued || !strings.Contains(left.Text(), "no worker said within 2s that it runs it") {
 		t.Errorf("got %s, %v", left.Text(), err)
 	}
 }
