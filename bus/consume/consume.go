@@ -196,7 +196,7 @@ func (k *consumption) pull(ctx context.Context) {
 		k.share.Received(received)
 		if received > 0 {
 			policy.Reset()
-		} else {
+		} else if err == nil {
 			signal(k.trimmer.wake)
 		}
 		if err == nil {

@@ -1,8 +1,10 @@
 package consume_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -196,6 +199,24 @@ func TestTrimKeepsWhatAFilterLeavesOut(t *testing.T) {
 		bustest.WaitUntil(t, "all calls to be removed", func() bool { return bustest.Messages(t, b, bus.Calls) == 0 })
 		if n := handled.Load(); n < 21 {
 			t.Errorf("%d messages were handled, want 21", n)
+		}
+	})
+}
+
+// A process that has settled nothing does not say of a server that is away that settled messages stay.
+func TestIdleProcessTrimsNothingWhileTheServerIsAway(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := bustest.Server(t)
+		b := bustest.Connect(t, s, bus.Config{Log: zerolog.New(zerolog.SyncWriter(&log))})
+		stop := work(t, b, "q", func(context.Context, *consume.Delivery) error { return nil })
+		time.Sleep(time.Minute)
+		s.Close()
+		time.Sleep(time.Minute)
+		stop()
+		b.Close()
+		if text := log.String(); !strings.Contains(text, "cannot pull") || strings.Contains(text, "cannot remove settled messages") {
+			t.Error(text)
 		}
 	})
 }
