@@ -81,14 +81,14 @@ func newProvisionCommand() *cobra.Command {
 						break
 					}
 				}
-			}
-			progress.Stop()
-			found, _ := b.Formats(cmd.Context()) // of what exists; Provision reports what it cannot look up
-			for _, info := range found {
-				if altered := b.FillOf(info).Altered; err == nil && altered != nil && altered.Permanent != "" {
-					err = altered
+				found, _ := b.Formats(cmd.Context()) // of what exists; Provision reports what it cannot look up
+				for _, info := range found {
+					if altered := b.FillOf(info).Altered; err == nil && altered != nil && altered.Permanent != "" {
+						err = altered
+					}
 				}
 			}
+			progress.Stop()
 			out := cmd.OutOrStdout()
 			for _, name := range got.Created {
 				_ = cli.Line(out, "%s: created", name)
