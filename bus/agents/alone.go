@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nuid"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
@@ -19,7 +20,7 @@ const (
 	aloneTimeout = 2 * time.Second
 )
 
-// Alone calls receive while no other process of the installation receives the messages of the channel, until ctx ends:
+// Alone calls receive while no other process of the installation receives the messages of the channel, and the bus answers, until ctx ends:
 // Telegram ends the request of one process when another one asks. The key of the channel has the id of the process that
 // receives, and that process answers requests for its id as long as it lives.
 func (in *Inbox) Alone(ctx context.Context, receive func(context.Context) error) error {
@@ -29,40 +30,32 @@ func (in *Inbox) Alone(ctx context.Context, receive func(context.Context) error)
 		return err
 	}
 	defer func() { _ = alive.Unsubscribe() }() // the connection may be gone
-	var ended chan error                       // of receive, if it runs
-	stop := func() {}
-	defer func() { stop() }()
 	for waits := false; ctx.Err() == nil; {
 		mine, err := in.claim(ctx, id)
-		switch {
-		case err != nil: // whoever receives goes on
-			if ended == nil {
-				trouble.Report(ctx, trouble.Receiver, in.channel, err)
+		if mine {
+			work, stop := context.WithCancel(ctx)
+			go func() {
+				for tools.Sleep(work, aloneInterval) == nil {
+					if mine, _ := in.claim(work, id); !mine { // also if that is unknown: without the bus, it can hand in nothing
+						stop()
+					}
+				}
+			}()
+			err = receive(work)
+			if stop(); err != nil {
+				return err
 			}
-		case mine && ended == nil:
-			work, cancel := context.WithCancel(ctx)
-			stop, ended, waits = cancel, make(chan error, 1), false
-			go func() { ended <- receive(work) }()
-		case !mine && !waits:
-			if stop(); ended != nil {
-				<-ended
-			}
-			ended, waits = nil, true
-			trouble.Report(ctx, trouble.Receiver, in.channel, nil)
+			waits = false
+			continue
+		}
+		trouble.Report(ctx, trouble.Receiver, in.channel, err)
+		if err == nil && !waits {
+			waits = true
 			in.log.Info().Str("channel", in.channel).Msg("another process receives the messages of this channel; this one waits until it ends")
 		}
-		select {
-		case err := <-ended:
-			return err
-		case <-time.After(aloneInterval):
-		case <-ctx.Done():
-		}
+		_ = tools.Sleep(ctx, aloneInterval)
 	}
-	stop()
-	if ended == nil {
-		return nil
-	}
-	return <-ended
+	return nil
 }
 
 // claim reports whether the process with an id is the one that receives. It becomes that one if the last one does not answer.
@@ -78,9 +71,6 @@ func (in *Inbox) claim(ctx context.Context, id string) (bool, error) {
 		if _, err := in.bus.Conn().RequestWithContext(ctx, in.bus.RPC("receiving", string(m.Data)), nil); err == nil {
 			return false, nil
 		}
-	}
-	if ctx.Err() != nil {
-		return false, ctx.Err()
 	}
 	if _, err = in.bus.PutEntry(ctx, key, []byte(id), m.Sequence, 0); errors.Is(err, bus.ErrConflict) {
 		return false, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify"
 )
 
-// One process of an installation receives, and another one when its connection is gone. The one that lost its place stops.
+// One process of an installation receives. When it has no connection, it stops, and another one receives. The one that lost its place stops.
 func TestOneProcessReceives(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		server := bustest.Server(t)
@@ -35,9 +35,12 @@ func TestOneProcessReceives(t *testing.T) {
 		}
 		first := <-events
 		buses[first.process].Close()
-		second := <-events
-		if !first.receives || !second.receives || second.process == first.process {
-			t.Fatalf("%+v, then %+v", first, second)
+		second, stopped := <-events, <-events
+		if !second.receives {
+			second, stopped = stopped, second
+		}
+		if !first.receives || !second.receives || second.process == first.process || stopped != (event{first.process, false}) {
+			t.Fatalf("%+v, then %+v and %+v", first, second, stopped)
 		}
 		// As if the process had not answered for a while.
 		other := buses[3-first.process-second.process]

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/mail"
-	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -190,18 +189,11 @@ func (e *Email) dial(ctx context.Context, network, address string) (net.Conn, er
 	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
-// classify turns an error with a 5xx reply into a rejection, unless it refuses the password: a mail waits for one that is accepted.
+// classify turns a 5xx reply to a mail into a rejection. A mail waits while the server refuses the login or the connection.
 func (e *Email) classify(err error) error {
 	safe := fmt.Errorf("send by %s: %s", e.host, e.secrets.hide(err.Error()))
-	code := 0
-	if reply, ok := errors.AsType[*textproto.Error](err); ok {
-		code = reply.Code
-	}
-	if failed, ok := errors.AsType[*gomail.SendError](err); ok && failed.ErrorCode() > 0 {
-		code = failed.ErrorCode()
-	}
-	if code >= 500 && code < 600 && code != 535 {
-		return consume.Reject("refused_"+strconv.Itoa(code), safe)
+	if failed, ok := errors.AsType[*gomail.SendError](err); ok && failed.ErrorCode()/100 == 5 {
+		return consume.Reject("refused_"+strconv.Itoa(failed.ErrorCode()), safe)
 	}
 	return safe
 }

@@ -213,7 +213,7 @@ func TestEmailLogsInOverTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serveSMTP(t, l, map[string]string{"AUTH": "535 5.7.8 bad credentials"})
+	s := serveSMTP(t, l, map[string]string{"AUTH": "534 5.7.9 application-specific password required"})
 	e, err := NewEmail(EmailConfig{Host: s.addr, TLS: "ssl", User: "me", Password: "hook-secret-key", From: "a@example.com", To: []string{"b@example.com"}})
 	if err != nil {
 		t.Fatal(err)

@@ -113,6 +113,9 @@ func TestClassify(t *testing.T) {
 		{"the webhook was revoked", status(401), "", false},
 		{"it was removed", status(403), "", false},
 		{"it is not there", status(404), "", false},
+		{"Mattermost does not have it", func(w http.ResponseWriter) {
+			http.Error(w, `{"id":"web.incoming_webhook.invalid.app_error","message":"Invalid webhook.","status_code":400}`, http.StatusBadRequest)
+		}, "", false},
 		{"redirect", status(302, "Location", "http://127.0.0.1:1/"), "refused_302", false},
 		{"429", status(429, "Retry-After", "7"), "", true},
 		{"429 without a time", status(429), "", false},

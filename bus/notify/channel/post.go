@@ -65,6 +65,9 @@ func (p *poster) post(ctx context.Context, header http.Header, body []byte) erro
 	return err
 }
 
+// mattermostRefusal is in the response of Mattermost, which is no 404, if it has no such webhook.
+var mattermostRefusal = []byte("web.incoming_webhook.invalid.app_error")
+
 // do sends a request and returns the body of the response. The error is as for post.
 func (p *poster) do(ctx context.Context, method, url string, header http.Header, body io.Reader, length int64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeoutOf(length))
@@ -73,7 +76,8 @@ func (p *poster) do(ctx context.Context, method, url string, header http.Header,
 	if err != nil {
 		return nil, err
 	}
-	if err = p.check(res, text); slices.Contains(p.refusals, res.StatusCode) {
+	err = p.check(res, text)
+	if slices.Contains(p.refusals, res.StatusCode) || res.StatusCode == http.StatusBadRequest && bytes.Contains(text, mattermostRefusal) {
 		err = errors.Unwrap(err)
 	}
 	return text, err
