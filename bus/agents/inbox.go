@@ -121,8 +121,11 @@ func temporary(err error) error { return errors.New(err.Error()) }
 // MessageID returns the ID of the call that a message with an ID becomes.
 func MessageID(id string) string { return "message-" + id }
 
-// reply sends a message of the worker to the chat.
+// reply sends a message of the worker to the chat. What it answers does not reach the agent.
 func (in *Inbox) reply(ctx context.Context, session string, m channel.Incoming, text string) error {
+	if len(m.Files) > 0 {
+		text += "\nThe agent did not get the file: send it with another text."
+	}
 	_, err := in.notifier.Send(ctx, channel.Notification{
 		ID:      fmt.Sprintf("reply.%s.%s", tools.TokenOf(session), tools.TokenOf(m.ID)),
 		Session: session, Call: MessageID(m.ID), Channel: in.channel, ChatID: m.ChatID, Text: text,
@@ -163,7 +166,7 @@ func (in *Inbox) stopRuns(ctx context.Context, session string, m channel.Incomin
 // stores once which question it means.
 func (in *Inbox) answer(ctx context.Context, session string, m channel.Incoming) (answered bool, err error) {
 	approve, reason, ok := YesOrNo(m.Text)
-	if !ok || m.Context != "" || len(m.Files) > 0 { // about something else, or with something that the agent is to get
+	if !ok || m.Context != "" {
 		return false, nil
 	}
 	waiting, err := approvals.List(ctx, in.bus, "*")

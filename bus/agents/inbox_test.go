@@ -1,8 +1,6 @@
 package agents
 
 import (
-	"context"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -15,8 +13,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
-	"github.com/stevedore-bus/stevedore/offload"
-	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/state"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -83,7 +79,7 @@ func TestAnswersInAChat(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := NewInbox(b, n, mem.New(offload.StoreConfig{}), "hook", nil, bustest.Log(t))
+	in := NewInbox(b, n, nil, "hook", nil, bustest.Log(t))
 	accept := func(id, text string) channel.Accepted {
 		t.Helper()
 		got, err := in.Accept(t.Context(), channel.Incoming{ID: id, ChatID: "42", Text: text})
@@ -149,12 +145,16 @@ func TestAnswersInAChat(t *testing.T) {
 	if accept("13", "yes").ID == "" {
 		t.Error("a yes to a question of another chat is no message")
 	}
-	file := channel.Attachment{Name: "a.txt", Open: func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("a")), nil }}
-	for id, about := range map[string]channel.Incoming{"14": {Context: "> quoted"}, "15": {Files: []channel.Attachment{file}}} {
-		about.ID, about.ChatID, about.Text = id, "43", "yes"
-		if got, err := in.Accept(t.Context(), about); err != nil || got.ID == "" || !slices.Equal(open(), []string{"elsewhere", "other"}) {
-			t.Errorf("a yes with more is no message: %v, %q wait", err, open())
-		}
+	quoted := channel.Incoming{ID: "14", ChatID: "43", Text: "yes", Context: "> quoted"}
+	if got, err := in.Accept(t.Context(), quoted); err != nil || got.ID == "" || !slices.Equal(open(), []string{"elsewhere", "other"}) {
+		t.Errorf("a yes to another message is no message: %v, %q wait", err, open())
+	}
+	with := channel.Incoming{ID: "15", ChatID: "43", Text: "yes", Files: []channel.Attachment{{Name: "a.txt"}}}
+	if got, err := in.Accept(t.Context(), with); err != nil || got.ID != "" || !slices.Equal(open(), []string{"elsewhere"}) {
+		t.Errorf("a yes with a file: %+v, %v, %q wait", got, err, open())
+	}
+	if reply, err := b.Last(t.Context(), bus.Outbox, b.Notify("hook", "43")); err != nil || !strings.Contains(string(reply.Body), "did not get the file") {
+		t.Errorf("the reply to a message with a file: %s, %v", reply.Body, err)
 	}
 	for id, text := range map[string]string{"4": "/help", "5": "/hlep me", "6": "/new"} {
 		if accept(id, text).ID != "" {
