@@ -39,6 +39,8 @@ type Provisioned struct {
 	Moved []Step
 	// Differences lists the settings that differ, except those that were changed as Limits.
 	Differences []bus.Difference
+	// Permanent is about a stream with a change that the server does not take back, such as a seal; nil if there is none.
+	Permanent *bus.AlteredError
 }
 
 // Provision creates the streams and buckets that do not exist, and compares the others. A
@@ -64,6 +66,9 @@ func Provision(ctx context.Context, b *bus.Bus, change Change) (done Provisioned
 			calls = info.Config
 		}
 		replicas = max(replicas, info.Config.Replicas)
+		if altered := b.FillOf(info).Altered; altered != nil && altered.Permanent != "" {
+			done.Permanent = altered
+		}
 	}
 	// A call is accepted when all that its client needs exists. The last one, the bucket of the blobs, gets the rest of the space.
 	for _, want := range slices.Insert(all[1:], len(all)-2, all[0]) {

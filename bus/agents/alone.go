@@ -20,9 +20,9 @@ const (
 	aloneTimeout = 2 * time.Second
 )
 
-// Alone calls receive while no other process of the installation receives the messages of the channel, and the bus answers, until ctx ends:
-// Telegram ends the request of one process when another one asks. The key of the channel has the id of the process that
-// receives, and that process answers requests for its id as long as it lives.
+// Alone calls receive while the bus answers and no other process of the installation receives the messages of the channel,
+// until ctx ends: Telegram ends the request of one process when another one asks. The key of the channel has the id of the
+// process that receives, and that process answers requests for its id as long as it lives.
 func (in *Inbox) Alone(ctx context.Context, receive func(context.Context) error) error {
 	id := nuid.Next()
 	alive, err := in.bus.Conn().Subscribe(in.bus.RPC("receiving", id), func(m *nats.Msg) { _ = m.Respond(nil) })

@@ -124,7 +124,7 @@ func (op *Operation) decode(body []byte, in any) error {
 const AnswerTimeout = 40 * time.Second
 
 // ErrNoAnswer means that a worker has not answered within AnswerTimeout.
-var ErrNoAnswer = fmt.Errorf("the worker did not answer within %s: %w", AnswerTimeout, context.DeadlineExceeded)
+var ErrNoAnswer = fmt.Errorf("the worker did not answer within %s", AnswerTimeout)
 
 // Ask asks a worker, and returns its answer as JSON. If none answers, or only older ones
 // that do not know the operation, one that needs no worker runs in this process. A session that the subject of the operation does not contain is ignored.
@@ -135,7 +135,7 @@ func (op *Operation) Ask(ctx context.Context, b *bus.Bus, session string, in any
 		defer cancel()
 		answer, err := Request(ctx, b, b.RPC(tokens...), in)
 		if errors.Is(err, context.DeadlineExceeded) {
-			return nil, ErrNoAnswer
+			return nil, fmt.Errorf("%w: %w", ErrNoAnswer, err)
 		}
 		if !op.Alone || !errors.Is(err, nats.ErrNoResponders) && tools.CodeOf(err) != CodeUnknown {
 			return answer, err

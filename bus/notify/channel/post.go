@@ -78,7 +78,7 @@ func (p *poster) do(ctx context.Context, method, url string, header http.Header,
 	}
 	err = p.check(res, text)
 	if slices.Contains(p.refusals, res.StatusCode) || res.StatusCode == http.StatusBadRequest && bytes.Contains(text, mattermostRefusal) {
-		err = errors.Unwrap(err)
+		err = errors.Unwrap(err) // of the rejection, so that the message waits
 	}
 	return text, err
 }

@@ -224,7 +224,7 @@ func Ask[In, Out any](ctx context.Context, o *Options, b *bus.Bus, op *rpc.Op[In
 	case errors.Is(err, nats.ErrDisconnected):
 		return answer, errDisconnected
 	case errors.Is(err, rpc.ErrNoAnswer):
-		return answer, cli.Exit(cli.ExitPending, "the worker did not answer within %s", rpc.AnswerTimeout)
+		return answer, cli.Exit(cli.ExitPending, "%w", rpc.ErrNoAnswer)
 	case err != nil:
 		return answer, err
 	}

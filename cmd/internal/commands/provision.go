@@ -81,11 +81,8 @@ func newProvisionCommand() *cobra.Command {
 						break
 					}
 				}
-				found, _ := b.Formats(cmd.Context()) // of what exists; Provision reports what it cannot look up
-				for _, info := range found {
-					if altered := b.FillOf(info).Altered; err == nil && altered != nil && altered.Permanent != "" {
-						err = altered
-					}
+				if err == nil && got.Permanent != nil {
+					err = got.Permanent
 				}
 			}
 			progress.Stop()
