@@ -118,6 +118,8 @@ func TestTelegramClassifies(t *testing.T) {
 		`{"ok":false,"error_code":403,"description":"Forbidden: bot was blocked by the user"}`:                                                  "refused_403",
 		`{"ok":false,"error_code":400,"description":"Bad Request: chat not found"}`:                                                             "refused_400",
 		`{"ok":false,"error_code":401,"description":"Unauthorized"}`:                                                                            "again",
+		`{"ok":false,"error_code":404,"description":"Not Found"}`:                                                                               "again",
+		`{"ok":false,"error_code":404,"description":"Not Found: method not found"}`:                                                             "refused_404",
 		`{"ok":false,"error_code":400,"description":"Bad Request: group upgraded","parameters":{"migrate_to_chat_id":-100}}`:                    "chat_moved",
 		`{"ok":false,"error_code":429,"description":"Too Many Requests: retry after 5","parameters":{"retry_after":5}}`:                         "after 5s",
 		`{"ok":false,"error_code":429,"description":"Too Many Requests: retry after 9999999999999","parameters":{"retry_after":9999999999999}}`: "after 1h0m0s",

@@ -86,8 +86,16 @@ func (a apiAnswer) classify(err error) error {
 		return consume.RetryAfter(pollTimeout/2, err)
 	case a.Parameters.MigrateTo != 0:
 		return consume.Reject("chat_moved", err)
-	case a.Code >= 400 && a.Code < 500 && a.Code != http.StatusUnauthorized: // a message waits for a token that is accepted
+	case a.refusesToken(): // a message waits for a token that is accepted
+		return fmt.Errorf("%w: the server does not accept the token", err)
+	case a.Code >= 400 && a.Code < 500:
 		return consume.Reject("refused_"+strconv.Itoa(a.Code), err)
 	}
 	return err
+}
+
+// refusesToken reports whether the token is the reason of an error: it was revoked, or it does not have the form of one.
+// An unknown method has a longer description.
+func (a apiAnswer) refusesToken() bool {
+	return a.Code == http.StatusUnauthorized || a.Code == http.StatusNotFound && a.Description == "Not Found"
 }

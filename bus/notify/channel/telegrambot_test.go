@@ -33,7 +33,7 @@ func TestCommandsForOtherBots(t *testing.T) {
 	check("/stop", false, false) // without a request
 	answer = `{"ok":false,"error_code":429,"description":"Too Many Requests","parameters":{"retry_after":300}}`
 	check("/stop@other_bot", false, true)
-	for _, answer = range []string{`{"ok":false,"error_code":404,"description":"Not Found"}`, `{"ok":true,"result":true}`} {
+	for _, answer = range []string{`{"ok":false,"error_code":404,"description":"Not Found: method not found"}`, `{"ok":true,"result":true}`} {
 		check("/stop@other_bot", false, false)
 	}
 	answer = `{"ok":true,"result":{"id":1,"is_bot":true,"username":"The_Bot"}}`
