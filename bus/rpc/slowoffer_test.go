@@ -1,6 +1,7 @@
 package rpc_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -40,6 +41,35 @@ func TestSlowWorkersAreFound(t *testing.T) {
 		}
 		if ok, err := rpc.HasWorker(t.Context(), b, bus.DefaultQueue, "third"); ok || err != nil {
 			t.Errorf("a worker with the third tool: %v, %v", ok, err)
+		}
+	})
+}
+
+// Nobody knows the tools of workers that do not answer.
+func TestSilentWorkersHaveUnknownTools(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		if list, err := rpc.ListTools(t.Context(), b, tools.OfferQuery{}); err != nil || len(list.Tools) != 0 {
+			t.Errorf("without workers: %v, %v", list.Names(), err)
+		}
+		stop, err := task.AnswerAll(b, zerolog.Nop(), b.RPC(">"), func(*nats.Msg) any { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stop()
+		for _, q := range []tools.OfferQuery{{}, {Tool: "one"}} {
+			if list, err := rpc.ListTools(t.Context(), b, q); !errors.Is(err, task.ErrSilent) {
+				t.Errorf("%+v: %v, %v", q, list.Names(), err)
+			}
+		}
+		if calls, err := task.AllRunning(t.Context(), b); !errors.Is(err, task.ErrSilent) {
+			t.Errorf("all calls that run: %v, %v", calls, err)
+		}
+		// Workers of other queues do not answer.
+		for _, q := range []tools.OfferQuery{{Queue: "other"}, {Queue: "other", Tool: "one"}} {
+			if list, err := rpc.ListTools(t.Context(), b, q); err != nil || len(list.Tools) != 0 {
+				t.Errorf("%+v: %v, %v", q, list.Names(), err)
+			}
 		}
 	})
 }

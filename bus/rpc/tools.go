@@ -86,7 +86,8 @@ func (l ToolList) Text() string {
 const offerTimeout = time.Second
 
 // ListTools asks all workers for the tools that match q. Workers without a tool do not answer a query for it, so if none
-// answers within a second, ListTools asks all of the queue, of which a slow one may have it.
+// answers within a second, ListTools asks all of the queue, of which a slow one may have it. The error is task.ErrSilent if
+// q has no queue, so that all workers answer, and none did.
 func ListTools(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (ToolList, error) {
 	list, err := listTools(ctx, b, q)
 	if q.Tool == "" || len(list.Tools) > 0 || err != nil {
@@ -113,6 +114,9 @@ func listTools(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (ToolList, e
 		timeout = offerTimeout
 	}
 	offers, err := task.Collect[tools.Offer](ctx, b.Conn(), b.RPC("offer"), query, timeout)
+	if errors.Is(err, task.ErrSilent) && (q.Tool != "" || q.Queue != "") { // other workers do not answer
+		err = nil
+	}
 	if err != nil {
 		return list, err
 	}

@@ -8,6 +8,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -223,6 +224,9 @@ func workers(ctx context.Context, b *bus.Bus) ([]Worker, error) {
 	}
 	found := []Worker{}
 	answers, err := task.Collect[micro.Stats](ctx, b.Conn(), subject, nil, task.FirstAnswer)
+	if errors.Is(err, task.ErrSilent) { // the problem NoWorker says so
+		err = nil
+	}
 	for _, stats := range answers {
 		found = append(found, workerOf(stats))
 	}

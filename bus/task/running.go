@@ -78,6 +78,9 @@ func ListRunning(ctx context.Context, b *bus.Bus, session string, complete func(
 		}
 		return remaining()
 	})
+	if errors.Is(err, ErrSilent) { // all workers run none of the calls
+		err = nil
+	}
 	return found, err
 }
 
@@ -88,6 +91,11 @@ const (
 	// nextAnswer is how long each further worker may take.
 	nextAnswer = 300 * time.Millisecond
 )
+
+// ErrSilent is the error of a request that all workers must answer, if none of them did: what they would have said is not
+// known. The server says at once if no program listens.
+var ErrSilent = errors.New("no worker answered in time, although a program listens to the request: the machine of the workers " +
+	"is overloaded, or no worker is running and the program only watches the bus")
 
 // AllRunning asks all workers for the calls of all sessions that they run. It is for
 // operators: who may ask for it sees all sessions. A worker reports maxReported calls at
@@ -170,7 +178,8 @@ func newest(calls []RunningCall) []RunningCall {
 // CollectReplies sends a request that any number of workers may answer, and calls
 // reply for each answer. The number of answers is unknown: it returns when no answer
 // arrives within timeout, which each reply sets for the next one. If the first answer took
-// long, because the machine or the network is slow, the next ones may take three times as long.
+// long, because the machine or the network is slow, the next ones may take three times as long. If there is no answer at
+// all although a program listens, the error is ErrSilent.
 func CollectReplies(ctx context.Context, nc *nats.Conn, subject string, body []byte, timeout time.Duration,
 	reply func(body []byte) (timeout time.Duration)) error {
 	inbox := nc.NewInbox()
@@ -190,6 +199,8 @@ func CollectReplies(ctx context.Context, nc *nats.Conn, subject string, body []b
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case slow < 0 && noAnswer(err) && !errors.Is(err, nats.ErrNoResponders):
+			return ErrSilent
 		case noAnswer(err):
 			return nil
 		case err != nil:

@@ -35,6 +35,8 @@ func (c *client) call(ctx context.Context, r *mcp.CallToolRequest) (res mcp.Resu
 	name := r.Params.Name
 	info, ok, err := g.tool(ctx, name)
 	switch run := c.taskTool(name); {
+	case errors.Is(err, task.ErrSilent):
+		return failed("Nothing was run: %v. Try again.", err), nil
 	case err != nil:
 		return failed("The bus cannot be reached: %v. Nothing was run; try again.", err), nil
 	case !ok && run != nil:

@@ -17,6 +17,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -96,7 +98,8 @@ func (g *Gateway) Close() { g.closing.Store(true) }
 // Server returns the server of the session with this name. The session decides which artifacts and tasks a client
 // can see, so it must be authenticated.
 func (g *Gateway) Server(ctx context.Context, session string) (*mcp.Server, error) {
-	if err := g.refresh(ctx, g.cfg.Refresh); err != nil {
+	// If the workers are silent, the client has the tools that are known; Run asks again.
+	if err := g.refresh(ctx, g.cfg.Refresh); err != nil && !errors.Is(err, task.ErrSilent) {
 		return nil, err
 	}
 	g.mu.Lock()
@@ -267,14 +270,15 @@ func toolOf(t tools.OfferedTool) *mcp.Tool {
 // tool returns a tool that a worker offers. A tool that is not known may be new.
 func (g *Gateway) tool(ctx context.Context, name string) (rpc.ToolInfo, bool, error) {
 	for _, age := range []time.Duration{g.cfg.Refresh, 0} {
-		if err := g.refresh(ctx, age); err != nil {
+		err := g.refresh(ctx, age)
+		if err != nil && !errors.Is(err, task.ErrSilent) {
 			return rpc.ToolInfo{}, false, err
 		}
 		g.mu.Lock()
 		t, ok := g.offers[name]
 		g.mu.Unlock()
-		if ok {
-			return t, true, nil
+		if ok || err != nil {
+			return t, ok, err
 		}
 	}
 	return rpc.ToolInfo{}, false, nil
