@@ -137,8 +137,8 @@ type Channel struct {
 	repeats bool // notifications came repeatedly, and none was acknowledged during the last takesWithin
 }
 
-// Read reads the state. It takes up to task.FirstAnswer if workers do not answer, and less than the
-// timeout of the bus if the servers do not answer either. What cannot be read is missing and
+// Read reads the state. It takes half of the timeout of the bus if workers do not answer, and less than
+// all of it if the servers do not answer either. What cannot be read is missing and
 // named in Errors.
 func Read(ctx context.Context, b *bus.Bus) Status {
 	ctx, cancel := context.WithTimeout(ctx, b.Config().Timeout*3/5)
@@ -223,7 +223,8 @@ func workers(ctx context.Context, b *bus.Bus) ([]Worker, error) {
 		return nil, err
 	}
 	found := []Worker{}
-	answers, err := task.Collect[micro.Stats](ctx, b.Conn(), subject, nil, task.FirstAnswer)
+	// Read has less time than task.FirstAnswer takes.
+	answers, err := task.Collect[micro.Stats](ctx, b.Conn(), subject, nil, b.Config().Timeout/2)
 	if errors.Is(err, task.ErrSilent) { // the problem NoWorker says so
 		err = nil
 	}

@@ -40,6 +40,23 @@ func TestTicksWithoutWorker(t *testing.T) {
 	bustest.WaitUntil(t, "the ticks to be taken", func() bool { return !problem(status.Read(t.Context(), b), "ticks") })
 }
 
+// A program that watches the bus, or a worker that stands still, listens without an answer.
+func TestNoWorkerAnswers(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		check := func(what string) {
+			if s := status.Read(t.Context(), b); !problem(s, "No worker answers") || len(s.Errors) > 0 {
+				t.Errorf("%s: %q, errors %q", what, s.Problems, s.Errors)
+			}
+		}
+		check("nobody listens")
+		if _, err := b.Conn().SubscribeSync("$SRV.>"); err != nil {
+			t.Fatal(err)
+		}
+		check("a program listens")
+	})
+}
+
 // The status names queues that no worker ever served, in both forms of the subject, also if
 // the stream has too many subjects to list them.
 func TestQueueWithoutConsumer(t *testing.T) {

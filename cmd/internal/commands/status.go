@@ -122,7 +122,7 @@ func printStatus(out io.Writer, s status.Status, beats []agents.Schedule) error 
 	}{
 		{streams, "No streams."},
 		{queues, "No queue has had a worker yet."},
-		{workers, "No workers."},
+		{workers, "Workers that answered: none."},
 		{channels, "No channel has had a notification yet."},
 		{heartbeats, "No heartbeat is scheduled: HEARTBEAT.md is empty or missing, or no worker has a --model. That costs nothing."},
 	} {
