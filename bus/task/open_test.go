@@ -7,6 +7,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -48,5 +49,38 @@ func TestOpenCallsInPages(t *testing.T) {
 		if n != 1 {
 			t.Errorf("%s is on %d pages", id, n)
 		}
+	}
+}
+
+// A worker that stands still reports no call. Those that it took are open until they have a final result.
+func TestOpenCallsOfASilentWorker(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	for _, id := range []string{"taken", "ended", "background", "waits"} {
+		if _, err := rpc.Enqueue(t.Context(), b, "", tools.Call{ID: id, Session: "s", Tool: "x"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cons, err := b.Consumer(t.Context(), b.WorkerConsumer(bus.DefaultQueue))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := cons.Next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, outcome := range map[string]tools.Outcome{"ended": tools.Completed, "background": tools.Async} {
+		body, err := bus.Encode(tools.ResultEvent{ID: id, Session: "s", Tool: "x", Outcome: outcome})
+		if err == nil {
+			_, err = b.Publish(t.Context(), bus.Message{Subject: b.Result("s", id), Body: body})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	calls, next, err := task.ListOpen(t.Context(), b, 0, 10, func(task.Task) bool { return true })
+	if names := fmt.Sprint(calls); err != nil || next != 0 || names != "[{s taken} {s background} {s waits}]" {
+		t.Errorf("the open calls are %s, %d, %v", names, next, err)
 	}
 }

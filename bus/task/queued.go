@@ -125,7 +125,7 @@ const afterParked = 1 << 52
 
 // ListOpen returns calls of all sessions that run, wait or are parked, and that match. It first
 // returns those that run, of which workers report a bounded number, then the parked ones and those
-// that wait, up to limit calls; next is the after with which it continues, or 0.
+// in the stream without a final result, up to limit calls; next is the after with which it continues, or 0.
 func ListOpen(ctx context.Context, b *bus.Bus, after uint64, limit int, match func(Task) bool) (calls []tools.CallKey, next uint64, err error) {
 	add := func(t Task) {
 		if k := (tools.CallKey{Session: t.Session, ID: t.ID}); match(t) && !slices.Contains(calls, k) {
@@ -162,8 +162,17 @@ func ListOpen(ctx context.Context, b *bus.Bus, after uint64, limit int, match fu
 		}
 		if subject, ok := b.SplitCall(m.Subject); !ok || subject.Raw {
 			// a result that waits to be offloaded
-		} else if c, ok := waiting.take(ctx, m); ok && !c.delivered {
-			add(Task{Session: c.call.SessionToken(), ID: c.id, Tool: c.call.Tool})
+		} else if c, ok := waiting.take(ctx, m); ok {
+			t := Task{Session: c.call.SessionToken(), ID: c.id, Tool: c.call.Tool}
+			if c.delivered && match(t) { // a worker that has died or does not answer may have it, and does not report it
+				stored, err := ReadResults(ctx, b, t.Session, t.ID)
+				if ok = !Ended(stored); err != nil {
+					return nil, 0, err
+				}
+			}
+			if ok {
+				add(t)
+			}
 		}
 		if scanned++; len(calls) >= limit || scanned >= maxOpenScan {
 			return calls, m.Sequence, nil
