@@ -2,6 +2,7 @@ package rpc_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -57,18 +58,34 @@ func TestSilentWorkersHaveUnknownTools(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer stop()
-		for _, q := range []tools.OfferQuery{{}, {Tool: "one"}} {
+		for _, q := range []tools.OfferQuery{{}, {Tool: "one"}, {Queue: "q"}, {Queue: "q", Tool: "one"}} {
 			if list, err := rpc.ListTools(t.Context(), b, q); !errors.Is(err, task.ErrSilent) {
 				t.Errorf("%+v: %v, %v", q, list.Names(), err)
+			}
+			if ok, err := rpc.HasWorker(t.Context(), b, q.Queue, q.Tool); q.Queue != "" && (ok || !errors.Is(err, task.ErrSilent)) {
+				t.Errorf("a worker with %+v: %v, %v", q, ok, err)
 			}
 		}
 		if calls, err := task.AllRunning(t.Context(), b); !errors.Is(err, task.ErrSilent) {
 			t.Errorf("all calls that run: %v, %v", calls, err)
 		}
-		// Workers of other queues do not answer.
-		for _, q := range []tools.OfferQuery{{Queue: "other"}, {Queue: "other", Tool: "one"}} {
+		// Workers of other queues answer only a request to all.
+		other, err := task.AnswerAll(b, zerolog.Nop(), b.RPC("offer"), func(m *nats.Msg) any {
+			if strings.Contains(string(m.Data), "queue") {
+				return nil
+			}
+			return tools.Offer{Worker: "w", Queues: []string{"other"}}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other()
+		for _, q := range []tools.OfferQuery{{Queue: "q"}, {Queue: "q", Tool: "one"}} {
 			if list, err := rpc.ListTools(t.Context(), b, q); err != nil || len(list.Tools) != 0 {
 				t.Errorf("%+v: %v, %v", q, list.Names(), err)
+			}
+			if ok, err := rpc.HasWorker(t.Context(), b, q.Queue, q.Tool); ok || err != nil {
+				t.Errorf("a worker with %+v: %v, %v", q, ok, err)
 			}
 		}
 	})

@@ -87,7 +87,7 @@ const offerTimeout = time.Second
 
 // ListTools asks all workers for the tools that match q. Workers without a tool do not answer a query for it, so if none
 // answers within a second, ListTools asks all of the queue, of which a slow one may have it. The error is task.ErrSilent if
-// q has no queue, so that all workers answer, and none did.
+// workers do not answer, also not to a request that all of them answer.
 func ListTools(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (ToolList, error) {
 	list, err := listTools(ctx, b, q)
 	if q.Tool == "" || len(list.Tools) > 0 || err != nil {
@@ -114,8 +114,12 @@ func listTools(ctx context.Context, b *bus.Bus, q tools.OfferQuery) (ToolList, e
 		timeout = offerTimeout
 	}
 	offers, err := task.Collect[tools.Offer](ctx, b.Conn(), b.RPC("offer"), query, timeout)
-	if errors.Is(err, task.ErrSilent) && (q.Tool != "" || q.Queue != "") { // other workers do not answer
+	switch {
+	case !errors.Is(err, task.ErrSilent):
+	case q.Tool != "": // slowTools asks all workers of the queue
 		err = nil
+	case q.Queue != "": // workers of other queues do not answer
+		err = anyAnswers(ctx, b)
 	}
 	if err != nil {
 		return list, err
@@ -151,8 +155,14 @@ func unique(names []string) []string {
 	return slices.Compact(names)
 }
 
+// anyAnswers returns task.ErrSilent if workers listen, and none of any queue answers.
+func anyAnswers(ctx context.Context, b *bus.Bus) error {
+	_, err := task.Collect[tools.Offer](ctx, b.Conn(), b.RPC("offer"), []byte(`{"brief":true}`), offerTimeout)
+	return err
+}
+
 // HasWorker reports whether a worker consumes a queue and, if tool is not empty,
-// has that tool.
+// has that tool. The error is task.ErrSilent if no worker answers although some listen.
 func HasWorker(ctx context.Context, b *bus.Bus, queue, tool string) (bool, error) {
 	q := tools.OfferQuery{Queue: queue, Tool: tool}
 	if ok, err := task.IsOffered(ctx, b, q, offerTimeout); ok || err != nil {
@@ -167,7 +177,10 @@ func HasWorker(ctx context.Context, b *bus.Bus, queue, tool string) (bool, error
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return false, nil
 	}
-	return ok && info.NumWaiting > 0, err
+	if err != nil || ok && info.NumWaiting > 0 {
+		return err == nil, err
+	}
+	return false, anyAnswers(ctx, b)
 }
 
 // The operations on the tools of the workers. Both take a tools.OfferQuery.

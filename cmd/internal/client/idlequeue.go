@@ -20,17 +20,18 @@ import (
 const checkInterval = 500 * time.Millisecond
 
 // WarnIfNoWorker calls warn once if the wait for a result lasts and no worker is
-// consuming the queue. The call then stays queued, which is not an error. stop ends
-// the check and waits for it.
-func WarnIfNoWorker(ctx context.Context, b *bus.Bus, queue string, warn func(context.Context)) (stop func()) {
+// consuming the queue. The call then stays queued, which is not an error. silent is task.ErrSilent if workers
+// do not answer: then nobody knows whether one has the call. stop ends the check and waits for it.
+func WarnIfNoWorker(ctx context.Context, b *bus.Bus, queue string, warn func(ctx context.Context, silent error)) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var checking sync.WaitGroup
 	checking.Go(func() {
 		if tools.Sleep(ctx, checkInterval) != nil {
 			return
 		}
-		if consumed, err := rpc.HasWorker(ctx, b, queue, ""); err == nil && !consumed && ctx.Err() == nil {
-			warn(ctx)
+		consumed, err := rpc.HasWorker(ctx, b, queue, "")
+		if (err == nil && !consumed || errors.Is(err, task.ErrSilent)) && ctx.Err() == nil {
+			warn(ctx, err)
 		}
 	})
 	return func() {
@@ -66,8 +67,10 @@ func CheckTool(ctx context.Context, b *bus.Bus, c *cli.Connection, queue string,
 	both.Go(func() { offered, errs[0] = rpc.ListTools(ctx, b, tools.OfferQuery{Queue: queue, Tool: call.Tool}) })
 	both.Go(func() { consumed, errs[1] = rpc.HasWorker(ctx, b, queue, "") })
 	both.Wait()
-	switch {
-	case errors.Join(errs[:]...) != nil:
+	switch err := errors.Join(errs[:]...); {
+	case errors.Is(err, task.ErrSilent):
+		return fmt.Sprintf("the tool and its arguments were not checked: %v", task.ErrSilent), nil
+	case err != nil:
 		return "", nil
 	case len(offered.Tools) > 0:
 		return "", checkArgs(c, offered.Tools, call)

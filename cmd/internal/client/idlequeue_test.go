@@ -1,12 +1,17 @@
 package client
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -30,4 +35,21 @@ func TestArgumentsOfSeveralDefinitions(t *testing.T) {
 	if checkArgs(new(cli.Connection), []rpc.ToolInfo{number}, &call) == nil {
 		t.Error("no error if no definition accepts the arguments")
 	}
+}
+
+// Workers that stand still listen and do not answer. They are not said to be missing, or to lack a tool.
+func TestWorkersThatStandStill(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		bustest.Subscribe(t, b, b.RPC("offer"))
+		warning, err := CheckTool(t.Context(), b, new(cli.Connection), "q", &tools.Call{Tool: "x"})
+		if err != nil || !strings.HasPrefix(warning, "the tool and its arguments were not checked: no worker answered in time") {
+			t.Errorf("check of a tool: %q, %v", warning, err)
+		}
+		warned := make(chan error, 1)
+		defer WarnIfNoWorker(t.Context(), b, "q", func(_ context.Context, silent error) { warned <- silent })()
+		if silent := <-warned; !errors.Is(silent, task.ErrSilent) {
+			t.Errorf("the warning has the error %v", silent)
+		}
+	})
 }

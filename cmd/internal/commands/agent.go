@@ -196,14 +196,18 @@ func (o promptOptions) submit(ctx context.Context, b *bus.Bus, show func(tools.P
 	wait, cancel := context.WithTimeout(connected, o.Wait)
 	defer cancel()
 	noWorker := false
-	stopWarning := client.WarnIfNoWorker(wait, b, bus.AgentQueue, func(ctx context.Context) {
-		if !o.waitForWorker {
+	stopWarning := client.WarnIfNoWorker(wait, b, bus.AgentQueue, func(ctx context.Context, silent error) {
+		switch {
+		case silent != nil && !client.IsQueued(ctx, b, o.call):
+		case silent != nil:
+			fmt.Fprintf(stderr, "stevedore: %v; the prompt is kept; if no worker is running, %s\n", silent, o.startModel())
+		case o.waitForWorker:
+			fmt.Fprintf(stderr, "stevedore: no worker with a model is running, and the prompt stays queued: %s\n", o.startModel())
+		default:
 			if noWorker = client.IsQueued(ctx, b, o.call); noWorker {
 				cancel()
 			}
-			return
 		}
-		fmt.Fprintf(stderr, "stevedore: no worker with a model is running, and the prompt stays queued: %s\n", o.startModel())
 	})
 	stopWatching, err := rpc.WatchProgress(b, o.call, show)
 	if err != nil {

@@ -168,10 +168,14 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	defer disconnect()
 	wait, cancel := context.WithTimeout(connected, o.Wait)
 	defer cancel()
-	stop := client.WarnIfNoWorker(wait, b, o.Queue, func(ctx context.Context) {
-		if client.IsQueued(ctx, b, o.call) {
-			fmt.Fprintf(stderr, "stevedore: no worker is consuming queue %q; the call stays queued until you start one: \"%s\"\n", o.Queue,
-				client.StartCommand(&o.Connection, o.Queue))
+	stop := client.WarnIfNoWorker(wait, b, o.Queue, func(ctx context.Context, silent error) {
+		start := client.StartCommand(&o.Connection, o.Queue)
+		switch {
+		case !client.IsQueued(ctx, b, o.call):
+		case silent != nil:
+			fmt.Fprintf(stderr, "stevedore: %v; the call is kept; if no worker is running, start one: \"%s\"\n", silent, start)
+		default:
+			fmt.Fprintf(stderr, "stevedore: no worker is consuming queue %q; the call stays queued until you start one: \"%s\"\n", o.Queue, start)
 		}
 	})
 	event, err := rpc.Submit(wait, b, o.Queue, o.call)
@@ -250,7 +254,10 @@ func callState(ctx context.Context, b *bus.Bus, o callOptions) string {
 	case t.Message != "":
 		return fmt.Sprintf("state: %s (%s)", t.State, tools.OneLine(t.Message))
 	}
-	if consumed, err := rpc.HasWorker(ctx, b, o.Queue, ""); err == nil && !consumed && t.State == task.Queued {
+	switch consumed, err := rpc.HasWorker(ctx, b, o.Queue, ""); {
+	case errors.Is(err, task.ErrSilent):
+		return fmt.Sprintf("state: %s (%v)", t.State, err)
+	case err == nil && !consumed && t.State == task.Queued:
 		return fmt.Sprintf("state: queued (no worker is consuming queue %q)", o.Queue)
 	}
 	return fmt.Sprintf("state: %s", t.State)

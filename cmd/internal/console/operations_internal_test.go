@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 )
 
@@ -52,4 +54,16 @@ func TestRoutesFitTheirOperations(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A message is stored if workers stand still, and the page says that nobody answers.
+func TestMessageWhileWorkersStandStill(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		bustest.Subscribe(t, b, b.RPC("offer"))
+		sent, err := sendMessage.Here(t.Context(), b, "s", message{Session: "s", Prompt: "Hello."})
+		if err != nil || !strings.Contains(sent.Warning, "no worker answers now") || bustest.Messages(t, b, bus.Calls) != 1 {
+			t.Errorf("%+v, %v", sent, err)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 
 	"github.com/nats-io/nuid"
@@ -11,6 +12,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/notify/markup"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
@@ -114,10 +116,12 @@ var sendMessage = rpc.Define("sendMessage", "", "Send a message to the agent.", 
 		return sent, err
 	}
 	served, err := rpc.HasWorker(ctx, env.Bus, bus.AgentQueue, agent.AgentTool)
-	if err != nil {
+	switch {
+	case errors.Is(err, task.ErrSilent):
+		sent.Warning = "The message is stored, but no worker answers now, although a program listens. It waits until one does."
+	case err != nil:
 		return sent, err
-	}
-	if !served {
+	case !served:
 		sent.Warning = "The message is stored, but no worker with a model is running. It waits until one starts."
 	}
 	call := tools.Call{ID: "page-" + nuid.Next(), Session: session, Tool: agent.AgentTool, Args: args}
