@@ -19,9 +19,7 @@ import (
 type Query struct {
 	// Subject may have wildcards. Empty means all messages.
 	Subject string
-	// From is the first sequence. Before is the one after the last; 0 means no bound. The
-	// caller knows that the stream has had all these sequences, so Read misses none of their
-	// messages, even if the replica that answers lags behind.
+	// From is the first sequence. Before is the one after the last; 0 means no bound.
 	From, Before uint64
 	// Since skips messages that were stored before.
 	Since time.Time
@@ -47,7 +45,8 @@ const (
 )
 
 // Read iterates over the messages of a stream that a query selects, in the order of the
-// stream. It needs no consumer, and loads at most a batch ahead.
+// stream. It needs no consumer, and loads at most a batch ahead. It misses no message that was stored before it
+// began, even if the replica that answers lags behind.
 func (b *Bus) Read(ctx context.Context, stream string, q Query) iter.Seq2[Stored, error] {
 	return func(yield func(Stored, error) bool) {
 		r := reader{api: b.api, name: b.StreamName(stream), Query: q}
@@ -195,16 +194,7 @@ func (r reader) forward(ctx context.Context, yield func(jsapi.Message) bool) err
 	if r.Limit > 0 {
 		get.Batch = min(r.Limit-readFirst, readBatch)
 	}
-	for m, err := range r.api.Messages(ctx, r.name, get) {
-		if err != nil || !next(m) {
-			return err
-		}
-	}
-	for get.Batch, get.MaxBytes = 0, 0; r.Before > 0; { // the replica may lag behind
-		m, err := r.api.GetFromLeader(ctx, r.name, get)
-		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return nil
-		}
+	for m, err := range r.api.AllMessages(ctx, r.name, get) {
 		if err != nil || !next(m) {
 			return err
 		}
@@ -263,7 +253,7 @@ func (r reader) back(ctx context.Context, yield func(jsapi.Message) bool) error 
 func (r reader) window(ctx context.Context, low, end uint64) (window []jsapi.Message, all bool, err error) {
 	size := 0
 	get := jsapi.Get{NextBySubject: r.Subject, Sequence: low, Batch: int(min(end-low, readBatch)), MaxBytes: readBytes}
-	for m, err := range r.api.Messages(ctx, r.name, get) {
+	for m, err := range r.api.AllMessages(ctx, r.name, get) {
 		if err != nil {
 			return nil, false, err
 		}

@@ -58,6 +58,29 @@ func (a API) Messages(ctx context.Context, stream string, get Get) iter.Seq2[Mes
 	}
 }
 
+// AllMessages is Messages, and then asks the leader for those that the replica which answered did not have yet: one that
+// stood still, or is cut off, goes on to answer with what it has.
+func (a API) AllMessages(ctx context.Context, stream string, get Get) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		for m, err := range a.Messages(ctx, stream, get) {
+			get.Sequence, get.StartTime = m.Sequence+1, time.Time{}
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+		for get.Batch, get.MaxBytes = 0, 0; ; {
+			m, err := a.GetFromLeader(ctx, stream, get)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				return
+			}
+			get.Sequence, get.StartTime = m.Sequence+1, time.Time{}
+			if !yield(m, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
 func (a API) next(ctx context.Context, sub *nats.Subscription) (Message, error) {
 	ctx, cancel := context.WithTimeout(ctx, a.timeout)
 	defer cancel()

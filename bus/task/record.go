@@ -187,13 +187,13 @@ func decodeEntry(key string, revision uint64, changed time.Time, value []byte) (
 const listTimeout = 10 * time.Second
 
 // ListRecords calls f for each record of a session, or of all sessions if it is "*". It
-// needs no consumer, which the role for reading may not create.
+// needs no consumer, which the role for reading may not create. One that changes meanwhile may come twice, the newer one last.
 func ListRecords(ctx context.Context, b *bus.Bus, session string, f func(Record)) error {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	prefix := b.EntrySubject("")
 	get := jsapi.Get{NextBySubject: prefix + keyOf(tools.CallKey{Session: session, ID: "*"}), Sequence: 1, Batch: 256, MaxBytes: 4 << 20}
-	for m, err := range b.API().Messages(ctx, b.BucketStream(bus.TasksBucket), get) {
+	for m, err := range b.API().AllMessages(ctx, b.BucketStream(bus.TasksBucket), get) {
 		if err != nil {
 			return fmt.Errorf("list the records of calls: %w", err)
 		}
