@@ -3,6 +3,7 @@ package commands
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
@@ -23,6 +24,17 @@ func TestStateOfACallWhileWorkersStandStill(t *testing.T) {
 		bustest.Subscribe(t, b, b.RPC("offer"))
 		if got := callState(t.Context(), b, o); !strings.HasPrefix(got, "state: queued (no worker answered in time") {
 			t.Errorf("with a silent worker: %s", got)
+		}
+	})
+}
+
+// Servers that do not answer are not called workers.
+func TestSilentServers(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		bustest.Subscribe(t, b, "$SYS.REQ.SERVER.PING.ACCOUNTZ")
+		if all, err := askServers(t.Context(), b.Conn(), time.Second); len(all) > 0 || err == nil || err.Error() != "no server tells its accounts" {
+			t.Errorf("%v, %v", all, err)
 		}
 	})
 }

@@ -132,7 +132,7 @@ func askServers(ctx context.Context, nc *nats.Conn, timeout time.Duration) (all 
 		}
 		return next
 	})
-	if err == nil && len(all) == 0 {
+	if len(all) == 0 && (err == nil || errors.Is(err, task.ErrSilent)) {
 		err = errors.New("no server tells its accounts")
 	}
 	return all, err
