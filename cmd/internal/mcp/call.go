@@ -135,12 +135,17 @@ func (c *client) pending(ctx context.Context, call tools.Call, queue string) *mc
 	if approvals, err := approvals.For(ctx, c.gateway.bus, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()}); err == nil && len(approvals) > 0 {
 		text = fmt.Sprintf("The call waits until a person approves the use of %s. Its id is %s. Get its result later with %s(call_id=%q); "+
 			"do not call %s again for this.", approvals[0].Tool, call.ID, toolTaskResult, call.ID, call.Tool)
-	} else if ok, err := rpc.HasWorker(ctx, c.gateway.bus, queue, ""); errors.Is(err, task.ErrSilent) {
-		text = fmt.Sprintf("The call waits, or a worker that does not answer now has it. Its id is %s. Get its result later with %s(call_id=%q); "+
-			"do not call %s again for this.", call.ID, toolTaskResult, call.ID, call.Tool)
-	} else if err == nil && !ok {
-		text = fmt.Sprintf("The call waits, because no worker takes calls from the queue %q now. It runs when a worker starts. Its id is "+
-			"%s; get its result later with %s(call_id=%q).", queue, call.ID, toolTaskResult, call.ID)
+	} else if ok, err := rpc.HasWorker(ctx, c.gateway.bus, queue, ""); err == nil && !ok || errors.Is(err, task.ErrSilent) {
+		t, failed := task.Get(ctx, c.gateway.bus, call.SessionToken(), call.IDToken())
+		switch {
+		case failed == nil && t.State != task.Queued:
+		case err != nil || t.Message != "": // a worker took it, and has died or does not answer
+			text = fmt.Sprintf("The call waits, or a worker that does not answer now has it. Its id is %s. Get its result later with %s(call_id=%q); "+
+				"do not call %s again for this.", call.ID, toolTaskResult, call.ID, call.Tool)
+		default:
+			text = fmt.Sprintf("The call waits, because no worker takes calls from the queue %q now. It runs when a worker starts. Its id is "+
+				"%s; get its result later with %s(call_id=%q).", queue, call.ID, toolTaskResult, call.ID)
+		}
 	}
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }

@@ -7,6 +7,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -15,15 +16,36 @@ func TestPendingCallOfASilentWorker(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)
 		c := &client{gateway: New(b, Config{}), session: "s"}
+		call := tools.Call{ID: "c", Session: "s", Tool: "x"}
 		text := func() string {
-			return c.pending(t.Context(), tools.Call{ID: "c", Session: "s", Tool: "x"}, "q").Content[0].(*sdk.TextContent).Text
+			return c.pending(t.Context(), call, "q").Content[0].(*sdk.TextContent).Text
 		}
 		if got := text(); !strings.HasPrefix(got, "The call waits, because no worker takes calls") {
 			t.Errorf("without workers: %s", got)
 		}
-		bustest.Subscribe(t, b, b.RPC("offer"))
-		if got := text(); !strings.HasPrefix(got, "The call waits, or a worker that does not answer now has it. Its id is c.") {
+		const taken = "The call waits, or a worker that does not answer now has it. Its id is c."
+		if _, err := rpc.Enqueue(t.Context(), b, "q", call); err != nil {
+			t.Fatal(err)
+		}
+		if got := text(); !strings.HasPrefix(got, "The call waits, because no worker takes calls") {
+			t.Errorf("without workers, of a call in the queue: %s", got)
+		}
+		silent := bustest.Subscribe(t, b, b.RPC("offer"))
+		if got := text(); !strings.HasPrefix(got, taken) {
 			t.Errorf("with a silent worker: %s", got)
+		}
+		if err := silent.Unsubscribe(); err != nil {
+			t.Fatal(err)
+		}
+		cons, err := b.Consumer(t.Context(), b.WorkerConsumer("q"))
+		if err == nil {
+			_, err = cons.Next()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := text(); !strings.HasPrefix(got, taken) {
+			t.Errorf("a worker took the call: %s", got)
 		}
 	})
 }
