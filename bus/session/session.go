@@ -27,14 +27,14 @@ type Store struct{ bus *bus.Bus }
 func New(b *bus.Bus) *Store { return &Store{b} }
 
 // Read returns the entries of a session with sequences above after, oldest first, and the
-// sequence of the last one, which is after if there is none. The only permission it needs is to
-// read the stream directly.
+// sequence of the last one, which is after if there is none. The only permissions it needs are to
+// read the stream, directly and from its leader: a replica that lags behind lacks the newest entries.
 func (s *Store) Read(ctx context.Context, session string, after uint64) (entries [][]byte, last uint64, err error) {
 	subject, last := s.bus.Session(session), after
 	if stream, err := s.bus.UsedStream(ctx, bus.Sessions); stream == nil && err == nil {
 		return nil, last, nil
 	}
-	for m, err := range s.bus.API().Messages(ctx, s.bus.StreamName(bus.Sessions), jsapi.Get{NextBySubject: subject, Sequence: after + 1, MaxBytes: 4 << 20}) {
+	for m, err := range s.bus.API().AllMessages(ctx, s.bus.StreamName(bus.Sessions), jsapi.Get{NextBySubject: subject, Sequence: after + 1, MaxBytes: 4 << 20}) {
 		if err != nil {
 			return nil, 0, fmt.Errorf("read %q: %w", subject, err)
 		}

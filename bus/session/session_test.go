@@ -166,3 +166,19 @@ func TestSessionRemove(t *testing.T) {
 		t.Errorf("an append to a removed session: %d, %v", position, err)
 	}
 }
+
+// A conversation does not end early because the replica that answers lags behind.
+func TestReadBesideAReplicaThatLags(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	log := session.New(b)
+	if _, err := log.Append(t.Context(), "s", 0, []byte("entry")); err != nil {
+		t.Fatal(err)
+	}
+	bustest.Lag(t, b.JetStream(), b.StreamName(bus.Sessions), b.Session("s"))
+	for range 20 {
+		if entries, last, err := log.Read(t.Context(), "s", 0); err != nil || len(entries) != 1 || last != 1 {
+			t.Fatalf("read %d entries up to %d, %v", len(entries), last, err)
+		}
+	}
+}
