@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
@@ -147,7 +148,7 @@ func (c *client) getTask(ctx context.Context, id string, links bool) (*taskField
 		created = time.Now()
 	}
 	fields := fieldsOf(token, "working", created, time.Now())
-	fields.StatusMessage = cmp.Or(t.Progress.Message, string(t.State))
+	fields.StatusMessage = cmp.Or(t.Progress.Message, strings.TrimSuffix(string(t.State)+": "+t.Message, ": "))
 	if p := t.Progress; p.Total > 0 {
 		fields.StatusMessage += fmt.Sprintf(" (%.0f%%)", 100*p.Done/p.Total)
 	}
