@@ -23,7 +23,8 @@ func TestListsBesideAReplicaThatLags(t *testing.T) {
 			t.Fatal(err)
 		}
 		call.ID = fmt.Sprint("parked-", i)
-		if _, err := task.Park(t.Context(), b, task.Parked{Call: call, Queue: "idle", State: task.Waiting, Since: time.Now(), Until: time.Now().Add(time.Hour)}); err != nil {
+		p := task.Parked{Call: call, Queue: "idle", State: task.Waiting, Since: time.Now(), Until: time.Now().Add(time.Hour)}
+		if _, err := task.Park(t.Context(), b, p); err != nil {
 			t.Fatal(err)
 		}
 	}

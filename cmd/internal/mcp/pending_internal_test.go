@@ -47,7 +47,8 @@ func TestPendingCallOfASilentWorker(t *testing.T) {
 		if got := text(); !strings.HasPrefix(got, taken) {
 			t.Errorf("a worker took the call: %s", got)
 		}
-		if fields, err := c.getTask(t.Context(), "c", false); err != nil || !strings.HasPrefix(fields.StatusMessage, "queued: no worker said within 2s that it runs it") {
+		fields, err := c.getTask(t.Context(), "c", false)
+		if err != nil || !strings.HasPrefix(fields.StatusMessage, "queued: no worker said within 2s that it runs it") {
 			t.Errorf("the task: %+v, %v", fields, err)
 		}
 	})
