@@ -1,6 +1,7 @@
 package jsapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -59,7 +60,8 @@ func (a API) Messages(ctx context.Context, stream string, get Get) iter.Seq2[Mes
 }
 
 // AllMessages is Messages, and then asks the leader for those that the replica which answered did not have yet: one that
-// stood still, or is cut off, goes on to answer with what it has.
+// stood still, or is cut off, goes on to answer with what it has. It ends at the message that was the last one when the
+// leader was first asked, so that it ends while others publish.
 func (a API) AllMessages(ctx context.Context, stream string, get Get) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		for m, err := range a.Messages(ctx, stream, get) {
@@ -68,13 +70,17 @@ func (a API) AllMessages(ctx context.Context, stream string, get Get) iter.Seq2[
 				return
 			}
 		}
+		var newest Message
 		for get.Batch, get.MaxBytes = 0, 0; ; {
 			m, err := a.GetFromLeader(ctx, stream, get)
+			if err == nil && newest.Sequence == 0 {
+				newest, err = a.GetFromLeader(ctx, stream, Get{LastBySubject: cmp.Or(get.NextBySubject, ">")})
+			}
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
 				return
 			}
 			get.Sequence, get.StartTime = m.Sequence+1, time.Time{}
-			if !yield(m, err) || err != nil {
+			if !yield(m, err) || err != nil || m.Sequence >= newest.Sequence {
 				return
 			}
 		}
