@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -140,8 +139,7 @@ func (v *agentView) write(text string) {
 // note writes a line about the run. It is lost if stderr is closed.
 func (v *agentView) note(format string, args ...any) {
 	v.endLine()
-	text := strings.TrimSpace(fmt.Sprintf(format, args...))
-	cli.Note(v.stderr, text)
+	cli.Note(v.stderr, format, args...)
 }
 
 // endLine ends a line that the model has not ended.
