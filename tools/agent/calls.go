@@ -225,9 +225,6 @@ func changeArgs(args json.RawMessage, change func(map[string]json.RawMessage)) j
 		return args
 	}
 	change(fields)
-	out, err := jsonform.Encode(fields)
-	if err != nil {
-		return args
-	}
+	out, _ := jsonform.Encode(fields) // what was decoded, and limits, do not fail
 	return out
 }
