@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -96,15 +97,8 @@ func unknown(entries []Entry, call, text string) string {
 // hasText reports whether a text is one of the arguments of a call.
 func hasText(args json.RawMessage, text string) bool {
 	var fields map[string]any
-	if json.Unmarshal(args, &fields) != nil {
-		return false
-	}
-	for _, value := range fields {
-		if value == text {
-			return true
-		}
-	}
-	return false
+	_ = json.Unmarshal(args, &fields) // arguments of another form have none
+	return slices.Contains(slices.Collect(maps.Values(fields)), any(text))
 }
 
 func addNotice(
