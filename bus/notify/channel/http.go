@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -141,9 +142,7 @@ func NewHTTP(preset string, cfg HTTPConfig) (*HTTP, error) {
 		}
 		post.secrets = secretsOf(&url.URL{User: u.User, RawQuery: u.RawQuery}, credentials...)
 	}
-	if cfg.ContentType != "" {
-		s.contentType = cfg.ContentType
-	}
+	s.contentType = cmp.Or(cfg.ContentType, s.contentType)
 	if _, err := fill(cfg.Template, s.contentType, message{}); err != nil {
 		return nil, fmt.Errorf("channel %s: template: %w", preset, err)
 	}
