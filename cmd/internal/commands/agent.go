@@ -275,9 +275,7 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 			return err
 		}
 	}
-	if o.call.ID == "" {
-		o.call.ID = "run-" + nuid.Next()
-	}
+	o.call.ID = cmp.Or(o.call.ID, "run-"+nuid.Next())
 	o.call.Tool = agent.AgentTool
 	if o.args.Files, err = o.upload(ctx, b); err != nil {
 		return err
