@@ -134,10 +134,7 @@ func addNotice(
 				return true, nil
 			}
 		}
-		data, err := jsonform.Encode(Entry{Kind: KindNotice, At: time.Now().UTC(), Notice: &n})
-		if err != nil {
-			return false, fmt.Errorf("add notice to conversation %s: %w", session, err)
-		}
+		data, _ := jsonform.Encode(Entry{Kind: KindNotice, At: time.Now().UTC(), Notice: &n}) // texts do not fail
 		_, err = log.Append(ctx, session, last, data)
 		switch {
 		case errors.Is(err, ErrConflict):
