@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
 	"time"
 
 	"github.com/stevedore-bus/stevedore/state/durable"
