@@ -242,10 +242,7 @@ func (o promptOptions) showAnswer(ctx context.Context, b *bus.Bus, view *agentVi
 	if err := o.printOutput(connected, b, view); err != nil {
 		return err
 	}
-	if event.ForUser != "" {
-		event.ForLLM = event.ForUser
-	}
-	return view.answer(event.ForLLM)
+	return view.answer(cmp.Or(event.ForUser, event.ForLLM))
 }
 
 // prepare builds the call, or finds the session's last call for --resume.

@@ -123,7 +123,6 @@ func (v *agentView) answer(text string) error {
 		v.write("\n")
 	default:
 		v.write(text + "\n")
-		v.open = false
 	}
 	return v.err
 }
@@ -150,6 +149,5 @@ func (v *agentView) endLine() {
 	v.held = ""
 	if v.open {
 		v.write("\n")
-		v.open = false
 	}
 }
