@@ -41,8 +41,7 @@ func (t *Telegram) voice(m *telegramMessage) *Attachment {
 	if m.Voice == nil {
 		return nil
 	}
-	file := t.file(*m.Voice, "voice.ogg")
-	return &file
+	return new(t.file(*m.Voice, "voice.ogg"))
 }
 
 // fileEnding returns the usual ending of the names of files of a media type, or "".
