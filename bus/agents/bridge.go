@@ -98,34 +98,24 @@ func (s *bridgeService) handle(ctx context.Context, r channel.BridgeRequest) (an
 		answer.Text, err = s.in.Decide(ctx, channel.Decision{
 			Key: r.Decide.Key, ChatID: r.ChatID, Approve: r.Decide.Approve, Reason: r.Decide.Reason, By: s.in.channel + ":" + tools.Excerpt(tools.OneLine(r.User), 80),
 		})
-		if err != nil {
-			return answer, err
-		}
 	case r.Unanswered != "":
 		answer.Outcome, err = s.in.unanswered(ctx, r.ChatID, r.Unanswered)
-		if err != nil {
-			return answer, err
-		}
 	case r.ID != "":
 		m := channel.Incoming{ID: r.ID, ChatID: r.ChatID, Text: strings.TrimSpace(r.Text), From: r.From, Context: r.Context}
 		for _, f := range r.Files {
 			m.Files = append(m.Files, attachment(f))
 		}
 		if r.Voice != nil {
-			voice := attachment(*r.Voice)
-			m.Voice = &voice
+			m.Voice = new(attachment(*r.Voice))
 		}
 		if m.Text == "" && m.Context == "" && m.Files == nil && m.Voice == nil {
 			return answer, tools.Errorf(tools.CodeInvalidArguments, "the message is empty")
 		}
-		accepted, err := s.in.Accept(ctx, m)
-		if err != nil {
-			return answer, err
-		}
-		answer.Accepted = &accepted
+		answer.Accepted = new(channel.Accepted)
+		*answer.Accepted, err = s.in.Accept(ctx, m)
 	}
-	if r.Position == "" {
-		return answer, nil
+	if err != nil || r.Position == "" {
+		return answer, err
 	}
 	return answer, s.in.setPosition(ctx, s.to.Room(r.ChatID), r.Position)
 }

@@ -175,14 +175,10 @@ func (c Conversations) add(ctx context.Context, n channel.Notification, session 
 	if len(id) > maxNoticeID {
 		id = tools.Token(id)
 	}
-	at := n.At
-	if at.IsZero() {
-		at = time.Now()
-	}
 	return agent.AddMessage(ctx, c.log, session, agent.Notice{
 		ID:    fmt.Sprintf("message.%s.%x", id, sha256.Sum256([]byte(n.Text))), // a client may use its ids again
 		Call:  call,
-		Title: fmt.Sprintf("At %s, the user %s%s:", at.UTC().Format(time.DateTime), what, from),
+		Title: fmt.Sprintf("At %s, the user %s%s:", n.At.UTC().Format(time.DateTime), what, from),
 		Text:  n.Text,
 	}, receives && !own || scheduled && (receives || session == ConsoleSession))
 }

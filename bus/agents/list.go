@@ -216,12 +216,11 @@ func NameOf(ctx context.Context, b *bus.Bus, session string) (string, error) {
 		return session, nil
 	}
 	first, err := firstMessage(ctx, b, session)
-	if err != nil || first.Call != nil && tools.Token(first.Call.Session) == session {
-		name := ""
-		if first.Call != nil {
-			name = first.Call.Session
-		}
-		return name, err
+	if err != nil {
+		return "", err
+	}
+	if first.Call != nil && tools.Token(first.Call.Session) == session {
+		return first.Call.Session, nil
 	}
 	for m, err := range b.Read(ctx, bus.Results, bus.Query{Subject: b.Result(session, "*"), Limit: maxTitleEntries}) {
 		if err != nil {

@@ -20,7 +20,7 @@ func (b Tasks) List(ctx context.Context, session string) (tasks []builtin.Task, 
 	}
 	for _, t := range listing.Tasks {
 		if isBackground(t) {
-			tasks = append(tasks, builtin.Task{ID: t.ID, Summary: t.Text(), Ended: !t.EndedAt.IsZero()})
+			tasks = append(tasks, shownTask(t))
 		}
 	}
 	return tasks, listing.Omitted > 0 || listing.Incomplete, nil
@@ -28,12 +28,16 @@ func (b Tasks) List(ctx context.Context, session string) (tasks []builtin.Task, 
 
 func isBackground(t task.Task) bool { return t.Async || t.State == task.InputRequired }
 
+func shownTask(t task.Task) builtin.Task {
+	return builtin.Task{Summary: t.Text(), Ended: !t.EndedAt.IsZero()}
+}
+
 func (b Tasks) Get(ctx context.Context, session, id string) (builtin.Task, error) {
 	t, err := task.Get(ctx, b.Bus, session, id)
 	if err != nil {
 		return builtin.Task{}, err
 	}
-	shown := builtin.Task{ID: t.ID, Summary: t.Text(), Ended: !t.EndedAt.IsZero()}
+	shown := shownTask(t)
 	stored, err := task.ReadResults(ctx, b.Bus, session, id)
 	if err == nil && task.Ended(stored) {
 		shown.Result = stored[len(stored)-1].ForLLM
@@ -50,9 +54,8 @@ func (b Tasks) Cancel(ctx context.Context, session, id string) (builtin.Task, er
 	if !isBackground(t) && t.EndedAt.IsZero() {
 		return builtin.Task{}, tools.Errorf(tools.CodeInvalidArguments, "%q is not a background task", tools.Excerpt(id, 80))
 	}
-	if t.State == task.Cancelled { // by an earlier attempt of this call
-		return builtin.Task{ID: t.ID, Summary: t.Text(), Ended: true}, nil
+	if t.State != task.Cancelled { // otherwise by an earlier attempt of this call
+		t, err = task.Cancel(ctx, b.Bus, session, id, "the agent")
 	}
-	t, err = task.Cancel(ctx, b.Bus, session, id, "the agent")
-	return builtin.Task{ID: t.ID, Summary: t.Text(), Ended: !t.EndedAt.IsZero()}, err
+	return shownTask(t), err
 }

@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -20,10 +21,7 @@ type Caller struct {
 }
 
 func (c Caller) token() string {
-	if c.Token != "" {
-		return c.Token
-	}
-	return tools.Call{Session: c.Session}.SessionToken()
+	return cmp.Or(c.Token, tools.Call{Session: c.Session}.SessionToken())
 }
 
 // session returns the session of the caller's jobs.

@@ -3,6 +3,7 @@ package cron
 import (
 	"bytes"
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -70,15 +71,10 @@ func (js *Jobs) rawMessage(j Job, body []byte, ttl time.Duration) (bus.Message, 
 
 // same reports whether two messages store the same schedule.
 func same(have nats.Header, body []byte, want bus.Message) bool {
-	for _, name := range []string{
+	return bytes.Equal(body, want.Body) && !slices.ContainsFunc([]string{
 		patternHeader, zoneHeader, ttlHeader,
 		jetstream.ScheduleHeader, jetstream.ScheduleTargetHeader, jetstream.ScheduleTTLHeader, jetstream.ScheduleTimeZoneHeader,
-	} {
-		if have.Get(name) != want.Header.Get(name) {
-			return false
-		}
-	}
-	return bytes.Equal(body, want.Body)
+	}, func(name string) bool { return have.Get(name) != want.Header.Get(name) })
 }
 
 // decodeEntry decodes a schedule of this package or of another client.

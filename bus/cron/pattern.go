@@ -28,14 +28,8 @@ func (j Job) ValidateTimes() error {
 // there are no more. An interval counts from after.
 func (j Job) DueAfter(after time.Time, n int) []time.Time {
 	var times []time.Time
-	from := after
-	for len(times) < n {
-		next := j.next(from, after)
-		if next.IsZero() {
-			break
-		}
+	for next := j.next(after, after); len(times) < n && !next.IsZero(); next = j.next(after, next) {
 		times = append(times, next)
-		after = next
 	}
 	return times
 }

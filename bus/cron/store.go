@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -49,10 +50,7 @@ func (js *Jobs) read(ctx context.Context, kind, name string) (e Entry, ok bool, 
 // schedules that it selects are read.
 func (js *Jobs) all(ctx context.Context, kind, position string, ended bool, wanted func(kind, name string) bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		filter := kind
-		if kind == "" {
-			filter = "*"
-		}
+		filter := cmp.Or(kind, "*")
 		stream, err := js.bus.UsedStream(ctx, bus.Ticks)
 		if stream == nil && err == nil {
 			return

@@ -76,7 +76,11 @@ func (t *tool) run(ctx context.Context, call tools.Call, args toolArgs) (string,
 	key := ""
 	if args.Action == ActionAdd {
 		if r.Tool == "" {
-			return "", tools.Errorf(tools.CodeInvalidArguments, "the job has nothing to do; %s", t.what())
+			what := "a message or a prompt"
+			if t.cfg.PromptTool == "" {
+				what = "a message"
+			}
+			return "", tools.Errorf(tools.CodeInvalidArguments, "the job has nothing to do; give %s", what)
 		}
 		r.Channel, r.ChatID = call.Channel, call.ChatID
 		// An earlier delivery of this call may have added the job.
@@ -84,13 +88,6 @@ func (t *tool) run(ctx context.Context, call tools.Call, args toolArgs) (string,
 	}
 	answer, err := t.jobs.Do(ctx, Caller{Session: call.Session}, key, r)
 	return answer.Text(), err
-}
-
-func (t *tool) what() string {
-	if t.cfg.PromptTool == "" {
-		return "give a message"
-	}
-	return "give a message or a prompt"
 }
 
 // request returns the request of a call.

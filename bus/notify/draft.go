@@ -72,10 +72,8 @@ func (n *Notifier) changeDraft(ctx context.Context, name, chat string, change fu
 		if !change(&now) {
 			return before, before, nil
 		}
-		body, err := json.Marshal(now)
-		if err == nil {
-			now.revision, err = n.bus.PutEntry(ctx, key, body, before.revision, 0)
-		}
+		body, _ := json.Marshal(now) // texts and a time do not fail
+		now.revision, err = n.bus.PutEntry(ctx, key, body, before.revision, 0)
 		if !errors.Is(err, bus.ErrConflict) {
 			return now, before, err
 		}

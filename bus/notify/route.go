@@ -176,11 +176,8 @@ func (n *Notifier) setChannel(ctx context.Context, session string, to *channel.N
 			name, chat, err = n.lastChannel(ctx, session)
 		}
 	}
-	if err != nil {
+	if err != nil || name == "" {
 		return false, err
-	}
-	if name == "" {
-		return false, nil
 	}
 	channel := tools.Token(name)
 	ok, err := n.IsServed(ctx, channel)

@@ -232,3 +232,14 @@ func TestRefusedSubagent(t *testing.T) {
 		t.Errorf("result %+v", e)
 	}
 }
+
+// A model may call a tool without an object: the schema of the tool refuses that, and the run goes on.
+func TestSubagentWithoutArguments(t *testing.T) {
+	model := parseScript(t,
+		`{"text":"delegating","tools":[{"name":"subagent","input":null},{"name":"spawn","input":null}]}`,
+		`{"text":"nobody did it"}`)
+	e := newAgentStage(t, model, agent.Limits{}).call(t, "r", "agent", `{"prompt":"go"}`)
+	if e.IsError || e.ForLLM != "nobody did it" {
+		t.Errorf("result: %+v", e)
+	}
+}

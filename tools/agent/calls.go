@@ -221,13 +221,10 @@ func (r *run) withChildLimits(call tools.Call) json.RawMessage {
 // are: the schema of the tool rejects them.
 func changeArgs(args json.RawMessage, change func(map[string]json.RawMessage)) json.RawMessage {
 	fields := map[string]json.RawMessage{}
-	if json.Unmarshal(args, &fields) != nil {
+	if json.Unmarshal(args, &fields) != nil || fields == nil { // null
 		return args
 	}
 	change(fields)
-	out, err := jsonform.Encode(fields)
-	if err != nil {
-		return args
-	}
+	out, _ := jsonform.Encode(fields) // what was decoded, and limits, do not fail
 	return out
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,11 +81,8 @@ func (r *run) compact(ctx context.Context, size, target, limit int64) (bool, err
 	c := r.conv
 	room := min(maxSummaryTokens, target/4)
 	draft := func(cut int) *Compaction {
-		next := &Compaction{Cut: cut - c.first, Summary: strings.Repeat("x", int(room)*5/2), Prompt: shortPrompt(c.promptAt(cut), target/4)}
-		if c.compaction != nil {
-			next.Parts = c.compaction.Parts
-		}
-		return next
+		return &Compaction{Cut: cut - c.first, Summary: strings.Repeat("x", int(room)*5/2), Prompt: shortPrompt(c.promptAt(cut), target/4),
+			Parts: c.replaced().Parts}
 	}
 	cuts := c.cuts()
 	sizes := map[int]int64{}
@@ -107,10 +105,7 @@ func (r *run) compact(ctx context.Context, size, target, limit int64) (bool, err
 	}
 
 	next := draft(cut)
-	next.Turns = countTurns(c.messages()) - countTurns(c.render(cut, next))
-	if c.compaction != nil {
-		next.Turns += c.compaction.Turns
-	}
+	next.Turns = c.replaced().Turns + countTurns(c.messages()) - countTurns(c.render(cut, next))
 	r.step("compact")
 	var err error
 	if next.Parts, err = r.storePart(ctx, cut); err != nil {
@@ -129,6 +124,9 @@ func (r *run) compact(ctx context.Context, size, target, limit int64) (bool, err
 	r.cfg.Log.Info().Str("session", r.session).Str("run", r.id).Int("turns", next.Turns).Int64("tokens", size-sizeOf(cut)).Msg("conversation compacted")
 	return true, r.append(ctx, e)
 }
+
+// replaced returns the last compaction; the zero value if there is none.
+func (c *conversation) replaced() Compaction { return *cmp.Or(c.compaction, new(Compaction)) }
 
 // cuts returns the entries before which the conversation may be cut, oldest first:
 // the results of all calls before them are before them too. The last one is the end.
@@ -189,10 +187,7 @@ func countTurns(messages []Message) (n int) {
 // the store is full or there is none, the model gets only the summary.
 func (r *run) storePart(ctx context.Context, cut int) ([]compactedPart, error) {
 	c, next := r.conv, compactedPart{To: cut - r.conv.first}
-	var parts []compactedPart
-	if c.compaction != nil {
-		parts = slices.Clone(c.compaction.Parts)
-	}
+	parts := slices.Clone(c.replaced().Parts)
 	if n := len(parts); n > 0 {
 		if next.From = parts[n-1].To; parts[n-1].Size < maxPartBytes {
 			next.From, parts = parts[n-1].From, parts[:n-1]
@@ -210,10 +205,7 @@ func (r *run) storePart(ctx context.Context, cut int) ([]compactedPart, error) {
 		next.Artifact, next.Size = artifact.ID, artifact.Size
 		return append(parts, next), nil
 	}
-	if c.compaction != nil {
-		return c.compaction.Parts, nil
-	}
-	return nil, nil
+	return c.replaced().Parts, nil
 }
 
 // summaryPrompt is the system prompt of a request for a summary.
@@ -227,10 +219,7 @@ const maxSummaryWaits = 3
 // tokens, and the answer of the model. If it has none, the summary is an extract. An error means that the
 // process stops, or that the provider fails temporarily.
 func (r *run) summarize(ctx context.Context, cut int, room, budget int64) (string, Response, error) {
-	c, previous := r.conv, ""
-	if c.compaction != nil {
-		previous = c.compaction.Summary
-	}
+	c, previous := r.conv, r.conv.replaced().Summary
 	entries := c.entries[c.cut:cut]
 	if prompt := c.promptAt(c.cut); prompt != nil {
 		previous = strings.TrimSpace(fmt.Sprintf("The task of this part: %s\n%s", shortenTo(TextOf(prompt), room/2), previous))

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -79,10 +80,7 @@ func (c *conversation) add(position uint64, e Entry) {
 			s.usage.Add(e.Usage)
 		}
 	case e.Kind == KindEnd:
-		if e.End == nil {
-			e.End = &Outcome{Reason: Abandoned}
-		}
-		c.ended[e.Run], c.open = e.End, nil
+		c.ended[e.Run], c.open = cmp.Or(e.End, &Outcome{Reason: Abandoned}), nil
 	case s != nil && e.Kind == KindWaiting:
 		s.waits = append(s.waits, e.At)
 	case s != nil && e.Kind == KindAssistant && e.Message != nil:

@@ -100,9 +100,8 @@ func (r *run) store(ctx context.Context, res CallResult) (*tools.Artifact, error
 	if r.cfg.Offloader == nil {
 		return nil, nil
 	}
-	force := true
 	call := tools.Call{ID: res.Call, Session: r.call.Session, Tool: res.Tool, AgentID: r.call.AgentID, TaskID: r.call.TaskID,
-		Action: tools.ActionAgent, Offload: &force}
+		Action: tools.ActionAgent, Offload: new(true)}
 	offloaded, err := r.cfg.Offloader.Result(ctx, call, tools.Definition{Name: res.Tool}, tools.NewToolResult(res.ForLLM))
 	if err != nil {
 		return nil, err

@@ -65,10 +65,8 @@ func FindInstructions(workspace string) (*Instructions, error) {
 		return nil, fmt.Errorf("find instructions: %w", err)
 	}
 	in := &Instructions{root: repositoryOf(workspace)}
-	if in.workspace, err = filepath.Rel(in.root, workspace); err != nil {
-		return nil, fmt.Errorf("find instructions: %w", err)
-	}
-	in.workspace = filepath.ToSlash(in.workspace)
+	below, _ := filepath.Rel(in.root, workspace) // both are absolute
+	in.workspace = filepath.ToSlash(below)
 	root, err := os.OpenRoot(in.root)
 	if err != nil {
 		return nil, fmt.Errorf("find instructions: %w", err)

@@ -135,9 +135,7 @@ func isOverflow(err error) bool {
 
 func (r *run) request() Request {
 	req := r.requestFor(r.conv.messages())
-	if r.conv.compaction != nil {
-		req.ReplacedTurns = r.conv.compaction.Turns
-	}
+	req.ReplacedTurns = r.conv.replaced().Turns
 	return req
 }
 

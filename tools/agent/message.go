@@ -62,10 +62,7 @@ func ToolUse(id, name string, input json.RawMessage) Block {
 
 // ToolResult returns the block with the result of a tool_use.
 func ToolResult(toolUseID, text string, isError bool) Block {
-	content, err := jsonform.Encode(text)
-	if err != nil {
-		content = []byte(`""`) // impossible: every string can be encoded
-	}
+	content, _ := jsonform.Encode(text) // texts do not fail
 	return Block{Type: TypeToolResult, ToolUseID: toolUseID, Content: content, IsError: isError}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -48,7 +49,7 @@ const cutNotice = "\n[The rest is not part of this conversation.]"
 // notice with that ID. A run that is in progress sees it before its next turn. If AddNotice
 // is called again after an error, the conversation has the notice once.
 func AddNotice(ctx context.Context, log Conversations, session string, n Notice) error {
-	_, err := addNotice(ctx, log, session, n, 1, nil)
+	_, err := addNotice(ctx, log, session, n, false, nil)
 	return err
 }
 
@@ -60,11 +61,7 @@ const maxUnread = 500
 // has of the text from the call of the notice. If begin is set, the conversation may begin with
 // the notice. exists reports whether there is a conversation.
 func AddMessage(ctx context.Context, log Conversations, session string, n Notice, begin bool) (exists bool, err error) {
-	minEntries := 1
-	if begin {
-		minEntries = 0
-	}
-	return addNotice(ctx, log, session, n, minEntries, unknown)
+	return addNotice(ctx, log, session, n, begin, unknown)
 }
 
 // unknown returns the part of a text for the user that the entries do not have: a run has the text
@@ -96,19 +93,12 @@ func unknown(entries []Entry, call, text string) string {
 // hasText reports whether a text is one of the arguments of a call.
 func hasText(args json.RawMessage, text string) bool {
 	var fields map[string]any
-	if json.Unmarshal(args, &fields) != nil {
-		return false
-	}
-	for _, value := range fields {
-		if value == text {
-			return true
-		}
-	}
-	return false
+	_ = json.Unmarshal(args, &fields) // arguments of another form have none
+	return slices.Contains(slices.Collect(maps.Values(fields)), any(text))
 }
 
 func addNotice(
-	ctx context.Context, log Conversations, session string, n Notice, minEntries int, unknown func(entries []Entry, call, text string) string,
+	ctx context.Context, log Conversations, session string, n Notice, begin bool, unknown func(entries []Entry, call, text string) string,
 ) (exists bool, err error) {
 	if len(n.Text) > maxNotice {
 		n.Text = tools.Excerpt(n.Text, maxNotice-len(cutNotice)) + cutNotice
@@ -118,7 +108,7 @@ func addNotice(
 		if err != nil {
 			return false, fmt.Errorf("add notice to conversation %s: %w", session, err)
 		}
-		if len(bodies) < minEntries {
+		if len(bodies) == 0 && !begin {
 			return false, nil
 		}
 		entries, _ := DecodeEntries(bodies) // of a newer version, perhaps
@@ -140,10 +130,7 @@ func addNotice(
 				return true, nil
 			}
 		}
-		data, err := jsonform.Encode(Entry{Kind: KindNotice, At: time.Now().UTC(), Notice: &n})
-		if err != nil {
-			return false, fmt.Errorf("add notice to conversation %s: %w", session, err)
-		}
+		data, _ := jsonform.Encode(Entry{Kind: KindNotice, At: time.Now().UTC(), Notice: &n}) // texts do not fail
 		_, err = log.Append(ctx, session, last, data)
 		switch {
 		case errors.Is(err, ErrConflict):

@@ -45,8 +45,7 @@ func joinPauses(errs []error) error {
 		}
 		errs[i] = nil
 		if joined == nil {
-			first := *pause
-			joined = &first
+			joined = new(*pause)
 			continue
 		}
 		more++

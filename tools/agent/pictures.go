@@ -71,9 +71,6 @@ func replacePictures(b Block, old int) (replaced Block, found int) {
 	if min(found, old) == 0 {
 		return b, found
 	}
-	content, err := jsonform.Encode(blocks)
-	if err != nil {
-		return b, found // impossible: they were decoded
-	}
+	content, _ := jsonform.Encode(blocks) // what was decoded does not fail
 	return Block{Type: TypeToolResult, ToolUseID: b.ToolUseID, Content: content, IsError: b.IsError}, found
 }

@@ -39,21 +39,16 @@ type SetupTool struct {
 }
 
 // pack returns the setup as a log has it.
-func (s Setup) pack() ([]byte, error) {
-	data, err := jsonform.Encode(s)
-	if err != nil {
-		return nil, err
-	}
+func (s Setup) pack() []byte {
+	data, _ := jsonform.Encode(s) // texts do not fail, nor do schemas that were encoded
 	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	_, err = w.Write(data)
-	if err = errors.Join(err, w.Close()); err != nil {
-		return nil, err
-	}
+	w := gzip.NewWriter(&packed) // its errors are those of packed, which has none
+	_, _ = w.Write(data)
+	_ = w.Close()
 	if !s.TooLarge && (packed.Len() > maxSetup || len(data) > maxSetupText) {
 		return Setup{MaxTokens: s.MaxTokens, TooLarge: true}.pack()
 	}
-	return packed.Bytes(), nil
+	return packed.Bytes()
 }
 
 // unpack returns the JSON of a packed setup; nil if there is none.
@@ -101,25 +96,16 @@ func (r *run) appendClaim(ctx context.Context, e Entry) error {
 	if s.Tools, err = SetupTools(r.cfg.Tools); err != nil {
 		return err
 	}
-	data, err := jsonform.Encode(s)
-	if err != nil {
-		return err
-	}
+	data, _ := jsonform.Encode(s)
 	if before, _ := unpack(r.conv.setup); !bytes.Equal(before, data) { // to pack takes ten times as long; a broken one is replaced
-		packed, err := s.pack()
-		if err != nil {
-			return err
-		}
-		if !bytes.Equal(packed, r.conv.setup) {
+		if packed := s.pack(); !bytes.Equal(packed, r.conv.setup) {
 			e.Setup = packed
 		}
 	}
 	err = r.append(ctx, e)
 	if errors.Is(err, ErrTooLarge) && e.Setup != nil { // the prompt is more important
-		s = Setup{MaxTokens: s.MaxTokens, TooLarge: true}
-		if e.Setup, err = s.pack(); err == nil {
-			err = r.append(ctx, e)
-		}
+		e.Setup = Setup{MaxTokens: s.MaxTokens, TooLarge: true}.pack()
+		err = r.append(ctx, e)
 	}
 	return err
 }

@@ -62,7 +62,7 @@ func ChildCall(call tools.Call) (child tools.Call, ok bool) {
 // an agent with a name.
 func subagentName(parent string, number int) string { return fmt.Sprintf("%s/%d", parent, number) }
 
-// ParseSubagentName is the inverse of SubagentName.
+// ParseSubagentName is the inverse of subagentName.
 func ParseSubagentName(name string) (parent string, number int, ok bool) {
 	at := strings.LastIndexByte(name, '/')
 	if at <= 0 {

@@ -22,7 +22,6 @@ type Tasks interface {
 
 // Task is one background task.
 type Task struct {
-	ID string
 	// Summary is one line: the state, the tool, the time and the progress.
 	Summary string
 	// Result is the result of an ended task. It may be a reference to an artifact.

@@ -115,12 +115,8 @@ func readDir(dir *os.Root, limit int) (entries []fs.DirEntry, cut bool, err erro
 	}
 	cut = len(entries) > limit
 	entries = entries[:min(len(entries), limit)]
-	sortEntries(entries)
-	return entries, cut, nil
-}
-
-func sortEntries(entries []fs.DirEntry) {
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
+	return entries, cut, nil
 }
 
 // note adds to out what the walk omitted.

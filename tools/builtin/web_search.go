@@ -70,18 +70,14 @@ func NewWebSearch(cfg SearchConfig) (tools.Tool, error) {
 	if u, err := url.Parse(cfg.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("web search service %s: %q is no http or https URL", cfg.Service, cfg.URL)
 	}
-	tool, err := tools.NewTool("web_search", "Search the web. Returns titles, URLs and short texts of pages; read a page with web_fetch.",
+	return tools.MustTool("web_search", "Search the web. Returns titles, URLs and short texts of pages; read a page with web_fetch.",
 		func(ctx context.Context, _ tools.Call, args webSearchArgs) *tools.Result {
 			pages, err := cfg.search(ctx, args)
 			if err != nil {
 				return tools.Failure(fmt.Errorf("search the web: %w", err))
 			}
 			return tools.NewToolResult(showPages(args.Query, pages))
-		})
-	if err != nil {
-		return nil, err
-	}
-	return tool.WithEffect(tools.Idempotent), nil
+		}).WithEffect(tools.Idempotent), nil
 }
 
 func (c SearchConfig) search(ctx context.Context, args webSearchArgs) ([]foundPage, error) {
@@ -97,8 +93,7 @@ func (c SearchConfig) search(ctx context.Context, args webSearchArgs) ([]foundPa
 	}
 	resp, err := searchClient.Do(req)
 	if err != nil {
-		var failure *url.Error
-		if errors.As(err, &failure) { // its URL is long and has the query
+		if failure, ok := errors.AsType[*url.Error](err); ok { // its URL is long and has the query
 			err = failure.Err
 		}
 		return nil, tools.Errorf(tools.CodeToolFailed, "cannot reach the search service: %v", err)
@@ -122,10 +117,7 @@ var searchClient = &http.Client{CheckRedirect: func(*http.Request, []*http.Reque
 
 func (c SearchConfig) request(ctx context.Context, query string, count int) (*http.Request, error) {
 	if c.Service == Tavily {
-		body, err := json.Marshal(map[string]any{"query": query, "max_results": count})
-		if err != nil {
-			return nil, err
-		}
+		body, _ := json.Marshal(map[string]any{"query": query, "max_results": count}) // texts and numbers do not fail
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(body))
 		if err == nil {
 			req.Header = http.Header{"Authorization": {"Bearer " + c.Key}, "Content-Type": {"application/json"}}

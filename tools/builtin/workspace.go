@@ -102,13 +102,10 @@ func (ws *workspace) local(path string) (string, error) {
 	if n := strings.Count(local, string(filepath.Separator)); n > maxPathDepth {
 		return "", tools.Errorf(tools.CodeInvalidArguments, "path %q has %d directories; at most %d are allowed", tools.Excerpt(path, 80), n, maxPathDepth)
 	}
-	if filepath.IsAbs(local) {
-		for _, base := range []string{ws.dir, ws.real} {
-			if rel, err := filepath.Rel(base, local); err == nil && filepath.IsLocal(rel) {
-				return rel, nil
-			}
+	for _, base := range []string{ws.dir, ws.real} { // a relative path has no place below them
+		if rel, err := filepath.Rel(base, local); err == nil && filepath.IsLocal(rel) {
+			return rel, nil
 		}
-		return "", outside(path)
 	}
 	if !filepath.IsLocal(local) {
 		return "", outside(path)
@@ -158,21 +155,16 @@ func (ws *workspace) openIn(dir *os.Root, name string) (*os.File, fs.FileInfo, e
 	return f, info, nil
 }
 
-var (
-	errIsDir    = errors.New("it is a directory")
-	errSpecial  = errors.New("it is not a regular file")
-	errHardLink = errors.New("it has more than one name (hard link), and the other may be outside the workspace")
-)
+var errSpecial = errors.New("it is not a regular file")
 
 func (ws *workspace) checkFile(info fs.FileInfo) error {
 	switch {
 	case info.IsDir():
-		return errIsDir
+		return errors.New("it is a directory")
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%w but a %s", errSpecial, kind(info.Mode()))
-	}
-	if linkCount(info) > 1 {
-		return errHardLink
+	case linkCount(info) > 1:
+		return errors.New("it has more than one name (hard link), and the other may be outside the workspace")
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -72,7 +73,9 @@ var shapes = map[string]shape{
 	"gotify": {contentType: "application/json", body: gotifyBody,
 		write: markup.WriteMarkdown(markup.EscapeMarkdown, markup.MarkdownLink), limit: 16384, measure: markup.InBytes,
 		tokenHeader: "X-Gotify-Key", path: "/message"},
-	"http": {contentType: "application/json", body: httpBody,
+	"http": {contentType: "application/json", body: func(m message) any {
+		return object{"title": m.Title, "text": m.Text, "is_error": m.IsError, "session": m.Session}
+	},
 		write: markup.WriteMarkdown(markup.EscapeMarkdown, markup.MarkdownLink), limit: 1 << 20, measure: markup.InBytes,
 		tokenHeader: "Authorization", tokenPrefix: "Bearer "},
 }
@@ -81,10 +84,6 @@ type object map[string]any
 
 // suppressEmbeds is the flag of a Discord message whose links have no previews.
 const suppressEmbeds = 4
-
-func httpBody(m message) any {
-	return object{"title": m.Title, "text": m.Text, "is_error": m.IsError, "session": m.Session}
-}
 
 func gotifyBody(m message) any {
 	body := object{"title": m.Title, "message": m.Text}
@@ -131,19 +130,14 @@ func NewHTTP(preset string, cfg HTTPConfig) (*HTTP, error) {
 	if s.secretURL {
 		post.refusals = append(post.refusals, http.StatusForbidden, http.StatusNotFound)
 	} else { // errors may show the path, which helps to find a mistake
-		u, err := url.Parse(cfg.URL)
-		if err != nil {
-			return nil, fmt.Errorf("channel %s: invalid URL", preset)
-		}
+		u, _ := url.Parse(cfg.URL) // newPoster has parsed it with a path
 		credentials := append(possibleSecret.FindAllString(cfg.Template, -1), cfg.Token)
 		if cfg.Token != "" {
 			credentials = append(credentials, s.tokenPrefix+cfg.Token)
 		}
 		post.secrets = secretsOf(&url.URL{User: u.User, RawQuery: u.RawQuery}, credentials...)
 	}
-	if cfg.ContentType != "" {
-		s.contentType = cfg.ContentType
-	}
+	s.contentType = cmp.Or(cfg.ContentType, s.contentType)
 	if _, err := fill(cfg.Template, s.contentType, message{}); err != nil {
 		return nil, fmt.Errorf("channel %s: template: %w", preset, err)
 	}

@@ -38,14 +38,10 @@ func secretsOf(u *url.URL, credentials ...string) secrets {
 		add(minSecret, c)
 	}
 	if u != nil {
-		if password, ok := u.User.Password(); ok {
-			add(minSecret, password)
-		}
-		add(minURLPart, u.User.String()) // "" without user
-		if u.User != nil {
-			password, _ := u.User.Password()
-			add(minURLPart, u.User.Username()+":"+password) // for its base64 in the Authorization header
-		}
+		password, _ := u.User.Password() // "" without user, as the others
+		add(minSecret, password)
+		add(minURLPart, u.User.String())
+		add(minURLPart, u.User.Username()+":"+password) // for its base64 in the Authorization header
 		for _, part := range []string{u.String(), u.RequestURI(), u.RawQuery, u.EscapedPath(), u.Path} {
 			add(minURLPart, part)
 		}

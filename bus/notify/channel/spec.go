@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -131,9 +132,7 @@ func (k kind) parse(text string, env Env) (map[string]string, error) {
 		if err == nil && !optional && name != "" && values[name] == "" {
 			err = fmt.Errorf("the setting %s is required", name)
 		}
-		if firstErr == nil {
-			firstErr = err
-		}
+		firstErr = cmp.Or(firstErr, err)
 	}
 	if len(given) > 0 { // often a misspelt required one
 		unknown := slices.Sorted(maps.Keys(given))

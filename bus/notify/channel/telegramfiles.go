@@ -1,6 +1,7 @@
 package channel
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -40,8 +41,7 @@ func (t *Telegram) voice(m *telegramMessage) *Attachment {
 	if m.Voice == nil {
 		return nil
 	}
-	file := t.file(*m.Voice, "voice.ogg")
-	return &file
+	return new(t.file(*m.Voice, "voice.ogg"))
 }
 
 // fileEnding returns the usual ending of the names of files of a media type, or "".
@@ -54,10 +54,7 @@ func fileEnding(mediaType string) string {
 }
 
 func (t *Telegram) file(f telegramFile, name string) Attachment {
-	if f.Name != "" {
-		name = f.Name
-	}
-	return Attachment{Name: name, Open: func(ctx context.Context) (io.ReadCloser, error) {
+	return Attachment{Name: cmp.Or(f.Name, name), Open: func(ctx context.Context) (io.ReadCloser, error) {
 		if f.Size > telegramMaxFile {
 			return nil, consume.Reject("too_large", fmt.Errorf("it has more than %d MB, which the service does not let bots download", telegramMaxFile>>20))
 		}

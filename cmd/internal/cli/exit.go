@@ -50,9 +50,6 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Exit returns an error that ends the command with a code.
 func Exit(code int, format string, args ...any) error {
-	if format == "" {
-		return &Error{Code: code}
-	}
 	return &Error{Code: code, Err: fmt.Errorf(format, args...)}
 }
 

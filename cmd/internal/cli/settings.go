@@ -117,8 +117,8 @@ func fromEnvironment(flags *pflag.FlagSet) error {
 		func(f *pflag.Flag) string { return strings.Join(f.Annotations[envAnnotation], "") },
 	} {
 		given := map[*pflag.Flag]string{} // set after the loop, because a set flag hides its alternative
-		visitSettings(flags, func(f *pflag.Flag) {
-			if value := os.Getenv(nameOf(f)); value != "" && !isSet(flags, f) {
+		flags.VisitAll(func(f *pflag.Flag) {
+			if value := os.Getenv(nameOf(f)); value != "" && isSetting(f) && !isSet(flags, f) {
 				given[f] = value
 			}
 		})
@@ -186,7 +186,7 @@ func FromFile(flags *pflag.FlagSet, name string, known Names) error {
 		return Exit(ExitUsage, "settings file %q: %w", name, err)
 	}
 	skip := map[string]bool{}
-	visitSettings(flags, func(f *pflag.Flag) { skip[f.Name] = isSet(flags, f) })
+	flags.VisitAll(func(f *pflag.Flag) { skip[f.Name] = !isSetting(f) || isSet(flags, f) })
 	for _, key := range slices.Sorted(maps.Keys(settings)) {
 		flag, values := strings.ReplaceAll(key, "_", "-"), settings[key]
 		switch isKnown := slices.Contains(known.Settings, flag); {
@@ -198,7 +198,7 @@ func FromFile(flags *pflag.FlagSet, name string, known Names) error {
 			return Exit(ExitUsage, "settings file %q: %s: the value is missing; an empty one is \"\"", name, key)
 		}
 		f := flags.Lookup(flag)
-		if f == nil || !isSetting(f) || skip[flag] {
+		if f == nil || skip[flag] {
 			continue
 		}
 		if flags.Lookup(configFlag) != nil { // otherwise it is the file of a tenant
@@ -251,15 +251,6 @@ func Inherit(flags, base *pflag.FlagSet) (err error) {
 		err = own.Value.(pflag.SliceValue).Replace(list.GetSlice()) // both have the same type
 	})
 	return err
-}
-
-// visitSettings calls f with each flag that is a setting.
-func visitSettings(flags *pflag.FlagSet, f func(*pflag.Flag)) {
-	flags.VisitAll(func(flag *pflag.Flag) {
-		if isSetting(flag) {
-			f(flag)
-		}
-	})
 }
 
 // visitFlags calls f with each flag of cmd and of its subcommands.

@@ -2,8 +2,10 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -98,8 +100,8 @@ func Raw(w io.Writer) io.Writer {
 }
 
 // Note writes lines about what happens, in the faint style if w is a terminal that shows styles.
-func Note(w io.Writer, text string) {
-	text = tools.Escape(text)
+func Note(w io.Writer, format string, args ...any) {
+	text := tools.Escape(strings.TrimSpace(fmt.Sprintf(format, args...)))
 	if ShowsStyles(w) {
 		w, text = Raw(w), "\x1b[2m"+text+"\x1b[0m"
 	}

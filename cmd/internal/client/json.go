@@ -51,15 +51,6 @@ func (f answerFields) note(stderr io.Writer) {
 	}
 }
 
-// printJSON prints an answer in the shape of all commands: the items of a list one per
-// line, or one object, without the text for models.
-func printJSON(out io.Writer, fields answerFields, body []byte) error {
-	if items, ok := fields.items(); ok {
-		return cli.JSONLines(out, items)
-	}
-	return cli.JSON(out, json.RawMessage(withoutText(body)))
-}
-
 // withoutText removes the field text, which the service puts first, from an object.
 func withoutText(object []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(object))

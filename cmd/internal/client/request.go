@@ -197,7 +197,8 @@ type Answer[Out any] struct {
 	Body []byte
 }
 
-// Print prints the answer: with --json as JSON, otherwise with show or, without one, its text for models.
+// Print prints the answer: with --json as JSON, of a list one item per line, and without the text for models;
+// otherwise with show or, without one, that text.
 func (a Answer[Out]) Print(o *Options, cmd *cobra.Command, show ...func(*cobra.Command, Out) error) error {
 	if len(show) == 0 && !o.JSON {
 		return o.printText(cmd.OutOrStdout(), a.Body)
@@ -207,10 +208,13 @@ func (a Answer[Out]) Print(o *Options, cmd *cobra.Command, show ...func(*cobra.C
 		return fmt.Errorf("read answer: %w", err)
 	}
 	defer fields.note(cmd.ErrOrStderr())
-	if o.JSON {
-		return printJSON(cmd.OutOrStdout(), fields, a.Body)
+	if !o.JSON {
+		return show[0](cmd, a.Out)
 	}
-	return show[0](cmd, a.Out)
+	if items, ok := fields.items(); ok {
+		return cli.JSONLines(cmd.OutOrStdout(), items)
+	}
+	return cli.JSON(cmd.OutOrStdout(), json.RawMessage(withoutText(a.Body)))
 }
 
 // Ask runs an operation in the session of the command.

@@ -246,10 +246,7 @@ func (o promptOptions) showAnswer(ctx context.Context, b *bus.Bus, view *agentVi
 	if err := o.printOutput(connected, b, view); err != nil {
 		return err
 	}
-	if event.ForUser != "" {
-		event.ForLLM = event.ForUser
-	}
-	return view.answer(event.ForLLM)
+	return view.answer(cmp.Or(event.ForUser, event.ForLLM))
 }
 
 // prepare builds the call, or finds the session's last call for --resume.
@@ -279,9 +276,7 @@ func (o *promptOptions) prepare(ctx context.Context, b *bus.Bus, stderr io.Write
 			return err
 		}
 	}
-	if o.call.ID == "" {
-		o.call.ID = "run-" + nuid.Next()
-	}
+	o.call.ID = cmp.Or(o.call.ID, "run-"+nuid.Next())
 	o.call.Tool = agent.AgentTool
 	if o.args.Files, err = o.upload(ctx, b); err != nil {
 		return err

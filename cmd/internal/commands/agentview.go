@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -124,7 +123,6 @@ func (v *agentView) answer(text string) error {
 		v.write("\n")
 	default:
 		v.write(text + "\n")
-		v.open = false
 	}
 	return v.err
 }
@@ -140,8 +138,7 @@ func (v *agentView) write(text string) {
 // note writes a line about the run. It is lost if stderr is closed.
 func (v *agentView) note(format string, args ...any) {
 	v.endLine()
-	text := strings.TrimSpace(fmt.Sprintf(format, args...))
-	cli.Note(v.stderr, text)
+	cli.Note(v.stderr, format, args...)
 }
 
 // endLine ends a line that the model has not ended.
@@ -152,6 +149,5 @@ func (v *agentView) endLine() {
 	v.held = ""
 	if v.open {
 		v.write("\n")
-		v.open = false
 	}
 }

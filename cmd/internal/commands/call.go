@@ -148,8 +148,7 @@ func object(data []byte) (json.RawMessage, error) {
 
 func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error {
 	if o.Offload != "" {
-		force := o.Offload == "true"
-		o.call.Offload = &force
+		o.call.Offload = new(o.Offload == "true")
 	}
 	if !tools.IsToken(o.Queue) || !tools.IsToken(o.call.Tool) {
 		return cli.Exit(cli.ExitUsage, "queue %q and tool %q must be of the form %s", o.Queue, o.call.Tool, tools.TokenForm)

@@ -134,9 +134,9 @@ func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, c *cli.Connectio
 	if err := o.check(); err != nil {
 		return "", nil, err
 	}
-	token, err := o.token()
+	token, err := tokenIn(o.TokenFile)
 	if err != nil {
-		return "", nil, err
+		return "", nil, cli.Exit(cli.ExitUsage, "--console-token-file: %w", err)
 	}
 	page, err := console.New(b, console.Config{
 		Token: token, Hosts: o.Hosts, ReadOnly: o.ReadOnly, Version: cli.ReadVersion().Version, Server: server,
@@ -159,19 +159,11 @@ func (o *consoleOptions) serve(ctx context.Context, b *bus.Bus, c *cli.Connectio
 	return fmt.Sprintf("http://%s/?%s=%s", embedded.DialAddr(l.Addr()), httpauth.TokenParameter, token), stop, nil
 }
 
-func (o *consoleOptions) token() (string, error) {
-	if o.TokenFile == "" {
+// tokenIn returns the token in a file, which it creates if it does not exist. Without a file, the token is new.
+func tokenIn(file string) (string, error) {
+	if file == "" {
 		return httpauth.NewToken(), nil
 	}
-	token, err := tokenIn(o.TokenFile)
-	if err != nil {
-		return "", cli.Exit(cli.ExitUsage, "--console-token-file: %w", err)
-	}
-	return token, nil
-}
-
-// tokenIn returns the token in a file, which it creates if it does not exist.
-func tokenIn(file string) (string, error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		token := httpauth.NewToken()

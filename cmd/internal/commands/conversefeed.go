@@ -84,7 +84,7 @@ func (f *feed) poll(ctx context.Context) {
 			if f.prompt == nil {
 				how = "Answer in another terminal"
 			}
-			f.print("May %s run?\n%s\n%s: %s", tools.EscapeLine(a.Tool), cli.Indent(a.ArgsText(0, "")), how,
+			cli.Note(f.stderr, "May %s run?\n%s\n%s: %s", tools.EscapeLine(a.Tool), cli.Indent(a.ArgsText(0, "")), how,
 				f.o.Connection.Command("approvals", "yes", a.ID))
 		}
 	}
@@ -121,13 +121,7 @@ func (f *feed) showCompletion(event tools.ResultEvent) {
 	if !whole {
 		text += "\n[the start of the text]"
 	}
-	f.print("%s\n%s", tools.EscapeLine(fmt.Sprintf("The background task %s (%s) has ended: %s.", event.ID, event.Tool, event.Outcome)), cli.Indent(text))
-}
-
-// print writes a text, each line as a note.
-func (f *feed) print(format string, args ...any) {
-	text := strings.TrimSpace(fmt.Sprintf(format, args...))
-	cli.Note(f.stderr, text)
+	cli.Note(f.stderr, "%s\n%s", tools.EscapeLine(fmt.Sprintf("The background task %s (%s) has ended: %s.", event.ID, event.Tool, event.Outcome)), cli.Indent(text))
 }
 
 // answer answers the oldest open question if the message is a yes or a no. Otherwise,
@@ -150,15 +144,15 @@ func (f *feed) answer(ctx context.Context, message string) (answered bool) {
 	_, err := client.Ask(ctx, &f.o.Options, f.bus, op, rpc.ApprovalRequest{ID: question.ID, By: "stevedore agent", Reason: reason})
 	switch {
 	case err != nil:
-		f.print("stevedore: cannot answer: %v", err)
+		cli.Note(f.stderr, "stevedore: cannot answer: %v", err)
 		f.mu.Lock()
 		delete(f.shown, "answer."+question.ID) // if nobody has answered, the next poll asks again
 		delete(f.shown, "approval."+question.ID)
 		f.mu.Unlock()
 	case yes:
-		f.print("Approved: %s runs.", question.Tool)
+		cli.Note(f.stderr, "Approved: %s runs.", question.Tool)
 	default:
-		f.print("Denied: %s does not run.", question.Tool)
+		cli.Note(f.stderr, "Denied: %s does not run.", question.Tool)
 	}
 	return true
 }
@@ -189,7 +183,7 @@ func (f *feed) answerDuring(ctx context.Context, interrupts chan<- struct{}) {
 			case err != nil:
 				return // the end of the input; another client can answer
 			case !f.answer(ctx, message) && f.isOpen():
-				f.print("Answer yes or no (or: no, REASON). Ctrl-C cancels the run.")
+				cli.Note(f.stderr, "Answer yes or no (or: no, REASON). Ctrl-C cancels the run.")
 			}
 		}
 	}

@@ -46,8 +46,7 @@ func newHealthCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = cli.Line(cmd.OutOrStdout(), "%s", answer)
-			return err
+			return cli.Line(cmd.OutOrStdout(), "%s", answer)
 		},
 	}
 	cli.AddSettings(cmd.Flags(), &server)

@@ -136,10 +136,7 @@ func (o *hookOptions) claudeCode(ctx context.Context, stdin io.Reader) []byte {
 		answer["hookEventName"] = event.Name
 		answer = map[string]any{"hookSpecificOutput": answer}
 	}
-	encoded, err := json.Marshal(answer)
-	if err != nil {
-		return nil
-	}
+	encoded, _ := json.Marshal(answer) // texts, truth values, and what was decoded
 	return encoded
 }
 
@@ -161,13 +158,14 @@ func (o *hookOptions) shortened(ctx context.Context, event claudeEvent) map[stri
 	if readsBack(command) || res.Stdout == nil || res.IsImage {
 		return nil
 	}
-	output, closeOutput := io.Reader(strings.NewReader(*res.Stdout)), func() error { return nil }
+	output := io.Reader(strings.NewReader(*res.Stdout))
 	if res.Path != "" {
 		file, err := os.Open(res.Path)
 		if err != nil {
 			return nil
 		}
-		output, closeOutput = file, file.Close
+		defer func() { _ = file.Close() }() // it is only read
+		output = file
 	}
 	stderr := res.Stderr
 	if int64(len(stderr)) > o.threshold {
@@ -176,8 +174,7 @@ func (o *hookOptions) shortened(ctx context.Context, event claudeEvent) map[stri
 	var shown bytes.Buffer
 	held := newHeldOutput(&shown, o.threshold)
 	defer held.Close()
-	_, err := io.Copy(held, output)
-	if closeErr := closeOutput(); err != nil || closeErr != nil || o.show(ctx, []string{command}, held) != nil || held.passing {
+	if _, err := io.Copy(held, output); err != nil || o.show(ctx, []string{command}, held) != nil || held.passing {
 		return nil
 	}
 	if event.Name == "AfterTool" { // Gemini CLI writes "Tool result blocked: " before it

@@ -72,7 +72,7 @@ func newMCPCommand() *cobra.Command {
 	}{}, "")
 	cli.AddSettings(flags, &o.http)
 	token := flags.Lookup("token")
-	token.Value = &tokenFlag{natsToken: token.Value, sessions: &o.http.tokens}
+	token.Value = tokenFlag{token.Value, &o.http.tokens}
 	token.Usage = httpTokenUsage + ". A value of another form is the token for NATS"
 	cli.NoTopic(token)
 	flags.StringVar(&o.session, "session", "", "`SESSION` of the client; default a new one")
@@ -85,19 +85,17 @@ func newMCPCommand() *cobra.Command {
 // tokenFlag is --token. For NATS, the flag has one value, as in the nats CLI; a value for
 // --http names its session and a source.
 type tokenFlag struct {
-	natsToken pflag.Value
-	sessions  *[]string
+	pflag.Value // for NATS
+	sessions    *[]string
 }
 
-func (f *tokenFlag) String() string { return f.natsToken.String() }
-func (f *tokenFlag) Type() string   { return f.natsToken.Type() }
-
-func (f *tokenFlag) Set(value string) error {
+// Set implements pflag.Value.
+func (f tokenFlag) Set(value string) error {
 	if _, source, ok := strings.Cut(value, "="); ok && (strings.HasPrefix(source, "file:") || strings.HasPrefix(source, "env:")) {
 		*f.sessions = append(*f.sessions, value)
 		return nil
 	}
-	return f.natsToken.Set(value)
+	return f.Value.Set(value)
 }
 
 func serveMCP(ctx context.Context, o mcpOptions, stdin io.Reader, stdout, stderr io.Writer) (err error) {

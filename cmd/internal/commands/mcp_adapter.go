@@ -69,8 +69,7 @@ func adapterFiles(host *hosts.Host, m hosts.Machine, program string, flags ...st
 		text, err := adapters.Files.ReadFile(name)
 		path := filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(name, host.Name+"/")))
 		files = append(files, adapterFile{top, path, hookCall.ReplaceAllFunc(text, func(call []byte) []byte {
-			return callOf(argv,
-				call[0] == '"')
+			return callOf(argv, call[0] == '"')
 		}), strings.Contains(path[len(home):], "stevedore")})
 		return err
 	})

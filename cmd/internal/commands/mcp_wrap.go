@@ -181,7 +181,8 @@ func (o *mcpWrapOptions) server(argv []string, stderr io.Writer) (open func(cont
 			return nil, "", cli.Exit(cli.ExitUsage, "--header is for a server at a URL")
 		}
 		return func(context.Context) (wrap.Link, error) {
-			return wrap.StartProgram(command.Config{Argv: argv, Env: mcpEnvironment(), Stderr: stderr, Grace: serverGrace})
+			env := slices.DeleteFunc(os.Environ(), hosts.HiddenName)
+			return wrap.StartProgram(command.Config{Argv: argv, Env: env, Stderr: stderr, Grace: serverGrace})
 		}, command.Name(argv), nil
 	}
 	u, err := url.Parse(argv[0])
@@ -206,6 +207,3 @@ func (o *mcpWrapOptions) server(argv []string, stderr io.Writer) (open func(cont
 // serverGrace is how long a server may take to exit after the end of its input, and
 // again after SIGTERM. Hosts kill this process after two seconds.
 const serverGrace = 900 * time.Millisecond
-
-// mcpEnvironment is the environment of the server.
-func mcpEnvironment() []string { return slices.DeleteFunc(os.Environ(), hosts.HiddenName) }

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -79,9 +80,7 @@ func (o *serverConfigOptions) write(subjects bus.Subjects, connection cli.Connec
 		return cfg, err
 	}
 	cfg.Subjects = subjects
-	if cfg.Store == "" {
-		cfg.Store = filepath.Join(dir, "jetstream")
-	}
+	cfg.Store = cmp.Or(cfg.Store, filepath.Join(dir, "jetstream"))
 	for _, file := range []*string{&cfg.Cert, &cfg.Key, &cfg.CA} {
 		if *file != "" {
 			if *file, err = filepath.Abs(*file); err != nil {

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,9 +31,7 @@ func (o *serverConfigOptions) addToFleet(ctx context.Context, c *client.Options,
 	if err != nil {
 		return err
 	}
-	if c.Connection.Server == "" {
-		c.Connection.Server = serverURL(cfg)
-	}
+	c.Connection.Server = cmp.Or(c.Connection.Server, serverURL(cfg))
 	c.Connection.NKey = filepath.Join(dir, "system.nk")
 	if err := o.reload(ctx, c.Connection.Config, cfg.Tenants); err != nil {
 		return err

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,9 +163,8 @@ func (o *upOptions) page(ctx context.Context, b *bus.Bus, server string, log zer
 	if o.console.Address == consoleOff {
 		return "", func() {}, nil
 	}
-	if o.console.TokenFile == "" {
-		o.console.TokenFile = filepath.Join(o.Connection.Data, "console.token") // a browser stays signed in when the worker restarts
-	}
+	// With a file, a browser stays signed in when the worker restarts.
+	o.console.TokenFile = cmp.Or(o.console.TokenFile, filepath.Join(o.Connection.Data, "console.token"))
 	if u, err := url.Parse(server); err == nil {
 		u.User = nil // the credential
 		server = u.String()

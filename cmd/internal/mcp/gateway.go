@@ -250,7 +250,6 @@ func (g *Gateway) updateLocked(s *server) {
 
 // toolOf returns a tool for MCP clients. Its annotations follow from its effect.
 func toolOf(t tools.OfferedTool) *mcp.Tool {
-	yes, no := true, false
 	schema := t.Parameters
 	if schema == nil || schema.Type != "object" { // as MCP demands
 		schema = &jsonschema.Schema{Type: "object"}
@@ -258,11 +257,11 @@ func toolOf(t tools.OfferedTool) *mcp.Tool {
 	tool := &mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: schema, Annotations: &mcp.ToolAnnotations{}}
 	switch {
 	case slices.Contains(artifacts.Family, t.Name):
-		tool.Annotations.ReadOnlyHint, tool.Annotations.IdempotentHint, tool.Annotations.OpenWorldHint = true, true, &no
+		tool.Annotations.ReadOnlyHint, tool.Annotations.IdempotentHint, tool.Annotations.OpenWorldHint = true, true, new(false)
 	case t.Effect == tools.Idempotent:
-		tool.Annotations.IdempotentHint, tool.Annotations.DestructiveHint = true, &no
+		tool.Annotations.IdempotentHint, tool.Annotations.DestructiveHint = true, new(false)
 	default:
-		tool.Annotations.DestructiveHint = &yes
+		tool.Annotations.DestructiveHint = new(true)
 	}
 	return tool
 }

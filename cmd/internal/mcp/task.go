@@ -140,14 +140,8 @@ func (c *client) getTask(ctx context.Context, id string, links bool) (*taskField
 	if err != nil {
 		return nil, fmt.Errorf("the task cannot be read now, try again: %w", err)
 	}
-	created := t.StartedAt
-	if created.IsZero() {
-		created = t.QueuedAt
-	}
-	if created.IsZero() {
-		created = time.Now()
-	}
-	fields := fieldsOf(token, "working", created, time.Now())
+	now := time.Now()
+	fields := fieldsOf(token, "working", cmp.Or(t.StartedAt, t.QueuedAt, now), now)
 	fields.StatusMessage = cmp.Or(t.Progress.Message, strings.TrimSuffix(string(t.State)+": "+t.Message, ": "))
 	if p := t.Progress; p.Total > 0 {
 		fields.StatusMessage += fmt.Sprintf(" (%.0f%%)", 100*p.Done/p.Total)

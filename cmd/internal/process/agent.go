@@ -1,6 +1,7 @@
 package process
 
 import (
+	"cmp"
 	"os"
 	"slices"
 	"strings"
@@ -193,9 +194,7 @@ func (o *AgentOptions) provider(spec string) (cfg provider.Config, err error) {
 	if cfg.BaseURL, err = o.forProvider("base-url", o.BaseURLs, provider); err != nil {
 		return cfg, err
 	}
-	if cfg.BaseURL == "" {
-		cfg.BaseURL = os.Getenv(urlVariables[provider])
-	}
+	cfg.BaseURL = cmp.Or(cfg.BaseURL, os.Getenv(urlVariables[provider]))
 	file, err := o.forProvider("api-key-file", o.KeyFiles, provider)
 	switch {
 	case err != nil:

@@ -70,12 +70,7 @@ func (o *approvalOptions) approvals(notifier *notify.Notifier, command func(...s
 	}
 	return approvals.Rules{
 		Needed: func(call tools.Call) bool {
-			for _, rule := range rules {
-				if rule.matches(call) {
-					return true
-				}
-			}
-			return false
+			return slices.ContainsFunc(rules, func(rule approvalRule) bool { return rule.matches(call) })
 		},
 		Timeout: o.Timeout,
 		Ask:     approvalAsker(notifier, command),

@@ -8,17 +8,15 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// memoryOwner is the value of --memory with which sessions share notes.
-const memoryOwner = "owner"
-
-// owner is the owner of the notes of the person to whom the process belongs.
+// owner is the value of --memory with which sessions share notes, and the owner of these notes: the person to
+// whom the process belongs.
 const owner = "owner"
 
 // noteOwner returns the function that returns the owner of the notes of a session: the person to
 // whom the process belongs, or the session. A chat that users write from is a session with its own
 // notes, unless it is the default chat of its channel.
 func (o *Options) noteOwner(channels map[string]channel.Channel) func(session string) string {
-	shared := o.Agents.Memory == memoryOwner || o.Agents.Memory == "" && o.OwnServer != nil
+	shared := o.Agents.Memory == owner || o.Agents.Memory == "" && o.OwnServer != nil
 	return func(session string) string {
 		if parent, ok := agent.ParentSession(session); ok {
 			session = parent

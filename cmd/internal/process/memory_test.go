@@ -15,7 +15,7 @@ func TestNoteOwner(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, channels := new(Options), map[string]channel.Channel{"me": telegram}
-	p.Receive.Channels, p.Agents.Memory = []string{"me"}, memoryOwner
+	p.Receive.Channels, p.Agents.Memory = []string{"me"}, owner
 	child := func(session string) string { return agent.SubagentSession(tools.Call{ID: "c", Session: session}) }
 	for session, want := range map[string]string{
 		"s1": owner, "console": owner, "me": owner, "men-43": owner, "me-42": owner, child("s1"): owner, child("me-42"): owner,

@@ -29,12 +29,9 @@ func (o *receiveOptions) transcriber(read secretReader) (*channel.Transcriber, e
 	if o.URL == "" {
 		return nil, nil
 	}
-	key := ""
-	if o.Key != "" {
-		var err error
-		if key, err = read(o.Key); err != nil {
-			return nil, cli.Exit(cli.ExitUsage, "--transcribe-key: %w", err)
-		}
+	key, err := read(o.Key)
+	if err != nil {
+		return nil, cli.Exit(cli.ExitUsage, "--transcribe-key: %w", err)
 	}
 	address, model, _ := strings.Cut(o.URL, ",model=")
 	t, err := channel.NewTranscriber(address, key, model)

@@ -88,10 +88,7 @@ const DiskStore = "artifacts"
 // Dir returns the directory of a store on disk.
 func (o *StoreOptions) Dir(connection *cli.Connection) (dir string, ok bool) {
 	kind, dir, _ := strings.Cut(o.Spec, ":")
-	if dir == "" {
-		dir = filepath.Join(connection.Data, DiskStore)
-	}
-	return dir, kind == "disk"
+	return cmp.Or(dir, filepath.Join(connection.Data, DiskStore)), kind == "disk"
 }
 
 // identity returns the spec of the store with its bucket or path, and a text that is the same for all processes

@@ -220,9 +220,7 @@ func (t *tenant) run(ctx context.Context) {
 			}
 			break
 		}
-		if err == nil {
-			err = errors.New("its parts have ended")
-		}
+		err = cmp.Or(err, errors.New("its parts have ended"))
 		level := zerolog.ErrorLevel
 		if !served && err.Error() == lastError {
 			level = zerolog.DebugLevel

@@ -180,11 +180,8 @@ func (b *streamedBlock) cite(citation json.RawMessage) error {
 			return err
 		}
 	}
-	data, err := jsonform.Encode(append(all, citation))
-	if err != nil {
-		return err
-	}
-	b.fields["citations"], b.changed = data, true
+	b.fields["citations"], _ = jsonform.Encode(append(all, citation)) // what was decoded does not fail
+	b.changed = true
 	return nil
 }
 
@@ -193,16 +190,12 @@ func (b *streamedBlock) block() (block agent.Block, err error) {
 	raw := b.raw
 	if b.changed {
 		for field, text := range b.pieces {
-			if b.fields[field], err = jsonform.Encode(text.String()); err != nil {
-				return block, err
-			}
+			b.fields[field], _ = jsonform.Encode(text.String()) // texts do not fail
 		}
 		if b.input.Len() > 0 {
 			b.fields["input"] = toolInput(b.input.String())
 		}
-		if raw, err = jsonform.Encode(b.fields); err != nil {
-			return block, err
-		}
+		raw, _ = jsonform.Encode(b.fields) // nor does what was decoded
 	}
 	return block, block.UnmarshalJSON(raw)
 }

@@ -54,9 +54,9 @@ func (f *Fallback) Complete(ctx context.Context, req agent.Request) (agent.Respo
 	var failures, skipped []error
 	for i, m := range f.models {
 		isLast := i == len(f.models)-1
-		down, ask := m.state()
+		down, ask, failure := m.state()
 		if !ask && !isLast {
-			skipped = append(skipped, m.lastFailure())
+			skipped = append(skipped, failure)
 			continue
 		}
 		asked := req
@@ -99,9 +99,9 @@ func lastOf(failures, skipped []error) error {
 	return &named
 }
 
-// state reports whether the model is down, and whether it is to be asked. Of a model that is
-// down, only one caller in a probeInterval asks.
-func (c *candidate) state() (down, ask bool) {
+// state reports whether the model is down, because of which failure, and whether it is to be asked. Of a model
+// that is down, only one caller in a probeInterval asks.
+func (c *candidate) state() (down, ask bool, failure error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
@@ -109,14 +109,7 @@ func (c *candidate) state() (down, ask bool) {
 	if c.down && ask {
 		c.askAgain = now.Add(probeInterval)
 	}
-	return c.down, ask
-}
-
-// lastFailure returns the failure because of which the model is down.
-func (c *candidate) lastFailure() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.last
+	return c.down, ask, c.last
 }
 
 // works notes an answer, and reports whether the model was down.

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -63,9 +64,7 @@ func httpError(status int, header http.Header, body []byte, key string) *agent.P
 	default:
 		e.Code = agent.CodeBadRequest
 	}
-	if e.Message == "" {
-		e.Message = fmt.Sprintf("status %d", status)
-	}
+	e.Message = cmp.Or(e.Message, fmt.Sprintf("status %d", status))
 	return e
 }
 
@@ -100,10 +99,7 @@ func embeddedError(failure json.RawMessage, header http.Header, key string, star
 	if n, err := code.Int64(); err == nil && n >= 400 && n < 600 {
 		status = int(n)
 	}
-	body, err := jsonform.Encode(map[string]json.RawMessage{"error": failure})
-	if err != nil {
-		body = failure
-	}
+	body, _ := jsonform.Encode(map[string]json.RawMessage{"error": failure}) // a part of JSON does not fail
 	return httpError(status, header, body, key)
 }
 

@@ -82,9 +82,7 @@ func (t *openAIStream) add(event sseEvent, header http.Header) (counts bool, err
 		_ = json.Unmarshal(chunk.Usage, &t.usage)
 		t.started = true
 	}
-	if chunk.Model != "" {
-		t.model = chunk.Model
-	}
+	t.model = cmp.Or(chunk.Model, t.model)
 	for i, choice := range chunk.Choices {
 		if event.whole {
 			choice.Index = i // servers count from 1, or not at all
@@ -107,9 +105,7 @@ func (t *openAIStream) add(event sseEvent, header http.Header) (counts bool, err
 				return false, badAnswer("it has more than %d tool calls", maxBlocks)
 			}
 			call.id = cmp.Or(call.id, delta.ID)
-			if call.name == "" { // some servers repeat it
-				call.name = delta.Function.Name
-			}
+			call.name = cmp.Or(call.name, delta.Function.Name) // some servers repeat it
 			call.arguments.WriteString(delta.Function.Arguments)
 		}
 		if err := finishError(choice.FinishReason, header, t.key); err != nil {

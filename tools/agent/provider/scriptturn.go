@@ -2,6 +2,7 @@ package provider
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -52,15 +53,11 @@ func (t scriptTurn) response(vars map[string]string, done int, req agent.Request
 		if err != nil {
 			return agent.Response{}, scriptError("line %d: input of %s: %v", t.line, tool.Name, err)
 		}
-		if tool.ID == "" {
-			tool.ID = fmt.Sprintf("toolu_%d_%d", done, i)
-		}
-		res.Content = append(res.Content, agent.ToolUse(tool.ID, tool.Name, input))
+		id := cmp.Or(tool.ID, fmt.Sprintf("toolu_%d_%d", done, i))
+		res.Content = append(res.Content, agent.ToolUse(id, tool.Name, input))
 		res.StopReason = agent.StopToolUse
 	}
-	if t.stop != "" {
-		res.StopReason = t.stop
-	}
+	res.StopReason = cmp.Or(t.stop, res.StopReason)
 	count(&res, req)
 	return res, nil
 }

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-
 	"time"
 
 	"github.com/stevedore-bus/stevedore/state/durable"
@@ -119,10 +118,7 @@ func (r records) load(file string) (*record, error) {
 
 func (r records) store(rec record) error {
 	rec.Version = recordVersion
-	data, err := json.Marshal(rec)
-	if err != nil {
-		return err
-	}
+	data, _ := json.Marshal(rec) // texts and a time do not fail
 	if err := durable.WriteFile(r.path(rec.Path), append(data, '\n'), 0o600); err != nil {
 		return fmt.Errorf("store its backup: %w", err)
 	}

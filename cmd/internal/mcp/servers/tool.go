@@ -61,19 +61,16 @@ func toolName(server, name string) string {
 // checks the arguments.
 func schemaOf(input any) *jsonschema.Schema {
 	object := &jsonschema.Schema{Type: "object"}
-	data, err := json.Marshal(input)
-	if err != nil || len(data) > 1<<20 {
-		return object
-	}
-	var schema jsonschema.Schema
-	if json.Unmarshal(data, &schema) != nil {
+	data, _ := json.Marshal(input) // it was decoded from JSON
+	schema := new(jsonschema.Schema)
+	if len(data) > 1<<20 || json.Unmarshal(data, schema) != nil {
 		return object
 	}
 	schema.Schema = "" // the registry knows one draft
 	if _, err := schema.Resolve(nil); err != nil {
 		return object
 	}
-	return &schema
+	return schema
 }
 
 // Definition describes the tool.

@@ -176,16 +176,13 @@ func (h *Handler) open(key, identity, owner string, shared bool) (*served, error
 	if h.ctx.Err() != nil {
 		return nil, errors.New("the server stops")
 	}
-	if len(h.sessions) >= maxSessions {
-		return nil, errTooMany
-	}
 	owned := 0
 	for _, s := range h.sessions {
 		if s.owner == owner {
 			owned++
 		}
 	}
-	if owned >= maxOfOwner {
+	if len(h.sessions) >= maxSessions || owned >= maxOfOwner {
 		return nil, errTooMany
 	}
 	s := newServed(identity, shared)

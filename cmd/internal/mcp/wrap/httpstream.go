@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,11 +28,7 @@ func (h *HTTP) stream(ctx context.Context, m *wire.Message, body io.Reader) erro
 		if answered || resume.ID == "" || err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
 			break
 		}
-		pause := time.Second
-		if resume.Retry > 0 {
-			pause = min(resume.Retry, time.Minute)
-		}
-		if tools.Sleep(ctx, pause) != nil {
+		if tools.Sleep(ctx, min(cmp.Or(resume.Retry, time.Second), time.Minute)) != nil {
 			return ctx.Err()
 		}
 		res, doErr := h.do(ctx, http.MethodGet, nil, http.Header{"Accept": {"text/event-stream"}, "Last-Event-Id": {resume.ID}}, readRouting(m).version)

@@ -1,6 +1,7 @@
 package wrap
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -79,12 +80,7 @@ type request struct {
 }
 
 // name says what a request does.
-func (r *request) name() string {
-	if r.tool != "" {
-		return r.tool
-	}
-	return r.Method
-}
+func (r *request) name() string { return cmp.Or(r.tool, r.Method) }
 
 // harmless are the methods that may be repeated. A method of an extension may act.
 var harmless = []string{

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -22,12 +21,10 @@ import (
 // not know, and sends what the server says during a request to the stream of a GET, which
 // clients of revision 2026-07-28 do not have.
 type served struct {
+	pipe     // from the clients to the proxy; Send is the other way
 	identity string
 	owner    string
 	shared   bool
-	in       chan *wire.Message
-	closed   chan struct{}
-	close    sync.Once
 
 	mu     sync.Mutex
 	seq    int
@@ -40,7 +37,8 @@ type served struct {
 }
 
 func newServed(identity string, shared bool) *served {
-	return &served{identity: identity, shared: shared, in: make(chan *wire.Message), closed: make(chan struct{}), open: map[string]*exchange{}, active: time.Now()}
+	clients := newPipe(make(chan *wire.Message), nil)
+	return &served{pipe: clients, identity: identity, shared: shared, open: map[string]*exchange{}, active: time.Now()}
 }
 
 // exchange is a request of a client, or its GET.
@@ -116,19 +114,6 @@ func isClosed(c chan struct{}) bool {
 		return false
 	}
 }
-
-// Receive implements Link.
-func (s *served) Receive() (*wire.Message, error) {
-	select {
-	case m := <-s.in:
-		return m, nil
-	case <-s.closed:
-		return nil, io.EOF
-	}
-}
-
-// Close implements Link.
-func (s *served) Close() { s.close.Do(func() { close(s.closed) }) }
 
 // end answers the open requests when the proxy has ended.
 func (s *served) end(cause error) {

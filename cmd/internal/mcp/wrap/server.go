@@ -204,7 +204,7 @@ func (p *proxy) ask(ctx context.Context, c *connection, method string, params an
 	select {
 	case m := <-answer:
 		if m.Error != nil {
-			return nil, &rpcError{method, string(m.Error)}
+			return nil, fmt.Errorf("the server answered %s with the error %s", method, tools.Excerpt(string(m.Error), 300))
 		}
 		return m.Result, nil
 	case <-time.After(p.cfg.StartTimeout):
@@ -214,13 +214,6 @@ func (p *proxy) ask(ctx context.Context, c *connection, method string, params an
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-}
-
-// rpcError is an error response of the server.
-type rpcError struct{ method, text string }
-
-func (e *rpcError) Error() string {
-	return fmt.Sprintf("the server answered %s with the error %s", e.method, tools.Excerpt(e.text, 300))
 }
 
 // maxAttempts is how often a call is sent: a call that kills the server every time must

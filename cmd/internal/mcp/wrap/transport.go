@@ -127,9 +127,15 @@ type pipe struct {
 
 // Pipe returns the two ends of a connection in this process.
 func Pipe() (Link, Link) {
-	a, b, closed := make(chan *wire.Message), make(chan *wire.Message), make(chan struct{})
-	end := sync.OnceFunc(func() { close(closed) })
-	return pipe{a, b, closed, end}, pipe{b, a, closed, end}
+	near := newPipe(make(chan *wire.Message), make(chan *wire.Message))
+	far := near
+	far.in, far.out = near.out, near.in
+	return near, far
+}
+
+func newPipe(in, out chan *wire.Message) pipe {
+	closed := make(chan struct{})
+	return pipe{in, out, closed, sync.OnceFunc(func() { close(closed) })}
 }
 
 // Send implements Link.

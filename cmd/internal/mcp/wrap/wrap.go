@@ -122,9 +122,7 @@ func newProxy(client Link, cfg Config) (*proxy, error) {
 	cfg.CallTimeout = cmp.Or(cfg.CallTimeout, 10*time.Minute)
 	cfg.StartTimeout = cmp.Or(cfg.StartTimeout, 30*time.Second)
 	cfg.session = tools.Call{Session: cfg.Session}.SessionToken()
-	if cfg.jobs == nil {
-		cfg.jobs = new(sync.Map)
-	}
+	cfg.jobs = cmp.Or(cfg.jobs, new(sync.Map))
 	p := &proxy{
 		cfg: cfg, client: client,
 		pending: map[string]*request{}, internal: map[string]chan *wire.Message{}, fromServer: map[string]serverRequest{},
