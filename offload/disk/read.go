@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"slices"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/index"
@@ -93,29 +92,7 @@ func (s *tree) open(rec offload.Record) (offload.Content, error) {
 }
 
 func (s *tree) List(ctx context.Context, session string) iter.Seq2[offload.Record, error] {
-	return func(yield func(offload.Record, error) bool) {
-		var recs []offload.Record
-		var failed []error
-		for e, err := range s.entries(ctx, session) {
-			switch {
-			case err != nil:
-				failed = append(failed, fmt.Errorf("list artifacts: %w", err))
-			case !s.life.Expired(&e):
-				recs = append(recs, e.Record)
-			}
-		}
-		slices.SortFunc(recs, record.OldestFirst)
-		for _, rec := range recs {
-			if !yield(rec, nil) {
-				return
-			}
-		}
-		for _, err := range failed {
-			if !yield(offload.Record{}, err) {
-				return
-			}
-		}
-	}
+	return s.life.List(s.entries(ctx, session))
 }
 
 // entries yields the records of a session, or of all sessions, and an error for each that it cannot read. It ignores

@@ -167,13 +167,13 @@ func (r *records) sweep(ctx context.Context, grace time.Duration, report *offloa
 	var expired, forgotten []dueEntry
 	var failed error
 	used := map[string]bool{}
-	err := r.each(ctx, ">", func(k jetstream.KeyValueEntry) {
+	err := r.each(ctx, ">", func(k jetstream.KeyValueEntry) bool {
 		e := dueEntry{key: k.Key(), rev: k.Revision()}
 		if k.Operation() != jetstream.KeyValuePut {
 			if r.life.Age(k.Created()) >= grace {
 				forgotten = append(forgotten, e)
 			}
-			return
+			return true
 		}
 		var err error
 		if e.Entry, err = record.Decode(k.Value()); err != nil {
@@ -187,6 +187,7 @@ func (r *records) sweep(ctx context.Context, grace time.Duration, report *offloa
 		case r.life.Forgotten(&e.Entry):
 			forgotten = append(forgotten, e)
 		}
+		return true
 	})
 	if failed != nil {
 		// An unreadable record may use any object.
