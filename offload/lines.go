@@ -87,10 +87,7 @@ func (r *Reader) GetByLines(ctx context.Context, session, id string, q LinesQuer
 		lines, err = readLines(ctx, rec, c, q, r.cfg.MaxChars)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return lines, nil
+	return lines, err
 }
 
 func readLines(ctx context.Context, rec Record, c blockContent, q LinesQuery, maxChars int) (*Lines, error) {
