@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/record"
@@ -23,7 +24,7 @@ func (s *tree) addRecord(ctx context.Context, e record.Entry, file *durable.Temp
 	}
 	defer unlock()
 	name, recordName := s.contentPath(e.Session, e.ID), s.recordPath(e.Session, e.ID)
-	blob, _ := blobPath(e.Digest)
+	blob := blobDir + "/" + strings.TrimPrefix(e.Digest, offload.DigestPrefix)
 	if err := s.dir.mkdir(path.Dir(name)); err != nil {
 		return e.Record, err
 	}

@@ -69,7 +69,7 @@ func (s *tree) put(ctx context.Context, rec offload.Record, src io.Reader, summa
 	if err := record.CheckKey(rec.Session, rec.ID); err != nil {
 		return rec, err
 	}
-	f, err := s.dir.createTemp(contentMode)
+	f, err := s.dir.CreateTemp(tempName(), contentMode)
 	if err != nil {
 		return rec, err
 	}
@@ -143,7 +143,7 @@ func (s *tree) addBlob(ctx context.Context, f *durable.Temp, in *record.Ingested
 		return s.dir.Root.Chtimes(blob, now, now)
 	}
 	if s.life.Quota > 0 { // no other Put may add a blob between the check and the rename
-		unlock, err := s.dir.lockQuota(ctx)
+		unlock, err := s.dir.lockFile(ctx, "quota")
 		if err != nil {
 			return err
 		}
