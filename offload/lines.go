@@ -110,9 +110,7 @@ func readLines(ctx context.Context, rec Record, c blockContent, q LinesQuery, ma
 		}
 		end = place.More
 	}
-	if end == 0 {
-		end = total
-	}
+	end = cmp.Or(end, total)
 	switch {
 	case start < 1 || start > total:
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "start_line %d is outside of the artifact %q; valid lines are 1 to %d", start, rec.ID, total)

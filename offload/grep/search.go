@@ -61,9 +61,7 @@ type Line struct {
 // error, the results count for the text before Searched, and Matches may count
 // more.
 func (s *Search) Run(ctx context.Context, parts iter.Seq2[[]byte, error]) error {
-	if s.longest == 0 {
-		s.longest = maxLine
-	}
+	s.longest = cmp.Or(s.longest, maxLine)
 	var carry []byte // the beginning of a line
 	var long *literalFilter
 	size := int64(0) // of the line in long
