@@ -110,13 +110,6 @@ func (s *tree) linkContent(blob, name string) error {
 	return s.dir.replace(name, contentMode, func(w io.Writer) error { _, err := io.Copy(w, f); return err })
 }
 
-func (s *tree) Delete(ctx context.Context, session, id string) error {
-	if err := s.delete(ctx, session, id); err != nil {
-		return fmt.Errorf("delete artifact %q: %w", id, err)
-	}
-	return nil
-}
-
 func (s *tree) delete(ctx context.Context, session, id string) error {
 	if err := record.CheckLookup(session, id); err != nil {
 		return err

@@ -54,17 +54,6 @@ func openTree(path string, cfg offload.StoreConfig) (*tree, error) {
 	return s, nil
 }
 
-func (s *tree) Put(ctx context.Context, rec offload.Record, src io.Reader, summarize func(*offload.Record, offload.Content) error) (offload.Record, error) {
-	out, err := s.put(ctx, rec, src, summarize)
-	if err != nil && isDiskFull(err) {
-		err = fmt.Errorf("%w: its disk has no space left: %w", offload.ErrQuota, err)
-	}
-	if err != nil {
-		return offload.Record{}, fmt.Errorf("put artifact %q: %w", rec.ID, err)
-	}
-	return out, nil
-}
-
 func (s *tree) put(ctx context.Context, rec offload.Record, src io.Reader, summarize func(*offload.Record, offload.Content) error) (offload.Record, error) {
 	if err := record.CheckKey(rec.Session, rec.ID); err != nil {
 		return rec, err
