@@ -74,7 +74,7 @@ var allowedImports = map[string][]string{
 	"offload/internal/cursor":    {"tools"},
 	"offload/internal/jsonread":  {},
 	"offload/internal/markup":    {"tools", "offload/describe", "offload/internal/jsonread"},
-	"offload/chat":               {"tools", "state/durable"},
+	"offload/chat":               {"tools", "state/durable", "offload/internal/jsonread"},
 	"offload/disk":               {"offload", "offload/index", "offload/record", "tools", "state/durable"},
 	"offload/object":             {"offload", "offload/index", "offload/internal/blocks", "offload/record", "tools", "bus/jsapi"},
 	"offload/mem":                {"offload", "offload/index", "offload/record"},

@@ -17,10 +17,8 @@ const (
 	logLines       = 40      // that decide whether a text is a log
 )
 
-var (
-	// failure matches a line that says what failed in a test run or build.
-	failure = lazyregexp.New(`^\s*(?:--- FAIL|FAIL(?:ED)?\b|not ok\b|[✗✕✖] |error(?:\[\w+\])?:|npm ERR!)|^\S+:\d+(?::\d+)?:(?: fatal)? error|\berror [A-Z]+\d+:`)
-)
+// failure matches a line that says what failed in a test run or build.
+var failure = lazyregexp.New(`^\s*(?:--- FAIL|FAIL(?:ED)?\b|not ok\b|[✗✕✖] |error(?:\[\w+\])?:|npm ERR!)|^\S+:\d+(?::\d+)?:(?: fatal)? error|\berror [A-Z]+\d+:`)
 
 // highlights returns how many lines of a log have each level and the first errors, or the first lines
 // of a test run or build that say what failed, or "".

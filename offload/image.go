@@ -212,10 +212,7 @@ func (i *Image) result() *tools.Result {
 	if i.Data == nil {
 		return res
 	}
-	blocks, err := json.Marshal([]any{map[string]any{"type": "text", "text": i.Text()}, i.Block()})
-	if err == nil { // it always is
-		res.Blocks = blocks
-	}
+	res.Blocks, _ = json.Marshal([]any{map[string]any{"type": "text", "text": i.Text()}, i.Block()}) // cannot fail
 	return res
 }
 

@@ -87,10 +87,7 @@ func (r *Reader) GetByLines(ctx context.Context, session, id string, q LinesQuer
 		lines, err = readLines(ctx, rec, c, q, r.cfg.MaxChars)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return lines, nil
+	return lines, err
 }
 
 func readLines(ctx context.Context, rec Record, c blockContent, q LinesQuery, maxChars int) (*Lines, error) {
@@ -113,9 +110,7 @@ func readLines(ctx context.Context, rec Record, c blockContent, q LinesQuery, ma
 		}
 		end = place.More
 	}
-	if end == 0 {
-		end = total
-	}
+	end = cmp.Or(end, total)
 	switch {
 	case start < 1 || start > total:
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "start_line %d is outside of the artifact %q; valid lines are 1 to %d", start, rec.ID, total)

@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,9 +132,7 @@ func (o *Offloader) plan(call tools.Call, def tools.Definition, b body, taken bo
 
 // inSession puts a call that names no session into the default session.
 func inSession(call tools.Call) tools.Call {
-	if call.Session == "" {
-		call.Session = tools.DefaultSession
-	}
+	call.Session = cmp.Or(call.Session, tools.DefaultSession)
 	return call
 }
 

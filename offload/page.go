@@ -3,7 +3,6 @@ package offload
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -92,10 +91,7 @@ func (r *Reader) page(ctx context.Context, session, id string, offset, limit, ma
 		page, err = readPage(rec, c, offset, limit, maxLimit, forModel)
 		return err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return page, nil
+	return page, err
 }
 
 // readPage returns a page. If it is for a model, its Text is bounded too, in which a byte
@@ -137,11 +133,7 @@ func textAndData(data []byte) (string, []byte) {
 	if utf8.Valid(data) {
 		return string(data), nil
 	}
-	var text strings.Builder
-	for _, r := range string(data) {
-		text.WriteRune(r) // U+FFFD for each invalid byte
-	}
-	return text.String(), data
+	return string([]rune(string(data))), data // U+FFFD for each invalid byte
 }
 
 // shownLen returns how many bytes of data can be shown with at most max characters. A byte

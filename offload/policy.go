@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -44,20 +45,14 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Threshold <= 0 {
-		c.Threshold = 8_000
-	}
-	if c.InlineChars <= 0 {
-		c.InlineChars = 40_000
-	}
+	c.Threshold = cmp.Or(max(c.Threshold, 0), 8_000)
+	c.InlineChars = cmp.Or(max(c.InlineChars, 0), 40_000)
+	c.MaxResult = cmp.Or(max(c.MaxResult, 0), 512<<10)
 	if c.Budget > 0 {
 		c.Budget = max(c.Budget, int(c.InlineChars))
 	}
 	if c.Pool == nil {
 		c.Pool = limited.NewPool()
-	}
-	if c.MaxResult <= 0 {
-		c.MaxResult = 512 << 10
 	}
 	return c
 }

@@ -1,6 +1,7 @@
 package offload
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/base32"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/charset"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
 )
 
@@ -26,20 +28,19 @@ func (o *Offloader) Attach(ctx context.Context, call tools.Call, file *io.Sectio
 
 // put stores src under id, or under an id that derives from it.
 func (o *Offloader) put(ctx context.Context, rec Record, id string, src *io.SectionReader, summarize func(*Record, Content) error) (Record, error) {
-	return putFree(id, func(id string) (Record, error) {
-		rec := rec
-		rec.ID = id
+	return putFree(rec, id, func(rec Record) (Record, error) {
 		return o.sweepIfFull(ctx, func() (Record, error) { return o.store.Put(ctx, rec, atStart(src), summarize) })
 	}, atStart(src))
 }
 
-// putFree calls put with a free id. If an artifact with other content has the id,
+// putFree calls put with rec and a free id. If an artifact with other content has the id,
 // because a model used it twice, putFree derives another id from the bytes of seed.
 // A retry derives the same one, and nothing is ever overwritten.
-func putFree(id string, put func(id string) (Record, error), seed io.Reader) (Record, error) {
-	rec, err := put(id)
+func putFree(rec Record, id string, put func(Record) (Record, error), seed io.Reader) (Record, error) {
+	rec.ID = id
+	stored, err := put(rec)
 	if !errors.Is(err, ErrExists) {
-		return rec, err
+		return stored, err
 	}
 	h := sha256.New()
 	if _, err := io.Copy(h, seed); err != nil {
@@ -47,8 +48,9 @@ func putFree(id string, put func(id string) (Record, error), seed io.Reader) (Re
 	}
 	sum := suffixEncoding.EncodeToString(h.Sum(nil))
 	for _, n := range []int{8, 16, len(sum)} {
-		if rec, err = put(tools.TokenOf(id + "_" + sum[:n])); !errors.Is(err, ErrExists) {
-			return rec, err
+		rec.ID = tools.TokenOf(id + "_" + sum[:n])
+		if stored, err = put(rec); !errors.Is(err, ErrExists) {
+			return stored, err
 		}
 	}
 	return Record{}, err
@@ -79,9 +81,7 @@ func (o *Offloader) putPart(ctx context.Context, call tools.Call, b body, full e
 		rec.Truncated = true
 		rec.Metadata[storedPart] = fmt.Sprintf("the first %d of %d bytes, because the artifact store is full", part, size)
 		src := io.NewSectionReader(b.plain, 0, part)
-		rec, err = putFree(call.IDToken(), func(id string) (Record, error) {
-			rec := rec
-			rec.ID = id
+		rec, err = putFree(rec, call.IDToken(), func(rec Record) (Record, error) {
 			return o.store.Put(ctx, rec, atStart(src), summarize(ctx))
 		}, atStart(src))
 		if err == nil {
@@ -95,24 +95,17 @@ func (o *Offloader) putPart(ctx context.Context, call tools.Call, b body, full e
 	return Record{}, full
 }
 
-// lineStart returns the end of the last line that ends in the 64 KiB before at, or else a
-// place before at where a character begins.
+// lineStart returns the end of the last line that ends in the 64 KiB before at, or else the
+// end of the last character.
 func lineStart(text io.ReaderAt, at int64) (int64, error) {
 	buf := make([]byte, min(at, minPart-1))
 	if _, err := text.ReadAt(buf, at-int64(len(buf))); err != nil && !errors.Is(err, io.EOF) {
 		return 0, err
 	}
-	for i := len(buf) - 1; i >= 0; i-- {
-		if buf[i] == '\n' {
-			return at - int64(len(buf)) + int64(i) + 1, nil
-		}
+	if last := bytes.LastIndexByte(buf, '\n'); last >= 0 {
+		return at - int64(len(buf)-last-1), nil
 	}
-	for i := len(buf) - 1; i >= 0 && i >= len(buf)-4; i-- {
-		if buf[i]&0xC0 != 0x80 { // the first byte of a character
-			return at - int64(len(buf)) + int64(i), nil
-		}
-	}
-	return at, nil
+	return at - int64(charset.OpenRune(buf)), nil
 }
 
 const (

@@ -84,9 +84,7 @@ func (o *Offloader) adopt(ctx context.Context, e tools.RawEvent, res *tools.Resu
 		return tools.Errorf(tools.CodeInvalidCall, "the raw result names the object %q, which does not belong to its session; upload it "+
 			"with a name that begins with %q", name, prefix)
 	}
-	rec, err := putFree(call.IDToken(), func(id string) (Record, error) {
-		rec := newRecord(call, ContextToolResult)
-		rec.ID = id
+	rec, err := putFree(newRecord(call, ContextToolResult), call.IDToken(), func(rec Record) (Record, error) {
 		return o.sweepIfFull(ctx, func() (Record, error) { return adopter.PutObject(ctx, rec, e.Object, summarize(ctx)) })
 	}, strings.NewReader(e.Object))
 	switch {

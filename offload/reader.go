@@ -64,9 +64,7 @@ type ReaderConfig struct {
 }
 
 func (c ReaderConfig) withDefaults() ReaderConfig {
-	if c.MaxChars <= 0 {
-		c.MaxChars = PageChars
-	}
+	c.MaxChars = cmp.Or(max(c.MaxChars, 0), PageChars)
 	if c.Pool == nil {
 		c.Pool = limited.NewPool()
 	}
@@ -183,11 +181,7 @@ func (r *Reader) withBytes(ctx context.Context, session, id string, f func(Recor
 	if err != nil {
 		return err
 	}
-	err = f(rec, inBlocks(c))
-	if closeErr := c.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
+	if err := errors.Join(f(rec, inBlocks(c)), c.Close()); err != nil {
 		return readError(id, err)
 	}
 	return nil
@@ -210,10 +204,7 @@ func (r *Reader) Grep(ctx context.Context, session, id string, q GrepQuery) (res
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return res, nil
+	return res, err
 }
 
 // JQ runs a jq query on an artifact that is JSON or a table; see jq.Run.
@@ -242,10 +233,7 @@ func (r *Reader) JQ(ctx context.Context, session, id string, q JQQuery) (res *JQ
 			return err
 		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return res, nil
+	return res, err
 }
 
 // readError turns an error of the store into one with a code and advice.

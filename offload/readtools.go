@@ -3,7 +3,6 @@ package offload
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -125,21 +124,16 @@ type textResult interface{ Text() string }
 // readTool returns a tool for a reading function, which gets the session from the
 // call and never from an argument.
 func readTool[In any](name, description string, read func(ctx context.Context, session string, in In) (textResult, error)) tools.Tool {
-	tool, err := tools.NewTool(name, description, func(ctx context.Context, call tools.Call, in In) *tools.Result {
+	tool := tools.MustTool(name, description, func(ctx context.Context, call tools.Call, in In) *tools.Result {
 		found, err := read(ctx, inSession(call).SessionToken(), in)
 		if err != nil {
-			res := tools.Failure(err)
-			res.Silent = true
-			return res
+			return tools.SilentFailure(err)
 		}
 		if image, ok := found.(*Image); ok {
 			return image.result()
 		}
 		return tools.SilentResult(found.Text())
 	})
-	if err != nil { // a mistake in an argument struct above; any test finds it
-		panic(fmt.Sprintf("offload: %v", err))
-	}
 	return tool.WithEffect(tools.Idempotent).WithoutOffload().Leniently(aliasesOf(tool.Definition().Parameters.Properties))
 }
 

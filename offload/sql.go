@@ -63,10 +63,7 @@ func (r *Reader) SQL(ctx context.Context, session string, q SQLQuery) (res *SQLR
 			return err
 		})
 	})
-	if err != nil {
-		return nil, err
-	}
-	return res, nil
+	return res, err
 }
 
 // comma returns the character that a model writes as a delimiter, or 0 for none.

@@ -44,34 +44,28 @@ type document struct {
 // as well converts it in parseDocument.
 const documentVersion = 1
 
-// versionError means that the file has a version that this program does not read.
-type versionError struct{ have string }
-
-func (e *versionError) Error() string {
-	return fmt.Sprintf("the file has version %s; this program reads version %d; use the version of Stevedore that wrote the file, or "+
-		"move the file aside", e.have, documentVersion)
-}
-
+// parseDocument returns a *corruptError, or another error for a version that this program does not read.
 func parseDocument(data []byte) (*document, error) {
 	var format struct {
 		Version json.RawMessage `json:"version"`
 	}
 	if err := json.Unmarshal(data, &format); err != nil {
-		return nil, err
+		return nil, &corruptError{err}
 	}
 	if v := string(format.Version); v != "" && v != strconv.Itoa(documentVersion) {
-		return nil, &versionError{v}
+		return nil, fmt.Errorf("the file has version %s; this program reads version %d; use the version of Stevedore that wrote the file, or "+
+			"move the file aside", v, documentVersion)
 	}
 	var d *document
 	if err := json.Unmarshal(data, &d); err != nil {
-		return nil, err
+		return nil, &corruptError{err}
 	}
 	if d == nil {
-		return nil, errors.New("want an object, got null")
+		return nil, &corruptError{errors.New("want an object, got null")}
 	}
 	for key, fact := range d.Facts {
 		if fact.Value == "" {
-			return nil, fmt.Errorf("fact %q has no value", key)
+			return nil, &corruptError{fmt.Errorf("fact %q has no value", key)}
 		}
 	}
 	return d, nil

@@ -45,11 +45,8 @@ func (f *File) load() (*document, error) {
 		return seen.doc, nil
 	}
 	doc, err := parseDocument(data)
-	if _, ok := errors.AsType[*versionError](err); ok { // not corrupt: the file stays as it is
-		return seen.doc, err
-	}
 	if err != nil {
-		return seen.doc, &corruptError{err}
+		return seen.doc, err
 	}
 	f.seen.Store(&snapshot{data, doc})
 	return doc, nil

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
@@ -81,13 +80,7 @@ type Call struct {
 // If only other fields than id and session are invalid, the error wraps an *Error,
 // and the call has the valid fields: the worker can answer it. After any other error,
 // the caller is unknown.
-func DecodeCall(data []byte) (Call, error) {
-	call, err := decodeEvent[Call](data)
-	if err != nil {
-		return call, fmt.Errorf("decode call: %w", err)
-	}
-	return call, nil
-}
+func DecodeCall(data []byte) (Call, error) { return decodeEvent[Call]("call", data) }
 
 // SessionToken is the Token of Session, or of DefaultSession if Session is empty.
 // SessionToken and IDToken are the key of the call in subjects, records and file

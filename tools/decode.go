@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	jsonv2 "github.com/go-json-experiment/json"
 )
 
-// decodeEvent is the one decoder of calls, results, raw results and ticks. It refuses
+// decodeEvent is the one decoder of calls, results, raw results and ticks; name says which. It refuses
 // what two readers could read in two ways: bytes that are not UTF-8, data after the
 // object, a duplicate argument, and a duplicate field, also in another case (package
 // encoding/json takes "ID" for "id" and uses the last one).
@@ -17,11 +18,15 @@ import (
 // If only some fields are wrong, but not id and session, the error is an *Error and
 // comes with the other fields: the caller can be answered. After any other error,
 // the caller is unknown.
-func decodeEvent[T any](data []byte) (T, error) {
+func decodeEvent[T any](name string, data []byte) (T, error) {
 	if event, ok := decodeExact[T](data); ok {
 		return event, nil
 	}
-	return decodeFields[T](data)
+	event, err := decodeFields[T](data)
+	if err != nil {
+		err = fmt.Errorf("decode %s: %w", name, err)
+	}
+	return event, err
 }
 
 // exact refuses a field that the event does not have, such as one in another case, and with

@@ -98,13 +98,11 @@ func ShownArgs(call Call) string {
 // NewResultEvent returns the event that answers call with res. The caller sets
 // Attempt, Worker, Digest and the times.
 func NewResultEvent(call Call, res *Result) ResultEvent {
-	e := ResultEvent{
+	return ResultEvent{
 		ID: call.ID, Session: call.Session, Tool: call.Tool, Args: ShownArgs(call),
-		Outcome: OutcomeOf(res), Result: *res,
+		Outcome: OutcomeOf(res), Result: *res, Error: res.eventError(),
 		Channel: call.Channel, ChatID: call.ChatID, Action: call.Action, Delivery: call.Delivery,
 	}
-	e.Error = res.eventError()
-	return e
 }
 
 // eventError returns what failed, or nil.
@@ -139,13 +137,7 @@ func OutcomeOf(res *Result) Outcome {
 }
 
 // DecodeResult decodes the body of a result or completion event.
-func DecodeResult(data []byte) (ResultEvent, error) {
-	e, err := decodeEvent[ResultEvent](data)
-	if err != nil {
-		return ResultEvent{}, fmt.Errorf("decode result: %w", err)
-	}
-	return e, nil
-}
+func DecodeResult(data []byte) (ResultEvent, error) { return decodeEvent[ResultEvent]("result", data) }
 
 // RawEvent is the body of a raw event: the result of a tool that another program ran.
 // A worker offloads and publishes it like any result. One of for_llm, content and
@@ -190,13 +182,7 @@ func RawOf(call Call, res *Result, limit int64) (e RawEvent, ok bool) {
 }
 
 // DecodeRaw decodes the body of a raw event, with the errors of DecodeCall.
-func DecodeRaw(data []byte) (RawEvent, error) {
-	e, err := decodeEvent[RawEvent](data)
-	if err != nil {
-		return e, fmt.Errorf("decode raw result: %w", err)
-	}
-	return e, nil
-}
+func DecodeRaw(data []byte) (RawEvent, error) { return decodeEvent[RawEvent]("raw result", data) }
 
 // Tick is the body of a tick: the call that a schedule makes.
 type Tick struct {
@@ -215,9 +201,9 @@ type Tick struct {
 
 // DecodeTick decodes the body of a tick.
 func DecodeTick(data []byte) (Tick, error) {
-	t, err := decodeEvent[Tick](data)
+	t, err := decodeEvent[Tick]("tick", data)
 	if err != nil {
-		return Tick{}, fmt.Errorf("decode tick: %w", err)
+		return Tick{}, err
 	}
 	if !IsToken(t.Tool) {
 		return Tick{}, fmt.Errorf("decode tick: the tool %q is not of the form %s", Excerpt(t.Tool, 80), TokenForm)

@@ -45,10 +45,7 @@ func (f *folder) close() error {
 
 // WriteFile is durable.Dir.WriteFile below the directory.
 func (f *folder) WriteFile(ctx context.Context, path, content string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	name, err := f.prepare(path)
+	name, err := f.prepare(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -60,10 +57,7 @@ func (f *folder) WriteFile(ctx context.Context, path, content string) error {
 
 // CreateFile gives a complete file its name with a hard link, which never replaces a file.
 func (f *folder) CreateFile(ctx context.Context, path, content string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	name, err := f.prepare(path)
+	name, err := f.prepare(ctx, path)
 	if err != nil {
 		return err
 	}
@@ -123,7 +117,10 @@ func (f *folder) renameWithoutLink(temp *durable.Temp, name string) error {
 }
 
 // prepare makes the directories and returns path's name below the root.
-func (f *folder) prepare(path string) (string, error) {
+func (f *folder) prepare(ctx context.Context, path string) (string, error) {
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
 	if f.root == nil {
 		root, err := durable.OpenRoot(f.dir, dirPerm)
 		if err != nil {

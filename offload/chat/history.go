@@ -69,7 +69,7 @@ func OffloadHistoryTo(ctx context.Context, messages []Message, dir string, opts 
 			if !opts.offloads(b) {
 				continue
 			}
-			path, err := names.create(ctx, b.id, historyFile(b.value))
+			path, err := names.create(ctx, b.id, contentFile(indent(b.value)))
 			if err != nil {
 				return HistoryResult{}, fmt.Errorf("offload history: message %d, result %q: %w", i, b.id, err)
 			}
@@ -81,14 +81,6 @@ func OffloadHistoryTo(ctx context.Context, messages []Message, dir string, opts 
 		res.Messages = append(res.Messages, m.replace(parts))
 	}
 	return res, nil
-}
-
-// historyFile returns the text of the file for a content.
-func historyFile(value string) string {
-	if kindOf(value) == "a string" {
-		return unquote(value)
-	}
-	return indent(value)
 }
 
 // offloads reports whether a result is offloaded.

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"cmp"
 	"path/filepath"
 	"strings"
 	"unicode"
@@ -44,12 +45,9 @@ func cutReference(s, prefix string) string {
 	if len(s) > maxReference || strings.ContainsAny(s, "\r\n") {
 		return ""
 	}
-	rest, ok := strings.CutPrefix(s, prefix)
-	if !ok {
-		return ""
-	}
-	rest, ok = strings.CutSuffix(rest, suffix)
-	if !ok {
+	rest, begins := strings.CutPrefix(s, prefix)
+	rest, ends := strings.CutSuffix(rest, suffix)
+	if !begins || !ends {
 		return ""
 	}
 	return rest
@@ -94,8 +92,5 @@ func isPlain(r rune) bool {
 
 // sessionName is fileName for sessions.
 func sessionName(session string) string {
-	if session == "" {
-		session = tools.DefaultSession
-	}
-	return fileName(session)
+	return fileName(cmp.Or(session, tools.DefaultSession))
 }

@@ -3,6 +3,7 @@ package chat
 import (
 	"context"
 	"fmt"
+	"slices"
 )
 
 // OffloadResults moves the content of each tool_result of m with at least minChars
@@ -66,9 +67,5 @@ func (m Message) resultBlocks() []block {
 	if content := m.contentText(); kindOf(content) == "a string" {
 		return []block{{text: content, id: m.toolCallID(), value: content, at: m.content, result: true}}
 	}
-	var all []block
-	for b := range m.results() {
-		all = append(all, b)
-	}
-	return all
+	return slices.Collect(m.results())
 }

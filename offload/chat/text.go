@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 )
 
 // normalize checks JSON from outside and returns it in the form of JSON.stringify: no
@@ -23,7 +25,7 @@ func normalize(data []byte) (string, error) {
 	if !utf8.Valid(data) {
 		return "", fmt.Errorf("the input is not valid UTF-8 (byte %d)", invalidAt(data))
 	}
-	if !jsontext.Value(data).IsValid(lenient...) {
+	if !jsontext.Value(data).IsValid(jsonread.Lenient...) {
 		// Only this decoder reports what is wrong, and where, in words for a person.
 		if syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(data, new(json.RawMessage))); ok {
 			return "", fmt.Errorf("the input is not JSON: %w (byte %d)", syntax, syntax.Offset)
@@ -33,18 +35,9 @@ func normalize(data []byte) (string, error) {
 	return restringify(data), nil
 }
 
-// lenient accepts what JavaScript accepts: repeated keys and halves of surrogate pairs.
-var lenient = []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
-
+// invalidAt returns the first byte that is not UTF-8. No text in UTF-8 has the byte 0xff.
 func invalidAt(data []byte) int {
-	for i := 0; i < len(data); {
-		r, n := utf8.DecodeRune(data[i:])
-		if r == utf8.RuneError && n == 1 {
-			return i
-		}
-		i += n
-	}
-	return len(data)
+	return bytes.IndexByte(bytes.ToValidUTF8(data, []byte{0xff}), 0xff)
 }
 
 // restringify removes the white space of valid JSON, and reduces the escapes in its strings.

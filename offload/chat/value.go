@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/stevedore-bus/stevedore/offload/internal/jsonread"
 )
 
 // The functions of this file find values without decoding them. All texts are
@@ -21,7 +23,7 @@ func (s span) of(text string) string { return text[s.start:s.end] }
 // quotes.
 func members(text string) iter.Seq2[string, span] {
 	return func(yield func(string, span) bool) {
-		dec := jsontext.NewDecoder(strings.NewReader(text), lenient...)
+		dec := jsontext.NewDecoder(strings.NewReader(text), jsonread.Lenient...)
 		_, _ = dec.ReadToken() // the text is valid
 		for dec.PeekKind() != ']' && dec.PeekKind() != '}' {
 			key := ""
@@ -63,19 +65,7 @@ func kindOf(value string) string {
 	if value == "" {
 		return "nothing"
 	}
-	switch value[0] {
-	case '"':
-		return "a string"
-	case '[':
-		return "an array"
-	case '{':
-		return "an object"
-	case 'n':
-		return "null"
-	case 't', 'f':
-		return "a boolean"
-	}
-	return "a number"
+	return jsonread.TypeOf(jsontext.Kind(value[0]))
 }
 
 // Bounds of indented text: this many times the compact text, plus this many bytes.

@@ -225,9 +225,7 @@ func (n *node) merge(other *node) {
 		}
 	}
 	n.count += other.count
-	if n.first == 0 {
-		n.first = other.first
-	}
+	n.first = cmp.Or(n.first, other.first)
 	if other.elem != nil {
 		if n.elem == nil {
 			n.elem, n.min = &node{path: n.path + "[]"}, 1<<62

@@ -1,6 +1,7 @@
 package describe
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -67,10 +68,7 @@ func (w *shapeWriter) once(text, path string) string {
 	if first, ok := w.seen[text]; ok {
 		return "as " + first
 	}
-	if path == "" {
-		path = "."
-	}
-	w.seen[text] = path
+	w.seen[text] = cmp.Or(path, ".")
 	return text
 }
 

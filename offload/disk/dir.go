@@ -55,16 +55,11 @@ func (d *dir) isComplete() bool {
 }
 
 // lock takes the lock of a key, which excludes other goroutines and processes. Keys share
-// locks, so a goroutine must not hold two.
+// locks, so a goroutine must not hold two of them. It may hold one and then take that of the quota.
 func (d *dir) lock(ctx context.Context, key string) (unlock func(), err error) {
 	h := fnv.New32a()
 	io.WriteString(h, key)
 	return d.lockFile(ctx, fmt.Sprintf("%02x", h.Sum32()%lockCount))
-}
-
-// lockQuota takes the lock of the quota. A goroutine may hold one other lock before.
-func (d *dir) lockQuota(ctx context.Context) (unlock func(), err error) {
-	return d.lockFile(ctx, "quota")
 }
 
 func (d *dir) lockFile(ctx context.Context, name string) (unlock func(), err error) {
@@ -83,14 +78,9 @@ func (d *dir) mkdir(name string) error { return d.MkdirAll(name, 0o700) }
 
 func tempName() string { return tempDir + "/" + rand.Text() }
 
-// createTemp creates a temporary file. The caller must call Discard.
-func (d *dir) createTemp(perm fs.FileMode) (*durable.Temp, error) {
-	return d.CreateTemp(tempName(), perm)
-}
-
 // writeTemp writes a temporary file and makes its content durable.
 func (d *dir) writeTemp(perm fs.FileMode, write func(io.Writer) error) (*durable.Temp, error) {
-	t, err := d.createTemp(perm)
+	t, err := d.CreateTemp(tempName(), perm)
 	if err != nil {
 		return nil, err
 	}

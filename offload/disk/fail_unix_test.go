@@ -279,7 +279,7 @@ func TestDiskGrownFile(t *testing.T) {
 func TestDiskSweepDuringPut(t *testing.T) {
 	for _, back := range []bool{false, true} {
 		s := openTest(t, t.TempDir(), offload.StoreConfig{})
-		f, err := s.now.dir.createTemp(contentMode)
+		f, err := s.now.dir.CreateTemp(tempName(), contentMode)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"strings"
 
-	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -23,13 +22,6 @@ func (s *tree) contentPath(session, id string) string {
 
 func (s *tree) recordPath(session, id string) string {
 	return fileName(session, s.caseInsensitive) + "/" + recordPrefix + fileName(id, s.caseInsensitive) + recordSuffix
-}
-
-// blobPath returns the path of the content with a digest. ok is false if the digest is
-// invalid.
-func blobPath(digest string) (name string, ok bool) {
-	sum, ok := strings.CutPrefix(digest, offload.DigestPrefix)
-	return blobDir + "/" + sum, ok && !strings.Contains(sum, "/")
 }
 
 // caseInsensitive tests whether the file system treats "a" and "A" as the same name. It writes

@@ -4,6 +4,7 @@ package disk
 
 import (
 	"errors"
+	"slices"
 	"syscall"
 )
 
@@ -18,10 +19,6 @@ func isDiskFull(err error) bool {
 // cannotLink reports whether err says that the file system has no hard links, or
 // no more of them for this file.
 func cannotLink(err error) bool {
-	for _, e := range []error{syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS, syscall.EMLINK, syscall.EXDEV} {
-		if errors.Is(err, e) {
-			return true
-		}
-	}
-	return false
+	reasons := []error{syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS, syscall.EMLINK, syscall.EXDEV}
+	return slices.ContainsFunc(reasons, func(reason error) bool { return errors.Is(err, reason) })
 }

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -90,7 +91,14 @@ func (s *Store) Put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	if err != nil {
 		return offload.Record{}, err
 	}
-	return t.Put(ctx, rec, src, summarize)
+	out, err := t.put(ctx, rec, src, summarize)
+	if err != nil && isDiskFull(err) {
+		err = fmt.Errorf("%w: its disk has no space left: %w", offload.ErrQuota, err)
+	}
+	if err != nil {
+		return offload.Record{}, fmt.Errorf("put artifact %q: %w", rec.ID, err)
+	}
+	return out, nil
 }
 
 // Get implements offload.Store.
@@ -99,16 +107,27 @@ func (s *Store) Get(ctx context.Context, session, id string) (offload.Record, er
 	if err != nil {
 		return offload.Record{}, err
 	}
-	return t.Get(ctx, session, id)
+	e, err := t.lookup(session, id)
+	if refreshed := e; err == nil && t.life.Refresh(&refreshed) {
+		e, err = t.refresh(ctx, e)
+	}
+	if err != nil {
+		return offload.Record{}, fmt.Errorf("get artifact %q: %w", id, err)
+	}
+	return e.Record, nil
 }
 
 // Open implements offload.Store.
-func (s *Store) Open(ctx context.Context, rec offload.Record) (offload.Content, error) {
+func (s *Store) Open(_ context.Context, rec offload.Record) (offload.Content, error) {
 	t, err := s.tree()
 	if err != nil {
 		return nil, err
 	}
-	return t.Open(ctx, rec)
+	c, err := t.open(rec)
+	if err != nil {
+		return nil, fmt.Errorf("open artifact %q: %w", rec.ID, err)
+	}
+	return c, nil
 }
 
 // List implements offload.Store.
@@ -117,7 +136,7 @@ func (s *Store) List(ctx context.Context, session string) iter.Seq2[offload.Reco
 	if err != nil {
 		return func(yield func(offload.Record, error) bool) { yield(offload.Record{}, err) }
 	}
-	return t.List(ctx, session)
+	return t.life.List(t.entries(ctx, session))
 }
 
 // Delete implements offload.Store.
@@ -126,14 +145,23 @@ func (s *Store) Delete(ctx context.Context, session, id string) error {
 	if err != nil {
 		return err
 	}
-	return t.Delete(ctx, session, id)
+	if err := t.delete(ctx, session, id); err != nil {
+		return fmt.Errorf("delete artifact %q: %w", id, err)
+	}
+	return nil
 }
 
-// Sweep implements offload.Store.
+// Sweep implements offload.Store. It lists blobs before records, so it removes the blob of
+// a running Put only if the blob is older than grace. If the Put has linked the blob
+// before, the session has the content; otherwise the link fails, and so does the Put.
 func (s *Store) Sweep(ctx context.Context, grace time.Duration) (offload.SweepReport, error) {
+	var report offload.SweepReport
 	t, err := s.tree()
 	if err != nil {
-		return offload.SweepReport{}, err
+		return report, err
 	}
-	return t.Sweep(ctx, grace)
+	if err := errors.Join(t.sweepTemp(grace, &report), t.sweepBlobs(ctx, grace, &report)); err != nil {
+		return report, fmt.Errorf("sweep artifacts: %w", err)
+	}
+	return report, nil
 }

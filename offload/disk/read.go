@@ -6,23 +6,11 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
-	"slices"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
-
-func (s *tree) Get(ctx context.Context, session, id string) (offload.Record, error) {
-	e, err := s.lookup(session, id)
-	if refreshed := e; err == nil && s.life.Refresh(&refreshed) {
-		e, err = s.refresh(ctx, e)
-	}
-	if err != nil {
-		return offload.Record{}, fmt.Errorf("get artifact %q: %w", id, err)
-	}
-	return e.Record, nil
-}
 
 // lookup reads a record that is not expired.
 func (s *tree) lookup(session, id string) (record.Entry, error) {
@@ -60,14 +48,6 @@ func (s *tree) refresh(ctx context.Context, e record.Entry) (record.Entry, error
 	return e, nil
 }
 
-func (s *tree) Open(_ context.Context, rec offload.Record) (offload.Content, error) {
-	c, err := s.open(rec)
-	if err != nil {
-		return nil, fmt.Errorf("open artifact %q: %w", rec.ID, err)
-	}
-	return c, nil
-}
-
 func (s *tree) open(rec offload.Record) (offload.Content, error) {
 	e, err := s.lookup(rec.Session, rec.ID)
 	if err != nil {
@@ -90,32 +70,6 @@ func (s *tree) open(rec offload.Record) (offload.Content, error) {
 		return nil, errors.Join(fmt.Errorf("it has %d bytes instead of %d: %w", info.Size(), x.Size(), offload.ErrCorrupt), f.Close())
 	}
 	return record.NewContent(f, &x), nil
-}
-
-func (s *tree) List(ctx context.Context, session string) iter.Seq2[offload.Record, error] {
-	return func(yield func(offload.Record, error) bool) {
-		var recs []offload.Record
-		var failed []error
-		for e, err := range s.entries(ctx, session) {
-			switch {
-			case err != nil:
-				failed = append(failed, fmt.Errorf("list artifacts: %w", err))
-			case !s.life.Expired(&e):
-				recs = append(recs, e.Record)
-			}
-		}
-		slices.SortFunc(recs, record.OldestFirst)
-		for _, rec := range recs {
-			if !yield(rec, nil) {
-				return
-			}
-		}
-		for _, err := range failed {
-			if !yield(offload.Record{}, err) {
-				return
-			}
-		}
-	}
 }
 
 // entries yields the records of a session, or of all sessions, and an error for each that it cannot read. It ignores

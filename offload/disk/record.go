@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/record"
@@ -23,7 +24,7 @@ func (s *tree) addRecord(ctx context.Context, e record.Entry, file *durable.Temp
 	}
 	defer unlock()
 	name, recordName := s.contentPath(e.Session, e.ID), s.recordPath(e.Session, e.ID)
-	blob, _ := blobPath(e.Digest)
+	blob := blobDir + "/" + strings.TrimPrefix(e.Digest, offload.DigestPrefix)
 	if err := s.dir.mkdir(path.Dir(name)); err != nil {
 		return e.Record, err
 	}
@@ -107,13 +108,6 @@ func (s *tree) linkContent(blob, name string) error {
 	}
 	defer f.Close()
 	return s.dir.replace(name, contentMode, func(w io.Writer) error { _, err := io.Copy(w, f); return err })
-}
-
-func (s *tree) Delete(ctx context.Context, session, id string) error {
-	if err := s.delete(ctx, session, id); err != nil {
-		return fmt.Errorf("delete artifact %q: %w", id, err)
-	}
-	return nil
 }
 
 func (s *tree) delete(ctx context.Context, session, id string) error {

@@ -54,22 +54,11 @@ func openTree(path string, cfg offload.StoreConfig) (*tree, error) {
 	return s, nil
 }
 
-func (s *tree) Put(ctx context.Context, rec offload.Record, src io.Reader, summarize func(*offload.Record, offload.Content) error) (offload.Record, error) {
-	out, err := s.put(ctx, rec, src, summarize)
-	if err != nil && isDiskFull(err) {
-		err = fmt.Errorf("%w: its disk has no space left: %w", offload.ErrQuota, err)
-	}
-	if err != nil {
-		return offload.Record{}, fmt.Errorf("put artifact %q: %w", rec.ID, err)
-	}
-	return out, nil
-}
-
 func (s *tree) put(ctx context.Context, rec offload.Record, src io.Reader, summarize func(*offload.Record, offload.Content) error) (offload.Record, error) {
 	if err := record.CheckKey(rec.Session, rec.ID); err != nil {
 		return rec, err
 	}
-	f, err := s.dir.createTemp(contentMode)
+	f, err := s.dir.CreateTemp(tempName(), contentMode)
 	if err != nil {
 		return rec, err
 	}
@@ -143,7 +132,7 @@ func (s *tree) addBlob(ctx context.Context, f *durable.Temp, in *record.Ingested
 		return s.dir.Root.Chtimes(blob, now, now)
 	}
 	if s.life.Quota > 0 { // no other Put may add a blob between the check and the rename
-		unlock, err := s.dir.lockQuota(ctx)
+		unlock, err := s.dir.lockFile(ctx, "quota")
 		if err != nil {
 			return err
 		}

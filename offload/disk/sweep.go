@@ -11,18 +11,6 @@ import (
 	"github.com/stevedore-bus/stevedore/offload/record"
 )
 
-// Sweep lists blobs before records, so it removes the blob of
-// a running Put only if the blob is older than grace. If the Put has linked the blob
-// before, the session has the content; otherwise the link fails, and so does the Put.
-func (s *tree) Sweep(ctx context.Context, grace time.Duration) (offload.SweepReport, error) {
-	var report offload.SweepReport
-	err := errors.Join(s.sweepTemp(grace, &report), s.sweepBlobs(ctx, grace, &report))
-	if err != nil {
-		return report, fmt.Errorf("sweep artifacts: %w", err)
-	}
-	return report, nil
-}
-
 func (s *tree) sweepTemp(grace time.Duration, report *offload.SweepReport) error {
 	entries, err := s.dir.list(tempDir)
 	for _, e := range entries {

@@ -153,10 +153,7 @@ func Artifact(ctx context.Context, id string, src Source, q Query, chars int) (*
 	if q.ContextBefore < 0 || q.ContextAfter < 0 || q.MaxResults < 0 {
 		return nil, tools.Errorf(tools.CodeInvalidArguments, "context_before, context_after and max_results must not be negative")
 	}
-	if q.MaxResults == 0 {
-		q.MaxResults = defaultMatches
-	}
-	q.MaxResults = min(q.MaxResults, maxMatches)
+	q.MaxResults = min(cmp.Or(q.MaxResults, defaultMatches), maxMatches)
 	q.ContextBefore, q.ContextAfter = min(q.ContextBefore, MaxContext), min(q.ContextAfter, MaxContext)
 	pattern, err := Compile(q.Pattern, q.IgnoreCase)
 	if err != nil {
@@ -213,9 +210,7 @@ func (r *Result) stopped(s *Search, reached limited.Reached) {
 	if s.Next > s.From && s.Next < r.Size { // else a search from there ends there again
 		next := cursor.Place{Byte: s.Next}.String()
 		text += fmt.Sprintf("; to search them, continue with cursor=%q", next)
-		if r.NextCursor == "" {
-			r.NextCursor = next
-		}
+		r.NextCursor = cmp.Or(r.NextCursor, next)
 	}
 	r.Notes = append(r.Notes, text+"; .* and .+ are slow on long lines, so write .{0,200} instead, or search for fixed text")
 }

@@ -157,7 +157,7 @@ func (p *Pattern) findFrom(text []byte, pos, n int) [][]int {
 	_, size := utf8.DecodeLastRune(text[:pos])
 	from := pos - size
 	found := p.re.FindAllIndex(text[from:], n+1)
-	for i, m := range found {
+	for _, m := range found {
 		m[0] += from
 		m[1] += from
 		if m[0] < pos && m[1] > pos { // it hides matches that begin at pos
@@ -166,9 +166,6 @@ func (p *Pattern) findFrom(text []byte, pos, n int) [][]int {
 				return nil
 			}
 			return [][]int{{from + after[2], from + after[3]}}
-		}
-		if i > 0 {
-			continue
 		}
 	}
 	for len(found) > 0 && found[0][0] < pos {

@@ -2,6 +2,7 @@ package grep
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
 	"iter"
@@ -60,9 +61,7 @@ type Line struct {
 // error, the results count for the text before Searched, and Matches may count
 // more.
 func (s *Search) Run(ctx context.Context, parts iter.Seq2[[]byte, error]) error {
-	if s.longest == 0 {
-		s.longest = maxLine
-	}
+	s.longest = cmp.Or(s.longest, maxLine)
 	var carry []byte // the beginning of a line
 	var long *literalFilter
 	size := int64(0) // of the line in long
@@ -174,13 +173,7 @@ func (s *Search) block(ctx context.Context, text []byte) error {
 		s.hit(s.Searched+int64(start), s.Searched+int64(stopAt))
 		return true
 	})
-	if flushed := s.flush(); stop == nil {
-		stop = flushed
-	}
-	if stop != nil {
-		return stop
-	}
-	return err
+	return cmp.Or(stop, s.flush(), err)
 }
 
 // longLine searches a line that is not in memory.
@@ -202,10 +195,7 @@ func (s *Search) longLine(ctx context.Context, filter *literalFilter, size int64
 			s.hit(s.Searched+start, s.Searched+stop)
 			return true
 		})
-		if flushed := s.flush(); err == nil {
-			err = flushed
-		}
-		if err != nil {
+		if err = cmp.Or(err, s.flush()); err != nil {
 			return err
 		}
 	}

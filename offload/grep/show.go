@@ -32,7 +32,7 @@ func Show(src io.ReaderAt, start, end, at int64) (string, bool, error) {
 		before, lead, head = lastRunes(before, leadRunes), min(lead, leadRunes), "…"
 	}
 	if n := MaxShown - lead; to < end || n < rest {
-		after, tail = firstRunes(after, n), "…"
+		after, tail = after[:textscan.RunesLen(after, int64(n))], "…"
 	}
 	return head + tools.EscapeBytes(string(before)) + tools.EscapeBytes(string(after)) + tail, head+tail != "", nil
 }
@@ -88,15 +88,6 @@ func runesBetween(src io.ReaderAt, from, to int64, line Line) (string, error) {
 		end++
 	}
 	return tools.EscapeBytes(string(data[min(start, end):end])), nil
-}
-
-func firstRunes(text []byte, n int) []byte {
-	end := 0
-	for ; n > 0 && end < len(text); n-- {
-		_, size := utf8.DecodeRune(text[end:])
-		end += size
-	}
-	return text[:end]
 }
 
 func lastRunes(text []byte, n int) []byte {

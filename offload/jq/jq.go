@@ -52,20 +52,20 @@ type Query struct {
 
 // Source is an artifact and the bounds of a query on it.
 type Source struct {
-	ArtifactID string
-	Content    io.ReaderAt
-	Size       int64
+	ArtifactID string      `json:"artifact_id"`
+	Content    io.ReaderAt `json:"-"`
+	Size       int64       `json:"size"`
 	// Form is that of a table; nil if the artifact is JSON.
-	Form *describe.Form
+	Form *describe.Form `json:"form,omitempty"`
 	// Markup is the format of package markup that the artifact has; "" if it is JSON or a table.
-	Markup string
-	Log    bool          // it is a text with JSON in its lines
-	Chars  int           // of results that are returned
-	CPU    time.Duration // the limit of the context, which a separate process has too
+	Markup string        `json:"markup,omitempty"`
+	Log    bool          `json:"log,omitempty"` // it is a text with JSON in its lines
+	Chars  int           `json:"chars"`         // of results that are returned
+	CPU    time.Duration `json:"cpu"`           // the limit of the context, which a separate process has too
 	// Command is a program with arguments that calls Serve. The query then runs in a
 	// separate process. Without it, a check of the heap every 5 ms stops a query, but a
 	// single step of a hostile query can take gigabytes before that.
-	Command []string
+	Command []string `json:"-"`
 }
 
 // Result is the result of a jq query on an artifact.
@@ -121,10 +121,7 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	req := request{
-		ArtifactID: src.ArtifactID, Query: q.Query, Skip: place.More, Form: src.Form, Markup: src.Markup, Log: src.Log,
-		Size: src.Size, Limit: src.Chars, CPU: src.CPU,
-	}
+	req := request{Source: src, Query: q.Query, Skip: place.More}
 	input := io.NewSectionReader(src.Content, 0, src.Size)
 	var res *Result
 	if len(src.Command) > 0 {

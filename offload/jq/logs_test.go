@@ -38,7 +38,7 @@ func TestLogs(t *testing.T) {
 
 func resultsOf(t *testing.T, doc, query string) (string, error) {
 	t.Helper()
-	r := &runner{ctx: t.Context(), keys: newKeyOrder(), left: 1 << 20, request: request{Query: query, Size: int64(len(doc))}, res: &Result{}}
+	r := &runner{ctx: t.Context(), keys: newKeyOrder(), left: 1 << 20, request: request{Source: Source{Size: int64(len(doc))}, Query: query}, res: &Result{}}
 	err := r.run(strings.NewReader(doc))
 	var all []string
 	for _, res := range r.res.Results {

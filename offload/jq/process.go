@@ -3,23 +3,15 @@ package jq
 import (
 	"context"
 	"io"
-	"time"
 
-	"github.com/stevedore-bus/stevedore/offload/describe"
 	"github.com/stevedore-bus/stevedore/tools/limited"
 )
 
 // request is the first line of the input of the process; the artifact follows.
 type request struct {
-	ArtifactID string         `json:"artifact_id"`
-	Query      string         `json:"query"`
-	Skip       int64          `json:"skip,omitempty"` // results that earlier answers showed
-	Form       *describe.Form `json:"form,omitempty"`
-	Markup     string         `json:"markup,omitempty"`
-	Log        bool           `json:"log,omitempty"`
-	Size       int64          `json:"size"`
-	Limit      int            `json:"limit"` // characters of results
-	CPU        time.Duration  `json:"cpu"`
+	Source
+	Query string `json:"query"`
+	Skip  int64  `json:"skip,omitempty"` // results that earlier answers showed
 }
 
 // Serve runs one query of a Run whose Source.Command started this

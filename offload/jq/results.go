@@ -72,7 +72,7 @@ func (r *runner) add(v any) (more bool, err error) {
 			why.WriteString(" (" + note + ")")
 		}
 		return false, tools.Errorf(tools.CodeInvalidArguments, "the first result of the query %q is %s, longer than the %d characters that can be shown%s; %s",
-			tools.Excerpt(r.Query, 200), sizeOf(v), r.Limit, why.String(), narrower(v))
+			tools.Excerpt(r.Query, 200), sizeOf(v), r.Chars, why.String(), narrower(v))
 	case tooLong:
 		r.res.Limited, r.res.NextCursor = true, cursor.Place{More: r.emitted - 1}.String()
 		return false, nil

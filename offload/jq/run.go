@@ -38,7 +38,7 @@ func runWithin(ctx context.Context, req request, input io.Reader) (*Result, erro
 	bounded, stop := watchHeap(ctx)
 	defer stop()
 	r := &runner{
-		request: req, ctx: bounded, keys: newKeyOrder(), left: req.Limit,
+		request: req, ctx: bounded, keys: newKeyOrder(), left: req.Chars,
 		res: &Result{ArtifactID: req.ArtifactID, Query: req.Query, Results: []json.RawMessage{}},
 	}
 	r.keys.watch.query = req.Query

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"slices"
 	"sync"
 	"time"
 
@@ -131,25 +130,15 @@ func (s *Store) Open(_ context.Context, rec offload.Record) (offload.Content, er
 
 // List implements offload.Store.
 func (s *Store) List(_ context.Context, session string) iter.Seq2[offload.Record, error] {
-	return func(yield func(offload.Record, error) bool) {
-		for _, rec := range s.list(session) {
-			if !yield(rec, nil) {
+	return s.life.List(func(yield func(record.Entry, error) bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for k, e := range s.entries {
+			if (session == "" || k.session == session) && !yield(*e, nil) {
 				return
 			}
 		}
-	}
-}
-
-func (s *Store) list(session string) (recs []offload.Record) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for k, e := range s.entries {
-		if (session == "" || k.session == session) && !s.life.Expired(e) {
-			recs = append(recs, e.Record)
-		}
-	}
-	slices.SortFunc(recs, record.OldestFirst)
-	return recs
+	})
 }
 
 // Delete implements offload.Store.

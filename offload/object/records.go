@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"slices"
 	"strings"
 	"time"
 
@@ -171,51 +170,33 @@ func (r *records) get(ctx context.Context, session, id string) (record.Entry, er
 
 // List implements Store.
 func (s *Store) List(ctx context.Context, session string) iter.Seq2[offload.Record, error] {
-	return func(yield func(offload.Record, error) bool) {
-		recs, corrupt, err := s.records.list(ctx, session)
-		for _, rec := range recs {
-			if !yield(rec, nil) {
+	return s.life.List(func(yield func(record.Entry, error) bool) {
+		keys := ">"
+		if session != "" {
+			if !tools.IsToken(session) {
 				return
 			}
+			keys = session + ".*"
 		}
-		for _, err := range corrupt {
-			if !yield(offload.Record{}, fmt.Errorf("list artifacts: %w", err)) {
-				return
+		err := s.records.each(ctx, keys, func(k jetstream.KeyValueEntry) bool {
+			if k.Operation() != jetstream.KeyValuePut {
+				return true
 			}
-		}
+			e, err := decodeRecord(k.Key(), k.Value())
+			if err != nil {
+				err = fmt.Errorf("%q: %w", k.Key(), err)
+			}
+			return yield(e, err)
+		})
 		if err != nil {
-			yield(offload.Record{}, fmt.Errorf("list artifacts: %w", err))
-		}
-	}
-}
-
-// list returns the records and, separately, an error for each corrupt one.
-func (r *records) list(ctx context.Context, session string) (recs []offload.Record, corrupt []error, failed error) {
-	keys := ">"
-	if session != "" {
-		if !tools.IsToken(session) {
-			return nil, nil, nil
-		}
-		keys = session + ".*"
-	}
-	err := r.each(ctx, keys, func(k jetstream.KeyValueEntry) {
-		if k.Operation() != jetstream.KeyValuePut {
-			return
-		}
-		e, err := decodeRecord(k.Key(), k.Value())
-		if err != nil {
-			corrupt = append(corrupt, fmt.Errorf("%q: %w", k.Key(), err))
-		} else if !r.life.Expired(&e) {
-			recs = append(recs, e.Record)
+			yield(record.Entry{}, err)
 		}
 	})
-	slices.SortFunc(recs, record.OldestFirst)
-	return recs, corrupt, err
 }
 
-// each calls f for the last message of each key, including delete markers. It leaves out what has no
-// key of a record: nobody could remove it.
-func (r *records) each(ctx context.Context, keys string, f func(jetstream.KeyValueEntry)) error {
+// each calls f for the last message of each key, including delete markers, until it returns false. It
+// leaves out what has no key of a record: nobody could remove it.
+func (r *records) each(ctx context.Context, keys string, f func(jetstream.KeyValueEntry) bool) error {
 	w, err := r.kv.Watch(ctx, keys)
 	if err != nil {
 		return err
@@ -232,8 +213,8 @@ func (r *records) each(ctx context.Context, keys string, f func(jetstream.KeyVal
 			if k == nil {
 				return nil
 			}
-			if session, id, _ := strings.Cut(k.Key(), "."); record.CheckKey(session, id) == nil {
-				f(k)
+			if session, id, _ := strings.Cut(k.Key(), "."); record.CheckKey(session, id) == nil && !f(k) {
+				return nil
 			}
 			idle.Reset(listTimeout)
 		case <-ctx.Done():

@@ -16,6 +16,7 @@
 package object
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -88,12 +89,8 @@ const ackTimeout = 10 * time.Second
 // configuration of existing buckets, except that it stores the format version in one that
 // was never used. A bucket of another format is a *jsapi.FormatError.
 func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, error) {
-	if cfg.Bucket == "" {
-		cfg.Bucket = DefaultBlobBucket
-	}
-	if cfg.Records == "" {
-		cfg.Records = defaultRecordBucket
-	}
+	cfg.Bucket = cmp.Or(cfg.Bucket, DefaultBlobBucket)
+	cfg.Records = cmp.Or(cfg.Records, defaultRecordBucket)
 	s, err := open(ctx, js, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open artifact store %q: %w", cfg.Bucket, err)

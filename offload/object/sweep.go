@@ -32,9 +32,9 @@ func (s *Store) Sweep(ctx context.Context, grace time.Duration) (offload.SweepRe
 }
 
 func (s *Store) sweep(ctx context.Context, grace time.Duration) (report offload.SweepReport, err error) {
-	chunks, err := s.chunkSubjects(ctx)
+	chunks, err := s.blobs.Info(ctx, jetstream.WithSubjectFilter(s.chunkSubject(">")))
 	if err != nil {
-		return report, err
+		return report, fmt.Errorf("list chunks: %w", err)
 	}
 	objects, err := s.objects(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Store) sweep(ctx context.Context, grace time.Duration) (report offload.
 			return report, err
 		}
 	}
-	for subject, n := range chunks {
+	for subject, n := range chunks.State.Subjects {
 		if users[subject] == 0 {
 			if err := s.sweepChunks(ctx, subject, n, grace, &report); err != nil {
 				return report, err
@@ -64,14 +64,6 @@ func (s *Store) sweep(ctx context.Context, grace time.Duration) (report offload.
 		}
 	}
 	return report, nil
-}
-
-func (s *Store) chunkSubjects(ctx context.Context) (map[string]uint64, error) {
-	info, err := s.blobs.Info(ctx, jetstream.WithSubjectFilter(s.chunkSubject(">")))
-	if err != nil {
-		return nil, fmt.Errorf("list chunks: %w", err)
-	}
-	return info.State.Subjects, nil
 }
 
 // sweptObject is what a sweep holds of an object in memory.
@@ -167,13 +159,13 @@ func (r *records) sweep(ctx context.Context, grace time.Duration, report *offloa
 	var expired, forgotten []dueEntry
 	var failed error
 	used := map[string]bool{}
-	err := r.each(ctx, ">", func(k jetstream.KeyValueEntry) {
+	err := r.each(ctx, ">", func(k jetstream.KeyValueEntry) bool {
 		e := dueEntry{key: k.Key(), rev: k.Revision()}
 		if k.Operation() != jetstream.KeyValuePut {
 			if r.life.Age(k.Created()) >= grace {
 				forgotten = append(forgotten, e)
 			}
-			return
+			return true
 		}
 		var err error
 		if e.Entry, err = record.Decode(k.Value()); err != nil {
@@ -187,6 +179,7 @@ func (r *records) sweep(ctx context.Context, grace time.Duration, report *offloa
 		case r.life.Forgotten(&e.Entry):
 			forgotten = append(forgotten, e)
 		}
+		return true
 	})
 	if failed != nil {
 		// An unreadable record may use any object.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -101,22 +100,15 @@ func (s *Store) Open(ctx context.Context, rec offload.Record) (offload.Content, 
 }
 
 func (s *Store) List(ctx context.Context, session string) iter.Seq2[offload.Record, error] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var recs []offload.Record
-	for _, e := range s.entries {
-		if (session == "" || session == e.Session) && !s.life.Expired(e) {
-			recs = append(recs, e.Record)
-		}
-	}
-	slices.SortFunc(recs, record.OldestFirst)
-	return func(yield func(offload.Record, error) bool) {
-		for _, rec := range recs {
-			if !yield(rec, nil) {
+	return s.life.List(func(yield func(record.Entry, error) bool) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		for _, e := range s.entries {
+			if (session == "" || session == e.Session) && !yield(*e, nil) {
 				return
 			}
 		}
-	}
+	})
 }
 
 func (s *Store) Delete(ctx context.Context, session, id string) error {

@@ -1,7 +1,10 @@
 package record
 
 import (
+	"cmp"
 	"fmt"
+	"iter"
+	"slices"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/offload"
@@ -21,13 +24,10 @@ const defaultTTL = 7 * 24 * time.Hour
 
 // NewLifecycle returns the life cycle of the records of a store with this config.
 func NewLifecycle(cfg offload.StoreConfig) Lifecycle {
-	if cfg.TTL <= 0 {
-		cfg.TTL = defaultTTL
-	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return Lifecycle{cfg.TTL, cfg.Quota, cfg.Now}
+	return Lifecycle{cmp.Or(max(cfg.TTL, 0), defaultTTL), cfg.Quota, cfg.Now}
 }
 
 // Now returns the store's time in UTC and whole milliseconds, so that Put and Get
@@ -92,6 +92,33 @@ func (l Lifecycle) Put(old *Entry, rec offload.Record) (e Entry, write bool, err
 	e = *old
 	write = l.Refresh(&e)
 	return e, write, nil
+}
+
+// List returns Store.List of the entries: the records that are not expired, oldest first, and then the errors.
+func (l Lifecycle) List(entries iter.Seq2[Entry, error]) iter.Seq2[offload.Record, error] {
+	return func(yield func(offload.Record, error) bool) {
+		var recs []offload.Record
+		var failed []error
+		for e, err := range entries {
+			switch {
+			case err != nil:
+				failed = append(failed, fmt.Errorf("list artifacts: %w", err))
+			case !l.Expired(&e):
+				recs = append(recs, e.Record)
+			}
+		}
+		slices.SortFunc(recs, oldestFirst)
+		for _, rec := range recs {
+			if !yield(rec, nil) {
+				return
+			}
+		}
+		for _, err := range failed {
+			if !yield(offload.Record{}, err) {
+				return
+			}
+		}
+	}
 }
 
 // CheckQuota returns ErrQuota if the used bytes and more bytes exceed the quota.

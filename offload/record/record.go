@@ -10,7 +10,7 @@
 //     the blob, its index and the entry become durable, in this order.
 //   - Get: CheckLookup, Lifecycle.Check and Refresh; store the entry if Refresh says so.
 //   - Open: Lifecycle.Check, and NewContent of the blob and its index.
-//   - List: the entries that are not Lifecycle.Expired, sorted by OldestFirst.
+//   - List: Lifecycle.List of the entries.
 //   - Sweep: an expired entry becomes a tombstone (MakeTombstone), a Forgotten one is removed, and
 //     so are blobs that no entry names and whose Lifecycle.Age is at least grace.
 package record
@@ -74,8 +74,8 @@ func CheckLookup(session, id string) error {
 	return nil
 }
 
-// OldestFirst compares records for List.
-func OldestFirst(a, b offload.Record) int {
+// oldestFirst compares records for List.
+func oldestFirst(a, b offload.Record) int {
 	return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), strings.Compare(a.Session, b.Session), strings.Compare(a.ID, b.ID))
 }
 

@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -40,10 +41,7 @@ type entry struct {
 
 // NewCache returns a cache in a new directory below parent; "" means os.TempDir().
 func NewCache(parent string) *Cache {
-	if parent == "" {
-		parent = os.TempDir()
-	}
-	return &Cache{parent: parent, files: map[string]*entry{}}
+	return &Cache{parent: cmp.Or(parent, os.TempDir()), files: map[string]*entry{}}
 }
 
 // Dir returns the directory.

@@ -175,10 +175,7 @@ func readCell(r *jsonread.Reader) (cell, error) {
 	case 't', 'f':
 		return cell{boolean, string(value)}, nil
 	case '"':
-		text, err := jsontext.AppendUnquote(nil, value)
-		if err != nil {
-			text = []byte(strings.ToValidUTF8(string(text), "\uFFFD"))
-		}
+		text, _ := jsontext.AppendUnquote(nil, value) // replaces what is not UTF-8
 		return cell{quoted, string(text)}, nil
 	case '0':
 		return cell{number, string(value)}, nil

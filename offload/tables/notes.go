@@ -22,7 +22,7 @@ func (d *database) notes(ctx context.Context, query string) (notes []string) {
 	for _, s := range d.schemas {
 		if len(s.Others) > 0 {
 			notes = append(notes, fmt.Sprintf("%s is %s (%d rows); the document also has %s, which artifacts: [%q] selects",
-				s.Names[0], s.where(), s.Rows, tools.Excerpt(describe.List(s.Others), 200), s.ID+":"+s.Others[0].Path))
+				s.Names[0], cmp.Or(s.Path, wholePath), s.Rows, tools.Excerpt(describe.List(s.Others), 200), s.ID+":"+s.Others[0].Path))
 		}
 	}
 	var about []string

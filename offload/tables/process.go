@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"io"
-	"time"
 
 	"github.com/stevedore-bus/stevedore/offload/internal/cursor"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -17,12 +16,9 @@ const maxFile = 1 << 30 // bytes of a database, and of each temporary file
 // request is the first line of the input of the process. The contents of the tables to import
 // follow in order, each of them for all passes.
 type request struct {
-	Tables []Table       `json:"tables"`
-	SQL    string        `json:"sql"`
-	Skip   int64         `json:"skip,omitempty"` // rows that earlier answers showed
-	Dir    string        `json:"dir"`
-	Chars  int           `json:"chars"`
-	CPU    time.Duration `json:"cpu"`
+	Source
+	SQL  string `json:"sql"`
+	Skip int64  `json:"skip,omitempty"` // rows that earlier answers showed
 }
 
 // Engine is SQLite. Only a program that names that of package tables/sqlite links it.

@@ -69,15 +69,15 @@ type Table struct {
 
 // Source is the tables of a query and its bounds.
 type Source struct {
-	Tables []Table
-	Dir    string // for temporary files
-	Chars  int    // of the rows that are returned
+	Tables []Table `json:"tables"`
+	Dir    string  `json:"dir"`   // for temporary files
+	Chars  int     `json:"chars"` // of the rows that are returned
 	// CPU is the limit of processor time for the query; 0 means that of limited.SQL. See Limit.
-	CPU time.Duration
+	CPU time.Duration `json:"cpu"`
 	// Command is a program with arguments that calls Serve. Without it, the query runs in
 	// this process, with Engine.
-	Command []string
-	Engine  Engine
+	Command []string `json:"-"`
+	Engine  Engine   `json:"-"`
 }
 
 // Limit returns the processor time that the query may take with the import of its tables: a minute
@@ -177,7 +177,8 @@ func Run(ctx context.Context, src Source, q Query) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	req := request{Tables: src.Tables, SQL: strings.TrimSpace(q.SQL), Skip: place.More, Dir: src.Dir, Chars: src.Chars, CPU: src.Limit()}
+	req := request{Source: src, SQL: strings.TrimSpace(q.SQL), Skip: place.More}
+	req.CPU = src.Limit()
 	var contents []io.Reader
 	for i := range req.Tables {
 		t := &req.Tables[i]

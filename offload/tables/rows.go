@@ -56,7 +56,7 @@ func (l *layout) look(t Table, src io.Reader) error {
 	case err != nil:
 		return err
 	case l.tooMany:
-		return tooWide()
+		return noTable(fmt.Sprintf("it has more than %d columns", maxColumns))
 	case len(l.names) == 0 && t.Path != "" && len(l.others) > 0:
 		return noTable(fmt.Sprintf("there are no rows at %s; the document has %s, which artifacts: [%q] selects",
 			t.Path, tools.Excerpt(describe.List(l.others), 300), t.ID+":"+l.others[0].Path))
@@ -85,7 +85,10 @@ func (l *layout) table(form describe.Form, src io.Reader, yield func([]cell) err
 	if err != nil {
 		return err
 	}
-	l.header(rows.Columns())
+	l.names = nil
+	for _, name := range rows.Columns() {
+		l.add(name)
+	}
 	l.semicolons = form.Comma == ';'
 	row, blank := []cell{}, 0
 	for {
@@ -113,14 +116,6 @@ func (l *layout) table(form describe.Form, src io.Reader, yield func([]cell) err
 	}
 }
 
-// header starts a table with the names of its columns.
-func (l *layout) header(names []string) {
-	l.names = nil
-	for _, name := range names {
-		l.add(name)
-	}
-}
-
 // widen adds columns without names for a row of n cells.
 func (l *layout) widen(n int) {
 	for len(l.names) < n {
@@ -129,7 +124,5 @@ func (l *layout) widen(n int) {
 		}
 	}
 }
-
-func tooWide() error { return noTable(fmt.Sprintf("it has more than %d columns", maxColumns)) }
 
 func noTable(why string) error { return describe.NoTable(why) }

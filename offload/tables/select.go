@@ -43,7 +43,7 @@ func open(ctx context.Context, engine Engine, req request) (_ *database, err err
 	setup := []string{"PRAGMA temp_store = file", "PRAGMA cache_size = -48000", "PRAGMA temp.cache_size = -16000",
 		fmt.Sprintf("PRAGMA hard_heap_limit = %d", limited.SQL.Memory)}
 	if req.Dir != "" {
-		setup = append(setup, "PRAGMA temp_store_directory = '"+strings.ReplaceAll(req.Dir, "'", "''")+"'")
+		setup = append(setup, "PRAGMA temp_store_directory = "+literal(req.Dir))
 	}
 	used := map[string]string{} // the artifacts by their names
 	for i, t := range req.Tables {
@@ -220,13 +220,6 @@ func realText(f float64) any {
 		data = append(data, ".0"...)
 	}
 	return json.Number(data)
-}
-
-func (s *Schema) where() string {
-	if s.Path == "" {
-		return wholePath
-	}
-	return s.Path
 }
 
 // maxDescription is how many characters the columns of all tables may take.

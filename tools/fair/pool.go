@@ -71,16 +71,7 @@ func (s *Share) Ask(ctx context.Context, most int) int {
 	p := s.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.free == 0 {
-		defer context.AfterFunc(ctx, func() {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			p.freed.Broadcast()
-		})()
-		for p.free == 0 && ctx.Err() == nil {
-			p.freed.Wait()
-		}
-	}
+	await(ctx, p.freed, func() bool { return p.free > 0 })
 	if !s.active {
 		return 1
 	}

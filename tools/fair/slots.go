@@ -14,7 +14,6 @@ type Slots struct {
 	first []*byte // callers that wait in TakeFirst, in order
 	kept  int     // free ones that only TakeFirst takes
 	freed *sync.Cond
-	waits int
 }
 
 // NewSlots returns so many free slots.
@@ -29,7 +28,7 @@ func NewSlots(size int) *Slots {
 func (s *Slots) AwaitFree(ctx context.Context, most int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.wait(ctx, func() bool { return s.free > s.kept && len(s.first) == 0 })
+	await(ctx, s.freed, func() bool { return s.free > s.kept && len(s.first) == 0 })
 	s.asked = min(s.free-s.kept, most)
 	return s.asked
 }
@@ -59,7 +58,7 @@ func (s *Slots) TakeFirst(ctx context.Context) bool {
 	defer s.mu.Unlock()
 	place := new(byte)
 	s.first = append(s.first, place)
-	s.wait(ctx, func() bool { return s.free > s.asked && s.first[0] == place })
+	await(ctx, s.freed, func() bool { return s.free > s.asked && s.first[0] == place })
 	s.first = slices.DeleteFunc(s.first, func(p *byte) bool { return p == place })
 	if ctx.Err() == nil {
 		s.free--
@@ -68,20 +67,18 @@ func (s *Slots) TakeFirst(ctx context.Context) bool {
 	return ctx.Err() == nil
 }
 
-// wait waits until ok returns true or ctx ends. The caller holds the lock.
-func (s *Slots) wait(ctx context.Context, ok func() bool) {
+// await waits until ok returns true or ctx ends. The caller holds the lock of freed.
+func await(ctx context.Context, freed *sync.Cond, ok func() bool) {
 	if ok() || ctx.Err() != nil {
 		return
 	}
 	defer context.AfterFunc(ctx, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.freed.Broadcast()
+		freed.L.Lock()
+		defer freed.L.Unlock()
+		freed.Broadcast()
 	})()
-	s.waits++
-	defer func() { s.waits-- }()
 	for !ok() && ctx.Err() == nil {
-		s.freed.Wait()
+		freed.Wait()
 	}
 }
 
@@ -98,7 +95,5 @@ func (s *Slots) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.free++
-	if s.waits > 0 {
-		s.freed.Broadcast()
-	}
+	s.freed.Broadcast()
 }

@@ -12,15 +12,20 @@ import (
 // Files bounds the size in bytes of each file that this process writes. A write above the bound
 // fails.
 func Files(bytes int64) error {
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
-		return fmt.Errorf("bound the size of files: %w", err)
-	}
-	limit.Cur = min(limit.Cur, uint64(bytes))
-	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {
+	if err := bound(unix.RLIMIT_FSIZE, uint64(bytes)); err != nil {
 		return fmt.Errorf("bound the size of files: %w", err)
 	}
 	return nil
+}
+
+// bound lowers the soft limit of a resource of this process.
+func bound(resource int, most uint64) error {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(resource, &limit); err != nil {
+		return err
+	}
+	limit.Cur = min(limit.Cur, most)
+	return unix.Setrlimit(resource, &limit)
 }
 
 // LeastOpenFiles is how many files a worker may need at once: connections, streams, and the pipes of commands.

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -174,9 +175,7 @@ func (s *Sandbox) disarm(path string) (name string, err error) {
 		} else if err != nil {
 			return "", err
 		}
-		if name == "" {
-			name = to
-		}
+		name = cmp.Or(name, to)
 		if bare {
 			to = filepath.Dir(to)
 		}

@@ -107,46 +107,29 @@ func (r *Reader) Value() ([]byte, error) {
 // Skip skips the next value.
 func (r *Reader) Skip() error { return r.failed(r.dec.SkipValue()) }
 
-// Open reads the start of an array or object. Next then goes from element to element.
-func (r *Reader) Open() error {
-	open, err := r.dec.ReadToken()
-	if err != nil {
-		return r.failed(err)
-	}
-	if k := open.Kind(); k != '[' && k != '{' {
-		return fmt.Errorf("%w: neither an array nor an object at byte %d", ErrNotJSON, r.Offset())
-	}
-	return nil
-}
-
-// Next goes to the next element of the array, or member of the object, that is open. The caller
-// then reads its value. The name of an element is empty. If more is false, Next closed the array or
-// object.
-func (r *Reader) Next() (name string, more bool, err error) {
-	k, err := r.Peek()
-	if err != nil {
-		return "", false, err
-	}
-	if inner, _ := r.dec.StackIndex(r.dec.StackDepth()); inner == '[' && k != ']' {
-		return "", true, nil
-	}
-	token, err := r.dec.ReadToken() // a name, or the end
-	if err != nil {
-		return "", false, r.failed(err)
-	}
-	return token.String(), k == '"', nil
-}
-
 // Elements calls f at each element of an array or member of an object; f must read the
 // value. The name of an element is empty.
 func (r *Reader) Elements(f func(name string) error) error {
-	if err := r.Open(); err != nil {
-		return err
+	start, err := r.dec.ReadToken()
+	if err != nil {
+		return r.failed(err)
+	}
+	open := start.Kind()
+	if open != '[' && open != '{' {
+		return fmt.Errorf("%w: neither an array nor an object at byte %d", ErrNotJSON, r.Offset())
 	}
 	for {
-		name, more, err := r.Next()
-		if err != nil || !more {
+		k, err := r.Peek()
+		if err != nil {
 			return err
+		}
+		name := ""
+		if open == '{' || k == ']' {
+			token, err := r.dec.ReadToken() // a name, or the end
+			if err != nil || k != '"' {
+				return r.failed(err)
+			}
+			name = token.String()
 		}
 		if err := f(name); err != nil {
 			return err
