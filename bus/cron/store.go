@@ -1,7 +1,6 @@
 package cron
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -50,7 +49,10 @@ func (js *Jobs) read(ctx context.Context, kind, name string) (e Entry, ok bool, 
 // schedules that it selects are read.
 func (js *Jobs) all(ctx context.Context, kind, position string, ended bool, wanted func(kind, name string) bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
-		filter := cmp.Or(kind, "*")
+		filter := kind
+		if kind == "" {
+			filter = "*"
+		}
 		stream, err := js.bus.UsedStream(ctx, bus.Ticks)
 		if stream == nil && err == nil {
 			return

@@ -63,26 +63,28 @@ func (a API) Messages(ctx context.Context, stream string, get Get) iter.Seq2[Mes
 // stood still, or is cut off, goes on to answer with what it has. It ends at the message that was the last one when the
 // leader was first asked, so that it ends while others publish.
 func (a API) AllMessages(ctx context.Context, stream string, get Get) iter.Seq2[Message, error] {
-	return func(yield func(Message, error) bool) {
-		for m, err := range a.Messages(ctx, stream, get) {
-			get.Sequence, get.StartTime = m.Sequence+1, time.Time{}
-			if !yield(m, err) || err != nil {
-				return
-			}
+	return func(yield func(Message, error) bool) { a.all(ctx, stream, get, yield) }
+}
+
+func (a API) all(ctx context.Context, stream string, get Get, yield func(Message, error) bool) {
+	for m, err := range a.Messages(ctx, stream, get) {
+		get.Sequence, get.StartTime = m.Sequence+1, time.Time{}
+		if !yield(m, err) || err != nil {
+			return
 		}
-		var newest Message
-		for get.Batch, get.MaxBytes = 0, 0; ; {
-			m, err := a.GetFromLeader(ctx, stream, get)
-			if err == nil && newest.Sequence == 0 {
-				newest, err = a.GetFromLeader(ctx, stream, Get{LastBySubject: cmp.Or(get.NextBySubject, ">")})
-			}
-			if errors.Is(err, jetstream.ErrMsgNotFound) {
-				return
-			}
-			get.Sequence, get.StartTime = m.Sequence+1, time.Time{}
-			if !yield(m, err) || err != nil || m.Sequence >= newest.Sequence {
-				return
-			}
+	}
+	var newest Message
+	for get.Batch, get.MaxBytes = 0, 0; ; {
+		m, err := a.GetFromLeader(ctx, stream, get)
+		if err == nil && newest.Sequence == 0 {
+			newest, err = a.GetFromLeader(ctx, stream, Get{LastBySubject: cmp.Or(get.NextBySubject, ">")})
+		}
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return
+		}
+		get.Sequence, get.StartTime = m.Sequence+1, time.Time{}
+		if !yield(m, err) || err != nil || m.Sequence >= newest.Sequence {
+			return
 		}
 	}
 }
