@@ -44,6 +44,39 @@ func TestReplicaKnowsNothing(t *testing.T) {
 	}
 }
 
+// A read of a replica that lags ends although somebody publishes a message for each one that it reads.
+func TestReadEndsWhileOthersPublish(t *testing.T) {
+	const published = 50
+	js := bustest.Dial(t, bustest.Server(t), bus.Config{}).JetStream()
+	api, ended := jsapi.New(js), false
+	for i := 0; i < 20 && !ended; i++ { // half of them are read from the replica that lags
+		stream, subject := fmt.Sprint("S", i), fmt.Sprint("s.", i)
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: []string{subject}, AllowDirect: true}); err != nil {
+			t.Fatal(err)
+		}
+		publish := func() {
+			if _, err := js.Publish(t.Context(), subject, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		publish()
+		bustest.Lag(t, js, stream, subject)
+		n := 0
+		for _, err := range api.AllMessages(t.Context(), stream, jsapi.Get{NextBySubject: subject}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n++; n <= published {
+				publish()
+			}
+		}
+		ended = n <= published
+	}
+	if !ended {
+		t.Error("each read went on until nobody published any more")
+	}
+}
+
 // The replicas of a new stream answer direct gets a moment later than its leader knows it. A stream that
 // allows none is in that state for good.
 func TestNoReplicaAnswers(t *testing.T) {
