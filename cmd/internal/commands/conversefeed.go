@@ -121,7 +121,8 @@ func (f *feed) showCompletion(event tools.ResultEvent) {
 	if !whole {
 		text += "\n[the start of the text]"
 	}
-	cli.Note(f.stderr, "%s\n%s", tools.EscapeLine(fmt.Sprintf("The background task %s (%s) has ended: %s.", event.ID, event.Tool, event.Outcome)), cli.Indent(text))
+	ended := fmt.Sprintf("The background task %s (%s) has ended: %s.", event.ID, event.Tool, event.Outcome)
+	cli.Note(f.stderr, "%s\n%s", tools.EscapeLine(ended), cli.Indent(text))
 }
 
 // answer answers the oldest open question if the message is a yes or a no. Otherwise,

@@ -245,8 +245,9 @@ func TestSilentWorkers(t *testing.T) {
 		for _, tool := range all.Tools {
 			names = append(names, tool.Name)
 		}
-		if res := call(t, s, "get_task_result", map[string]any{"call_id": "x"}); silent.Load() != strings.HasPrefix(text(t, res), "Nothing was run: no worker answered") {
-			t.Errorf("silent %v: %q", silent.Load(), text(t, res))
+		got := text(t, call(t, s, "get_task_result", map[string]any{"call_id": "x"}))
+		if silent.Load() != strings.HasPrefix(got, "Nothing was run: no worker answered") {
+			t.Errorf("silent %v: %q", silent.Load(), got)
 		}
 		return names
 	}
