@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -28,6 +27,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // At Go's default, garbage collection takes a tenth of the processor time of the tests.
@@ -246,15 +246,8 @@ func emptyTimerPool() {
 	}
 }
 
-// RunWaiting is m.Run for packages whose parallel tests mostly wait: for leases, timeouts
-// and other processes. It runs more of them at once than there are processors.
-func RunWaiting(m *testing.M) int {
-	flag.Parse()
-	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		_ = parallel.Value.Set("6") // a number is valid
-	}
-	return m.Run()
-}
+// RunWaiting is slow.RunWaiting.
+func RunWaiting(m *testing.M) int { return slow.RunWaiting(m) }
 
 // Message returns the answer of bus.Last: the body, and whether there is a message.
 func Message(m bus.Stored, err error) (body []byte, ok bool, _ error) {

@@ -95,7 +95,8 @@ func TestMain(m *testing.M) {
 		_ = s.Run(context.Background(), &sdk.StdioTransport{})
 		return
 	}
-	os.Exit(m.Run())
+	os.Setenv("STEVEDORE_SECRET", "must not leak") // to the servers
+	os.Exit(slow.RunWaiting(m))
 }
 
 // newServer is another MCP server.
@@ -213,7 +214,7 @@ func text(t *testing.T, res *tools.Result) string {
 }
 
 func TestToolsOfAProgram(t *testing.T) {
-	t.Setenv("STEVEDORE_SECRET", "must not leak")
+	t.Parallel()
 	r, lists := run(t, program(t))
 	<-lists
 	if def, ok := r.Definition("other_echo"); !ok || def.Effect != tools.Idempotent || !def.AcceptsArtifacts {
@@ -299,10 +300,10 @@ func TestCrash(t *testing.T) {
 
 func TestNoProgram(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer
-	s := servers.New(servers.Config{Name: "gone", Argv: []string{filepath.Join(t.TempDir(), "no such program")}, Log: zerolog.New(&log), Changed: func([]tools.Tool) { t.Error("listed") }})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	log := firstWrite{wrote: cancel}
+	s := servers.New(servers.Config{Name: "gone", Argv: []string{filepath.Join(t.TempDir(), "no such program")}, Log: zerolog.New(&log), Changed: func([]tools.Tool) { t.Error("listed") }})
 	if err := s.Run(ctx); err != nil {
 		t.Error(err)
 	}
@@ -371,7 +372,8 @@ func serveDefective() {
 			result = `{"tools":[{"name":"t","inputSchema":{"type":"object"}},{"name":"hints","annotations":{"readOnlyHint":"true","title":5}},` +
 				`{"name":7},"no tool",{"name":"odd","title":5,"icons":"x","description":["x"],"outputSchema":7,"inputSchema":{"properties":[]},"annotations":[]}]}`
 		case "tools/callhang":
-			select {}
+			for lines.Scan() { // it ends with its input, so that nobody must wait until it is killed
+			}
 		case "tools/callgarbage":
 			fmt.Println("no message")
 			continue
@@ -390,9 +392,18 @@ func serveDefective() {
 // that hangs is started again when the call is cancelled.
 func TestDefectiveCallIsReported(t *testing.T) {
 	t.Parallel()
+	for what, want := range map[string]string{"garbage": "not answered a call of other_t (c1 in the session s) and has written something", "hang": "(c1 in the session s) or a ping"} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			defectiveCallIsReported(t, what, want)
+		})
+	}
+}
+
+func defectiveCallIsReported(t *testing.T, what, want string) {
 	cfg := program(t)
 	var log bytes.Buffer // read after the list, before another one
-	cfg.Env, cfg.Timeout, cfg.Log = []string{roleEnv + "=defective"}, 3*time.Second, zerolog.New(zerolog.SyncWriter(&log))
+	cfg.Env, cfg.Timeout, cfg.Log = []string{roleEnv + "=defective"}, 2*time.Second, zerolog.New(zerolog.SyncWriter(&log))
 	r, lists := run(t, cfg)
 	if list := <-lists; len(list) != 3 || list[1].Definition().Effect != tools.Once || strings.Count(log.String(), "describes a tool wrongly") != 3 {
 		t.Errorf("of a list with odd tools, there are %d, and the log says\n%s", len(list), &log)
@@ -421,23 +432,22 @@ func TestDefectiveCallIsReported(t *testing.T) {
 		t.Errorf("%+v", res)
 	}
 	await("")
-	for what, want := range map[string]string{"garbage": "not answered a call of other_t (c1 in the session s) and has written something", "hang": "(c1 in the session s) or a ping"} {
-		calling, cancel := context.WithCancel(ctx)
-		ended := make(chan *tools.Result)
-		go func() { ended <- do(calling, what) }()
-		await(want)
-		cancel()
-		<-ended
-		await("")
-		answering, stop := context.WithTimeout(ctx, time.Minute)
-		if res := do(answering, ""); res.IsError {
-			t.Errorf("after %s: %+v", what, res)
-		}
-		stop()
+	calling, cancel := context.WithCancel(ctx)
+	ended := make(chan *tools.Result)
+	go func() { ended <- do(calling, what) }()
+	await(want)
+	cancel()
+	<-ended
+	await("")
+	answering, stop := context.WithTimeout(ctx, time.Minute)
+	defer stop()
+	if res := do(answering, ""); res.IsError {
+		t.Errorf("after %s: %+v", what, res)
 	}
 }
 
 func TestToolsOverHTTP(t *testing.T) {
+	t.Parallel()
 	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return newServer() }, nil)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer secret-token" {
@@ -521,6 +531,7 @@ func (f *firstWrite) Write(p []byte) (int, error) {
 
 // A refused credential is an error that names the setting.
 func TestRefusedCredential(t *testing.T) {
+	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "wrong "+r.Header.Get("Authorization"), http.StatusUnauthorized)
 	}))
