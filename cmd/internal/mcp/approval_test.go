@@ -54,29 +54,35 @@ func TestApprovals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			u := user{answer: test.answer}
 			answers := name != "dismissed"
-			_, s := dial(t, urls[answers], bearer(aliceToken), u.options())
-			if got := text(t, call(t, s, "echo", map[string]any{"text": "danger"})); !strings.Contains(got, test.want) || u.asked.Load() != test.asked {
-				t.Errorf("round trips: %q after %d questions", got, u.asked.Load())
-			}
-			u.asked.Store(0)
-			mine, theirs := sdk.NewInMemoryTransports()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			served := make(chan error, 1)
-			go func() { served <- stdio[answers].Stdio(ctx, "stdio", theirs) }()
-			old, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, u.options()).Connect(t.Context(), mine, &sdk.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := text(t, call(t, old, "echo", map[string]any{"text": "danger"})); !strings.Contains(got, test.want) || u.asked.Load() != test.asked {
-				t.Errorf("requests of the server: %q after %d questions", got, u.asked.Load())
-			}
-			if err := old.Close(); err != nil {
-				t.Error(err)
-			}
-			<-served
+			t.Run("round trips", func(t *testing.T) {
+				t.Parallel()
+				u := user{answer: test.answer}
+				_, s := dial(t, urls[answers], bearer(aliceToken), u.options())
+				if got := text(t, call(t, s, "echo", map[string]any{"text": "danger"})); !strings.Contains(got, test.want) || u.asked.Load() != test.asked {
+					t.Errorf("%q after %d questions", got, u.asked.Load())
+				}
+			})
+			t.Run("requests of the server", func(t *testing.T) {
+				t.Parallel()
+				u := user{answer: test.answer}
+				mine, theirs := sdk.NewInMemoryTransports()
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				served := make(chan error, 1)
+				go func() { served <- stdio[answers].Stdio(ctx, "stdio", theirs) }()
+				old, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, u.options()).Connect(t.Context(), mine, &sdk.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := text(t, call(t, old, "echo", map[string]any{"text": "danger"})); !strings.Contains(got, test.want) || u.asked.Load() != test.asked {
+					t.Errorf("%q after %d questions", got, u.asked.Load())
+				}
+				if err := old.Close(); err != nil {
+					t.Error(err)
+				}
+				<-served
+			})
 		})
 	}
 	t.Run("without forms", func(t *testing.T) {

@@ -207,57 +207,58 @@ func TestTaskToolOfAWorker(t *testing.T) {
 
 // TestSilentWorkers: workers that do not answer in time may have any tool. A client keeps those that it knows.
 func TestSilentWorkers(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	silent := new(atomic.Bool)
-	stop, err := task.AnswerAll(b, bustest.Log(t), b.RPC("offer"), func(*nats.Msg) any {
-		if silent.Load() {
-			return nil
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		silent := new(atomic.Bool)
+		stop, err := task.AnswerAll(b, bustest.Log(t), b.RPC("offer"), func(*nats.Msg) any {
+			if silent.Load() {
+				return nil
+			}
+			return tools.Offer{Worker: "w", Queues: []string{bus.DefaultQueue}, Tools: []tools.OfferedTool{{Name: "known"}}}
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return tools.Offer{Worker: "w", Queues: []string{bus.DefaultQueue}, Tools: []tools.OfferedTool{{Name: "known"}}}
+		defer stop()
+		g := mcp.New(b, mcp.Config{Refresh: time.Nanosecond})
+		list := func() (names []string) {
+			t.Helper()
+			server, err := g.Server(t.Context(), "s")
+			if err != nil {
+				t.Fatal(err)
+			}
+			mine, theirs := sdk.NewInMemoryTransports()
+			session, err := server.Connect(t.Context(), theirs, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer session.Close()
+			s, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(), mine, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			all, err := s.ListTools(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, tool := range all.Tools {
+				names = append(names, tool.Name)
+			}
+			got := text(t, call(t, s, "get_task_result", map[string]any{"call_id": "x"}))
+			if silent.Load() != strings.HasPrefix(got, "Nothing was run: no worker answered") {
+				t.Errorf("silent %v: %q", silent.Load(), got)
+			}
+			return names
+		}
+		if names := list(); !slices.Contains(names, "known") {
+			t.Errorf("the workers answer, and the tools are %v", names)
+		}
+		silent.Store(true)
+		if names := list(); !slices.Contains(names, "known") {
+			t.Errorf("the workers are silent, and the tools are %v", names)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stop()
-	g := mcp.New(b, mcp.Config{Refresh: time.Nanosecond})
-	list := func() (names []string) {
-		t.Helper()
-		server, err := g.Server(t.Context(), "s")
-		if err != nil {
-			t.Fatal(err)
-		}
-		mine, theirs := sdk.NewInMemoryTransports()
-		session, err := server.Connect(t.Context(), theirs, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer session.Close()
-		s, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, nil).Connect(t.Context(), mine, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer s.Close()
-		all, err := s.ListTools(t.Context(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, tool := range all.Tools {
-			names = append(names, tool.Name)
-		}
-		got := text(t, call(t, s, "get_task_result", map[string]any{"call_id": "x"}))
-		if silent.Load() != strings.HasPrefix(got, "Nothing was run: no worker answered") {
-			t.Errorf("silent %v: %q", silent.Load(), got)
-		}
-		return names
-	}
-	if names := list(); !slices.Contains(names, "known") {
-		t.Errorf("the workers answer, and the tools are %v", names)
-	}
-	silent.Store(true)
-	if names := list(); !slices.Contains(names, "known") {
-		t.Errorf("the workers are silent, and the tools are %v", names)
-	}
 }
 
 // cancelled returns how many calls of a session were cancelled.
