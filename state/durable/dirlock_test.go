@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -38,7 +39,14 @@ func TestLockDirWaitsForTheEndOfTheHolder(t *testing.T) {
 	must(t, next.Unlock())
 }
 
+// lockDir is LockDir in virtual time.
+func lockDir(t *testing.T, dir string) (lock *DirLock, err error) {
+	synctest.Test(t, func(*testing.T) { lock, err = LockDir(dir) })
+	return lock, err
+}
+
 func TestLockDirNamesTheHolder(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "data")
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--token", "secret")
 	cmd.Env = append(os.Environ(), childEnv+"="+dir)
@@ -49,7 +57,7 @@ func TestLockDirNamesTheHolder(t *testing.T) {
 		t.Fatalf("the child said %q, %v", line, err)
 	}
 
-	_, err = LockDir(dir)
+	_, err = lockDir(t, dir)
 	var locked *LockedError
 	if !errors.As(err, &locked) {
 		t.Fatalf("got %v, want a LockedError", err)
@@ -79,7 +87,7 @@ func TestLockDirNamesTheHolder(t *testing.T) {
 	}
 	lock, err := LockDir(dir)
 	must(t, err)
-	if _, err := LockDir(dir); !errors.As(err, &locked) || locked.Holder.PID != os.Getpid() {
+	if _, err := lockDir(t, dir); !errors.As(err, &locked) || locked.Holder.PID != os.Getpid() {
 		t.Errorf("a second lock in this process: got %v", err)
 	}
 	must(t, lock.Unlock())

@@ -48,6 +48,7 @@ var (
 // The second model answers while the first one is down, at its own cost, and the first one
 // answers within a minute of its return.
 func TestFallback(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		first, second := &model{name: "first", cost: 5}, &model{name: "second", cost: 1}
 		var log bytes.Buffer
@@ -109,6 +110,7 @@ func TestFallback(t *testing.T) {
 
 // An error of a list names each model that failed, also one that was not asked again.
 func TestFallbackNamesTheModels(t *testing.T) {
+	t.Parallel()
 	rejects := func(status int, message string) string {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(status)
@@ -141,6 +143,7 @@ func TestFallbackNamesTheModels(t *testing.T) {
 
 // A model has one problem at a time: the last answer of its provider.
 func TestModelHasOneProblem(t *testing.T) {
+	t.Parallel()
 	status := http.StatusPaymentRequired
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)

@@ -20,6 +20,7 @@ const openAITurn = `{"id":"chatcmpl-1","object":"chat.completion","model":"m-1",
 // Parallel calls, one with invalid arguments, keep their order and their arguments
 // when they are sent back.
 func TestOpenAIRoundTrip(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "/v1/chat/completions", reply{200, nil, openAITurn})
 	model, err := provider.Open("openai:m-1", provider.Config{BaseURL: p.URL + "/v1", APIKey: testKey})
 	if err != nil {
@@ -85,6 +86,7 @@ func TestOpenAIRoundTrip(t *testing.T) {
 
 // Unusual responses, and errors in responses with status 200.
 func TestOpenAIResponses(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ body, text, code string }{
 		"parts":            {`{"choices":[{"message":{"content":[{"type":"thinking","thinking":[]},{"type":"text","text":"one"},{"type":"text","text":"two"}]}}]}`, "one\ntwo", ""},
 		"other indexes":    {`{"choices":[{"index":1,"message":{"content":"hi"}},{"message":{"content":"another"}}]}`, "hi", ""},
@@ -122,6 +124,7 @@ func TestOpenAIResponses(t *testing.T) {
 // A user message of texts only is sent as one string, because some servers accept no
 // parts.
 func TestOpenAIUserText(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "/chat/completions", reply{200, nil, `{"choices":[{"message":{"content":"hi"}}]}`})
 	model, err := provider.NewOpenAI("m", provider.Config{BaseURL: p.URL})
 	if err != nil {
@@ -138,6 +141,7 @@ func TestOpenAIUserText(t *testing.T) {
 
 // A turn that ends because the provider failed is not an answer, whether it is streamed or not.
 func TestOpenAIStops(t *testing.T) {
+	t.Parallel()
 	for finish, want := range map[string]agent.StopReason{"stop": agent.StopEndTurn, "length": agent.StopMaxTokens, "content_filter": agent.StopRefusal, "MAX_TOKENS": agent.StopMaxTokens} {
 		p := serve(t, "/chat/completions", reply{200, nil, `{"choices":[{"finish_reason":"` + finish + `","message":{"content":"hi"}}]}`})
 		model, err := provider.NewOpenAI("m", provider.Config{BaseURL: p.URL})

@@ -94,6 +94,7 @@ const anthropicTurn = `{"id":"msg_1","type":"message","role":"assistant","model"
 // The model gets its blocks back unchanged: thinking with its signature, unknown
 // fields, and numbers that no float64 can represent.
 func TestAnthropicRoundTrip(t *testing.T) {
+	t.Parallel()
 	p := serve(t, "/v1/messages", reply{200, nil, anthropicTurn})
 	model, err := provider.NewAnthropic("claude-test", provider.Config{BaseURL: p.URL, APIKey: testKey})
 	if err != nil {
@@ -240,6 +241,7 @@ func TestProviderErrors(t *testing.T) {
 
 // Temporary failures are retried after the time that the provider names.
 func TestProviderRetries(t *testing.T) {
+	t.Parallel()
 	soon := map[string]string{"Retry-After-Ms": "2"}
 	seconds := map[string]string{"Retry-After": "0.01"}
 	overloaded := reply{529, soon, `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`}
@@ -272,6 +274,7 @@ func TestProviderRetries(t *testing.T) {
 
 // A detail of a response does not lose the answer in it. What it does not count is estimated.
 func TestSloppyResponses(t *testing.T) {
+	t.Parallel()
 	const turn = `{"type":"message","content":[{"type":"text","text":"hi"}],"choices":[{"message":{"content":"hi"}}],"usage":USAGE}`
 	guess := agent.Usage{Input: lookAround.EstimateTokens(), Output: 1}
 	for name, c := range map[string]struct {
@@ -301,6 +304,7 @@ func TestSloppyResponses(t *testing.T) {
 // A server that closes the connection, also in the middle of a response, is
 // unreachable.
 func TestProviderUnreachable(t *testing.T) {
+	t.Parallel()
 	for kind, path := range map[string]string{"anthropic": "/v1/messages", "openai": "/chat/completions"} {
 		closed := serve(t, path, reply{200, nil, "{}"})
 		closed.Close()
@@ -319,6 +323,7 @@ func TestProviderUnreachable(t *testing.T) {
 }
 
 func TestOpenErrors(t *testing.T) {
+	t.Parallel()
 	for _, spec := range []string{"", "anthropic", "anthropic:", "openai:", "script:", "gpt-5", "gemini:x", "script:/no/such/file"} {
 		if p, err := provider.Open(spec, provider.Config{}); err == nil {
 			t.Errorf("Open(%q) = %T, want an error", spec, p)
@@ -333,6 +338,7 @@ func TestOpenErrors(t *testing.T) {
 
 // The README names the same model as the demo and the help texts.
 func TestExampleModel(t *testing.T) {
+	t.Parallel()
 	readme, err := os.ReadFile("../../../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -344,6 +350,7 @@ func TestExampleModel(t *testing.T) {
 
 // A run that was parked asks its provider once before it is parked again.
 func TestProbe(t *testing.T) {
+	t.Parallel()
 	for kind, path := range map[string]string{"anthropic": "/v1/messages", "openai": "/chat/completions"} {
 		for name, failure := range map[string]reply{
 			"overloaded":    {529, map[string]string{"Retry-After-Ms": "2"}, `{"error":{"message":"Overloaded"}}`},

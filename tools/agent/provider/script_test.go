@@ -26,6 +26,7 @@ func user(blocks ...agent.Block) agent.Message {
 // A script continues a conversation from the request alone: each turn parses the
 // script again, as another process would.
 func TestScriptKeepsNoState(t *testing.T) {
+	t.Parallel()
 	lines := []string{
 		`{"text":"Searching.","tools":[{"name":"grep","input":{"pattern":"needle"}}]}`,
 		`{"expect":["Found 1"],"capture":{"line":"(?m)^(\\d+): ","id":"knowledge#(\\S+)"},"tools":[{"name":"lines","input":{"artifact_id":"${id}","start_line":"${int:line-1}","end_line":"${int:line+1}","n":1e400}}]}`,
@@ -60,6 +61,7 @@ func TestScriptKeepsNoState(t *testing.T) {
 }
 
 func TestScriptErrors(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		script string
 		result string
@@ -120,6 +122,7 @@ func FuzzParseScript(f *testing.F) {
 
 // A model with a price says what a turn cost.
 func TestPrice(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "script.jsonl")
 	if err := os.WriteFile(file, []byte(`{"text":"Hello.","usage":{"input_tokens":3000000,"output_tokens":1000000,"cached_input_tokens":1000000}}`), 0o600); err != nil {
 		t.Fatal(err)

@@ -157,6 +157,7 @@ func (w *textWatcher) request() agent.Request {
 // A turn is the same however the network cuts its events and whichever line ends the
 // server uses, and its text arrives in pieces.
 func TestStreamedTurn(t *testing.T) {
+	t.Parallel()
 	for _, w := range wires {
 		for name, send := range map[string]func(write func(string)){
 			"at once": func(write func(string)) { write(w.all()) },
@@ -195,6 +196,7 @@ func TestStreamedTurn(t *testing.T) {
 // A turn that is not complete is requested again. The text of the first attempt does
 // not remain.
 func TestStreamFailuresAreRetried(t *testing.T) {
+	t.Parallel()
 	for _, w := range wires {
 		reset := func(*http.Request, func(string)) { panic(http.ErrAbortHandler) }
 		hang := func(r *http.Request, _ func(string)) { <-r.Context().Done() }
@@ -257,6 +259,7 @@ func TestStreamFailuresAreRetried(t *testing.T) {
 // A turn that the model has completed is never requested again, whatever happens to the
 // connection before its last event.
 func TestCompleteTurnIsKept(t *testing.T) {
+	t.Parallel()
 	for _, w := range wires {
 		for name, then := range map[string]func(r *http.Request, write func(string)){
 			"ends":      func(*http.Request, func(string)) {},
@@ -354,6 +357,7 @@ func TestSlowStream(t *testing.T) {
 
 // A cancelled run does not wait for its stream.
 func TestCancelledStream(t *testing.T) {
+	t.Parallel()
 	for _, w := range wires {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("enough")
@@ -372,6 +376,7 @@ func TestCancelledStream(t *testing.T) {
 // A server that rejects streams, the option for the usage, or max_tokens, as OpenAI's newer models behind any address do, gets the
 // same request without them, and later requests do not have them.
 func TestServerWithoutStreams(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		rejects, says string
 		want          []bool // whether each request asks for a stream
@@ -411,6 +416,7 @@ func TestServerWithoutStreams(t *testing.T) {
 
 // Blocks keep all fields of their stream, also those of unknown types.
 func TestAnthropicStreamedBlocks(t *testing.T) {
+	t.Parallel()
 	stream := anthropicEvents(`{"type":"message_start","message":{"model":"m"}}`,
 		`{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}`,
 		`{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"hm & "}}`,
@@ -463,6 +469,7 @@ func TestAnthropicStreamedBlocks(t *testing.T) {
 
 // Servers of chat completions number the chunks of tool calls in different ways.
 func TestOpenAIStreamedCalls(t *testing.T) {
+	t.Parallel()
 	for name, chunks := range map[string][]string{
 		"an index for each": {`{"index":0,"id":"a","function":{"name":"n","arguments":"{"}}`, `{"index":1,"id":"b","function":{"name":"n","arguments":"{"}}`, `{"index":0,"function":{"arguments":"}"}}`, `{"index":1,"function":{"arguments":"}"}}`},
 		"the same index":    {`{"index":0,"id":"a","function":{"name":"n","arguments":"{}"}}`, `{"index":0,"id":"b","function":{"name":"n","arguments":"{}"}}`},
