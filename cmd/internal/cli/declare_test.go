@@ -103,6 +103,7 @@ func TestEnvironmentSetsOnlySettings(t *testing.T) {
 
 // A settings file that is large is refused, and one that is nested deeply takes no gigabytes.
 func TestSettingsFileIsBounded(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		strings.Repeat("{a: ", 60_000): "max depth", "a: 1 #" + strings.Repeat("x", maxSettings): "more than 256 KiB",
 		"a: " + strings.Repeat("[", 100) + strings.Repeat("]", 100): "want a value or a list", strings.Repeat("a: [x]\n", 1000): "already defined",

@@ -35,7 +35,7 @@ func openTerminal(t *testing.T) (screen, program *os.File) {
 
 // On a terminal, a long operation shows how far it is, without colours, and leaves nothing.
 func TestProgressOnATerminal(t *testing.T) {
-	t.Setenv("TERM", "xterm")
+	t.Parallel()
 	for _, size := range []int64{1 << 20, -1} {
 		screen, program := openTerminal(t)
 		p := StartProgress(program, "Saving the cargo", size)
@@ -70,7 +70,7 @@ func TestProgressOnATerminal(t *testing.T) {
 
 // If the terminal becomes narrower, it shows the line in several rows. All of them go.
 func TestProgressOnANarrowerTerminal(t *testing.T) {
-	t.Setenv("TERM", "xterm")
+	t.Parallel()
 	screen, program := openTerminal(t)
 	defer program.Close()
 	resize := func(columns uint16) {

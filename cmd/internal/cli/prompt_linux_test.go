@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 		serveTypist()
 		return
 	}
-	os.Exit(m.Run())
+	os.Setenv("TERM", "xterm")
+	os.Exit(slow.RunWaiting(m))
 }
 
 // heard is what a Read of the child returned.
@@ -170,6 +171,7 @@ func (p typist) hears(want heard) {
 
 // A message is what the user typed and pasted, whatever keys edit it.
 func TestPromptOnATerminal(t *testing.T) {
+	t.Parallel()
 	pasted := 1000
 	if slow.Run() {
 		pasted = 4000
@@ -217,6 +219,7 @@ func excerpt(s string) string {
 
 // Ctrl-C drops the line, Ctrl-D ends the input, and neither is mistaken for the other.
 func TestPromptKeysThatEnd(t *testing.T) {
+	t.Parallel()
 	p := newTypist(t)
 	p.typeSlowly("dropped\x03kept\r")
 	p.hears(heard{"", ErrInterrupted.Error()})
@@ -231,25 +234,28 @@ func TestPromptKeysThatEnd(t *testing.T) {
 // keeps what the user has typed for the next one.
 func TestOutputAboveThePrompt(t *testing.T) {
 	t.Parallel()
-	for _, typed := range []string{"hel", "漢字", strings.Repeat("x", 200)} {
-		p := newTypist(t)
-		p.press(typed)
-		p.await(typed[len(typed)-1:])
-		if _, err := io.WriteString(p.commands, "a text of the program\n"); err != nil {
-			t.Fatal(err)
-		}
-		rows := 1 + (len([]rune(typed))+2)/80
-		if shown := p.await("a text of the program\r\n"); !strings.Contains(shown, fmt.Sprintf("\x1b[%dA\r\x1b[Ja text of the program\r\n", rows)) {
-			t.Errorf("the screen shows %q", shown)
-		}
-		p.press("lo\r")
-		p.hears(heard{typed + "lo", "<nil>"})
-		p.press("wait\r")
-		p.hears(heard{"wait", "<nil>"})
-		p.press(typed)
-		p.hears(heard{"", context.DeadlineExceeded.Error()})
-		p.press("!\r")
-		p.hears(heard{typed + "!", "<nil>"})
+	for name, typed := range map[string]string{"narrow": "hel", "wide": "漢字", "several rows": strings.Repeat("x", 200)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newTypist(t)
+			p.press(typed)
+			p.await(typed[len(typed)-1:])
+			if _, err := io.WriteString(p.commands, "a text of the program\n"); err != nil {
+				t.Fatal(err)
+			}
+			rows := 1 + (len([]rune(typed))+2)/80
+			if shown := p.await("a text of the program\r\n"); !strings.Contains(shown, fmt.Sprintf("\x1b[%dA\r\x1b[Ja text of the program\r\n", rows)) {
+				t.Errorf("the screen shows %q", shown)
+			}
+			p.press("lo\r")
+			p.hears(heard{typed + "lo", "<nil>"})
+			p.press("wait\r")
+			p.hears(heard{"wait", "<nil>"})
+			p.press(typed)
+			p.hears(heard{"", context.DeadlineExceeded.Error()})
+			p.press("!\r")
+			p.hears(heard{typed + "!", "<nil>"})
+		})
 	}
 }
 
@@ -262,6 +268,7 @@ func (f *keyFilter) waits(text string) bool {
 
 // What a user types before he sees a question does not answer it.
 func TestNoAnswerBeforeTheQuestion(t *testing.T) {
+	t.Parallel()
 	p := newTypist(t)
 	p.press("question\r")
 	p.hears(heard{"question", "<nil>"})
