@@ -103,6 +103,7 @@ func TestBacklog(t *testing.T) {
 // A message that cannot be sent on a stream, because its client is gone, waits for the next
 // one.
 func TestBacklogOfAStreamWithoutClient(t *testing.T) {
+	t.Parallel()
 	s := newServed("alice", false)
 	srv := httptest.NewServer(http.HandlerFunc(s.stream))
 	defer srv.Close()

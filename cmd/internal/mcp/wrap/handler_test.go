@@ -139,6 +139,7 @@ func TestHandler(t *testing.T) {
 
 // A client that cancels ends the call on the server, with and without sessions.
 func TestHandlerCancels(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"", "2025-06-18"} {
 		url, dir := serveHTTP(t, "sdk")
 		s := dialHTTP(t, url, "alice", version)
@@ -208,6 +209,7 @@ func TestHandlerRefuses(t *testing.T) {
 // A shared session whose server takes long to end does not keep a client waiting: the next
 // request gets a new one.
 func TestEndingSessionIsReplaced(t *testing.T) {
+	t.Parallel()
 	h, _ := newHandler(t, "stubborn")
 	first, err := h.open("identity a", "a", "a", true)
 	if err != nil {
@@ -227,6 +229,7 @@ func TestEndingSessionIsReplaced(t *testing.T) {
 // A session that the client ended does not exist any more, although its server takes long to
 // end.
 func TestRequestAfterTheEndOfASession(t *testing.T) {
+	t.Parallel()
 	h, _ := newHandler(t, "stubborn")
 	if _, err := h.open("key", "alice", "alice", false); err != nil {
 		t.Fatal(err)

@@ -144,6 +144,7 @@ func TestServerThatNeverReads(t *testing.T) {
 // A server may ask more than its client answers. The requests that wait have a limit, and
 // the server is told which one is above it.
 func TestServerThatAsksWithoutEnd(t *testing.T) {
+	t.Parallel()
 	c := wrapRaw(t, "raw")
 	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask without end"}}`)
 	checkContains(t, fmt.Sprint(c.response(t, "1").Result), "too many requests to the client are open")
@@ -213,6 +214,7 @@ func TestAnswersAfterEnd(t *testing.T) {
 
 // A request of an extension may act, so it is not repeated.
 func TestUnknownMethodIsNotRepeated(t *testing.T) {
+	t.Parallel()
 	c := wrapRaw(t, "raw")
 	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"acme/act","params":{}}`)
 	checkContains(t, c.response(t, "1").Error.Message, "ended while it handled acme/act", "may have acted")
@@ -224,6 +226,7 @@ func TestUnknownMethodIsNotRepeated(t *testing.T) {
 
 // The result of a task fits the schema of its tool, and counts as one of it.
 func TestTaskResultFitsSchema(t *testing.T) {
+	t.Parallel()
 	counts := make(chan Count, 10)
 	c := wrapRawWith(t, "tasks", "raw", Config{Count: func(c Count) { counts <- c }})
 	c.say(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)

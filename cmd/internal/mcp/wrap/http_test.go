@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -68,7 +69,7 @@ func TestServerAtURLFails(t *testing.T) {
 	defer srv.Close()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	for url, want := range map[string]string{srv.URL: "401 Unauthorized: a token is required; it wants a credential; set it with --header", gone.URL + "/?key=secret": "connection refused"} {
+	fails := func(t *testing.T, url, want string) {
 		h := NewHTTP(url, nil, "--header")
 		m := wire.Request("1", "initialize", map[string]any{})
 		if err := h.Send(m); err != nil {
@@ -83,11 +84,14 @@ func TestServerAtURLFails(t *testing.T) {
 		}
 		h.Close()
 	}
+	fails(t, srv.URL, "401 Unauthorized: a token is required; it wants a credential; set it with --header")
+	synctest.Test(t, func(t *testing.T) { fails(t, gone.URL+"/?key=secret", "connection refused") }) // it asks again for seconds
 }
 
 // A server may end the stream of a request and send the response when the client asks
 // for the rest of the stream.
 func TestResumedStream(t *testing.T) {
+	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		if r.Method == http.MethodPost {

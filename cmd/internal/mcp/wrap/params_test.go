@@ -14,6 +14,7 @@ import (
 // The SDK's server refuses a call without the headers of marked arguments, and with
 // headers that differ from them.
 func TestParamHeaders(t *testing.T) {
+	t.Parallel()
 	server := mcp.NewServer(&mcp.Implementation{Name: "x", Version: "1"}, nil)
 	server.AddTool(&mcp.Tool{Name: "query", InputSchema: json.RawMessage(`{"type":"object","properties":{
 		"region":{"type":"string","x-mcp-header":"Region"},
@@ -60,6 +61,7 @@ func TestParamHeaders(t *testing.T) {
 
 // A name that no header can have, or that is no text, marks nothing.
 func TestHostileHeaderNames(t *testing.T) {
+	t.Parallel()
 	var schema headerSchema
 	err := json.Unmarshal([]byte(`{"x-mcp-header":"Top","properties":{"a":{"x-mcp-header":"a b"},"b":{"x-mcp-header":"X\r\nY: z"},"c":{"x-mcp-header":7},"d":{"x-mcp-header":""},"e":{"properties":{"f":{"x-mcp-header":"Good"}}}}}`), &schema)
 	if got := schema.collect(nil, nil); err != nil || len(got) != 1 || got[0].header != "Mcp-Param-Good" || strings.Join(got[0].path, ".") != "e.f" {

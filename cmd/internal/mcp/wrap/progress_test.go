@@ -12,6 +12,7 @@ import (
 
 // Many calls that end at the same time, each just after progress, do not wait for one another.
 func TestGapAfterProgress(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const calls = 200
 		host, client := Pipe()

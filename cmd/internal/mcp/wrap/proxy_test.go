@@ -48,6 +48,7 @@ func (s *listedStore) List(ctx context.Context, session string) iter.Seq2[offloa
 
 // A proxy that has ended starts no work: its store may be closed.
 func TestNoWorkAfterTheEnd(t *testing.T) {
+	t.Parallel()
 	files, err := disk.Open(t.TempDir(), offload.StoreConfig{})
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 // A client that is gone, and whose request has no answer, gets no messages on that request:
 // they wait for its next stream. It does not keep its session open either.
 func TestRequestOfAClientThatIsGone(t *testing.T) {
+	t.Parallel()
 	s := newServed("alice", false)
 	e := &exchange{id: "1", done: make(chan struct{}), w: httptest.NewRecorder()}
 	s.open[`"http-1"`] = e
@@ -58,6 +59,7 @@ func TestSubscriptionIsKeptOpen(t *testing.T) {
 // A client cancels only its own requests: not by the id of another client's request that the
 // proxy sees, and not by an id of a client with which it shares the session.
 func TestCancellationOfAnotherClientsRequest(t *testing.T) {
+	t.Parallel()
 	for id, cancelled := range map[string]bool{`"http-1"`: false, "7": false, "8": true} {
 		for _, shared := range []bool{false, true} {
 			s := newServed("alice", shared)
@@ -80,6 +82,7 @@ func TestCancellationOfAnotherClientsRequest(t *testing.T) {
 
 // The sessions of one owner leave room for those of others.
 func TestOneOwnerDoesNotTakeAllSessions(t *testing.T) {
+	t.Parallel()
 	h := NewHandler(HandlerConfig{Proxy: func(string) Config {
 		return Config{Server: func(ctx context.Context) (Link, error) {
 			<-ctx.Done()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -315,8 +316,9 @@ func callRaw(role, tool, id string, say func(string, ...any)) {
 	case "deep":
 		say(`{"jsonrpc":"2.0","id":%s,"result":{"x":%s%s}}`, id, strings.Repeat("[", 20_000), strings.Repeat("]", 20_000))
 		return
-	case "hang":
-		time.Sleep(time.Hour)
+	case "hang": // it ends with its input, so that nobody must wait until it is killed
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		os.Exit(0)
 	case "flood":
 		for i := range 50_000 {
 			say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"%d"}}`, i)

@@ -26,6 +26,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/command"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/disk"
 	"github.com/stevedore-bus/stevedore/offload/tables"
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 		serve(role)
 		return
 	}
-	os.Exit(m.Run())
+	os.Exit(slow.RunWaiting(m))
 }
 
 // session is a client that is connected to a wrapped server.
@@ -180,6 +181,7 @@ func checkContains(t *testing.T, text string, parts ...string) {
 
 // Small messages pass, and the reading tools are added.
 func TestPassThrough(t *testing.T) {
+	t.Parallel()
 	s := wrapServer(t, "sdk", func(cfg *Config) { cfg.Family = true })
 	list, err := s.ListTools(t.Context(), nil)
 	if err != nil {
@@ -525,7 +527,7 @@ func (s *session) await(t *testing.T, what string, f func() bool) {
 	t.Fatalf("no %s", what)
 }
 
-// A server that hangs, floods or writes garbage does not break the session.
+// A server that floods or writes garbage does not break the session.
 func TestMisbehaviour(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
@@ -540,7 +542,12 @@ func TestMisbehaviour(t *testing.T) {
 	if limit := noteBurst + float64(noteRate)*time.Since(began).Seconds(); float64(s.logs) > limit {
 		t.Errorf("%d log messages reached the client", s.logs)
 	}
-	s = wrapServer(t, "raw", func(cfg *Config) { cfg.CallTimeout = 2 * time.Second })
+}
+
+// A server that hangs does not break the session.
+func TestServerThatHangs(t *testing.T) {
+	t.Parallel()
+	s := wrapServer(t, "raw", func(cfg *Config) { cfg.CallTimeout = 2 * time.Second })
 	res := s.call(t, "hang", nil)
 	checkContains(t, texts(res), "did not respond within 2s")
 	if !res.IsError {
@@ -561,6 +568,7 @@ func TestMisbehaviour(t *testing.T) {
 
 // 200 tools pass.
 func TestManyTools(t *testing.T) {
+	t.Parallel()
 	s := wrapServer(t, "many")
 	list, err := s.ListTools(t.Context(), nil)
 	if err != nil || len(list.Tools) != 202+1 {
