@@ -373,6 +373,7 @@ func attacks(l *live, u User) []attack {
 		{"write a blob", worker, stored("$O." + s.BucketName(bus.BlobsBucket) + ".M.evil")},
 		{"copy a stream to a subject", op, func(nc *nats.Conn) bool {
 			const to = "stevedore.notify.console.snapshot"
+			bustest.Subscribe(l, l.operator, to) // the server waits 2 s for one without wildcards
 			answer := request(nc, "$JS.API.STREAM.SNAPSHOT."+results, `{"deliver_subject":"`+to+`"}`)
 			if answer == nil {
 				return l.published(to)
