@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // childEnv is set for child processes of the test binary: the role and its argument.
@@ -25,7 +27,7 @@ func TestMain(m *testing.M) {
 		"count": childCount, "die": childDie, "full": childFull,
 	}[role]
 	if !ok {
-		os.Exit(m.Run())
+		os.Exit(slow.RunWaiting(m))
 	}
 	if err := run(argument); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -92,15 +94,25 @@ func addOne(f *File, key string) error {
 // left.
 func TestKilledWhileSaving(t *testing.T) {
 	t.Parallel()
-	kills := 200
+	kills := 50
 	if testing.Short() {
-		kills = 30
+		kills = 8
 	}
+	for n := range 4 {
+		t.Run(strconv.Itoa(n), func(t *testing.T) {
+			t.Parallel()
+			killWhileSaving(t, n*kills, kills)
+		})
+	}
+}
+
+// killWhileSaving kills processes that save to a new file, each at the operation after that of the one before.
+func killWhileSaving(t *testing.T, first, kills int) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "state.json")
 	saved := 0
 	for i := range kills {
-		cmd := child(t, "die", fmt.Sprintf("%d %s", 1+i%29, path))
+		cmd := child(t, "die", fmt.Sprintf("%d %s", 1+(first+i)%29, path))
 		out, err := cmd.Output()
 		if cmd.ProcessState == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 			t.Fatalf("kill %d: the child ended with %v", i, err)
