@@ -118,6 +118,7 @@ func variantsOf(t *testing.T, cfg sandbox.Config, test func(t *testing.T, f *fix
 // Each of these commands tries to use what the sandbox hides. It must fail, and must not
 // print the canary.
 func TestRefuses(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -57,6 +57,7 @@ func contains(text string) func(cron.Entry, bool) bool {
 }
 
 func TestScheduleFollowsTheFile(t *testing.T) {
+	t.Parallel()
 	s := bustest.Server(t)
 	b := bustest.Connect(t, s, bus.Config{})
 	workspace := t.TempDir()
@@ -88,6 +89,7 @@ func TestScheduleFollowsTheFile(t *testing.T) {
 // Two heartbeats with different settings do not continually restart each other's
 // interval: the one that started last wins.
 func TestLastStartedHeartbeatWins(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	workspace := t.TempDir()
 	write(t, workspace, "look")
@@ -165,6 +167,7 @@ func TestTicksRunAndAreLogged(t *testing.T) {
 
 // A full log replaces the old one. The calls of an agent are not logged.
 func TestLogIsBounded(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	workspace := t.TempDir()
 	log := filepath.Join(workspace, heartbeat.LogFile)
@@ -208,6 +211,7 @@ func TestLogIsBounded(t *testing.T) {
 
 // The log line of a failure contains the error in addition to the user's text.
 func TestLogContainsTheError(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	workspace := t.TempDir()
 	start(t, b, heartbeat.Config{Workspace: workspace})
@@ -234,6 +238,7 @@ func TestLogContainsTheError(t *testing.T) {
 // The log exists from the first start, with a line that says what it will contain. Another
 // start adds nothing.
 func TestLogExistsFromTheStart(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	workspace := t.TempDir()
 	read := func() string {
@@ -251,6 +256,7 @@ func TestLogExistsFromTheStart(t *testing.T) {
 }
 
 func TestNoInstructionsNoSchedule(t *testing.T) {
+	t.Parallel()
 	for text, want := range map[string]string{
 		"":                                "",
 		"\ufeff \n\t\n":                   "",
@@ -289,6 +295,7 @@ func TestNoInstructionsNoSchedule(t *testing.T) {
 
 // An invalid file is an error and does not change the schedule.
 func TestUnusableFiles(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	for name, prepare := range map[string]func(file string) error{
 		"directory":    func(file string) error { return os.Mkdir(file, 0o700) },
@@ -313,6 +320,7 @@ func TestUnusableFiles(t *testing.T) {
 }
 
 func TestConfigIsChecked(t *testing.T) {
+	t.Parallel()
 	for want, cfg := range map[string]heartbeat.Config{
 		"workspace": {},
 		"interval":  {Workspace: ".", Every: time.Millisecond},
