@@ -157,6 +157,7 @@ func TestDeployDockerfile(t *testing.T) {
 // A program of the image that runs in it: the health check fails before the worker starts
 // and succeeds while it works.
 func TestHealthCheckOfTheImage(t *testing.T) {
+	t.Parallel()
 	check := func(address string) error {
 		cmd := exec.Command(workerProgram, "health")
 		cmd.Env = append(cleanEnvironment(), "STEVEDORE_HEALTH="+address)

@@ -222,6 +222,7 @@ func (e endpoint) followTooOften(t *testing.T) {
 }
 
 func TestHostileRequestsToMCP(t *testing.T) {
+	t.Parallel()
 	// The worker that is wrapped returns big results as they are.
 	u, whole := startUp(t), startUp(t, "--offload-threshold", "10000000")
 	big := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"shell","arguments":{"command":"seq 1 20000 | sed s/^/victims-data-/"}}}`

@@ -14,6 +14,7 @@ import (
 // A reader may take the first line, the URL, and close the pipe, as head does. The
 // worker goes on, logs that once, and the outbox does not fill up.
 func TestUpOutlivesWhoReadsItsOutput(t *testing.T) {
+	t.Parallel()
 	u := startUp(t)
 	if err := u.process.stdout.Close(); err != nil {
 		t.Fatal(err)

@@ -127,6 +127,7 @@ func (c plain) check(e event, want string, keys ...string) {
 }
 
 func TestPlainClient(t *testing.T) {
+	t.Parallel()
 	u := startUp(t)
 	c := connect(t, u.url)
 

@@ -103,6 +103,7 @@ func TestCanary(t *testing.T) {
 
 // The command of an MCP server runs in the sandbox, if the operator wants it.
 func TestMCPServerInTheSandbox(t *testing.T) {
+	t.Parallel()
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
 		t.Fatal(err)
@@ -126,6 +127,7 @@ func TestMCPServerInTheSandbox(t *testing.T) {
 
 // "stevedore doctor" tells how shell runs commands with the given flags.
 func TestDoctorOnTheSandbox(t *testing.T) {
+	t.Parallel()
 	workspace, data := t.TempDir(), filepath.Join(t.TempDir(), "data")
 	for _, c := range []struct{ flags, want string }{
 		{"--shell-sandbox=off", "shell runs commands without a sandbox"},

@@ -18,6 +18,7 @@ import (
 // A client without the credential cannot connect, and only the owner of the data
 // directory can read the credential.
 func TestOnlyTheOwnerGetsIn(t *testing.T) {
+	t.Parallel()
 	u := startUp(t)
 	credential, address, _ := strings.Cut(strings.TrimPrefix(u.url, "nats://"), "@")
 	user, password, _ := strings.Cut(credential, ":")
@@ -66,6 +67,7 @@ func TestOnlyTheOwnerGetsIn(t *testing.T) {
 // Every user can read the process table, so it must not contain the credential of
 // the embedded server.
 func TestTheCredentialIsNotInTheProcessTable(t *testing.T) {
+	t.Parallel()
 	u := startUp(t)
 	_, rest, _ := strings.Cut(u.url, "stevedore:")
 	password, _, _ := strings.Cut(rest, "@")
@@ -88,6 +90,7 @@ func TestTheCredentialIsNotInTheProcessTable(t *testing.T) {
 
 // Tools do not inherit the worker's environment.
 func TestToolsDoNotGetTheEnvironment(t *testing.T) {
+	t.Parallel()
 	u := startUp(t)
 	answer := connect(t, u.url).request("call.default.shell", `{"args":{"command":"env; cat /proc/self/environ"}}`)
 	if text := answer.text("for_llm"); !strings.Contains(text, "PATH=") || strings.Contains(text, canary) {

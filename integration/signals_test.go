@@ -38,6 +38,7 @@ func TestHangupLetsCallsFinish(t *testing.T) {
 
 // Under nohup, the worker ignores a hangup.
 func TestNohupOutlivesHangup(t *testing.T) {
+	t.Parallel()
 	u := startUpBy(t, `trap "" HUP; exec "$@"`)
 	u.signal(t, syscall.SIGHUP)
 	if got := worker(t, "call", "read_file", "path=note.txt", "--data", u.data); got.code != 0 {

@@ -185,6 +185,7 @@ func TestTelegramKilled(t *testing.T) {
 // The user approves a call with a button, and rejects the next one. A press in another
 // chat, or of an old button, changes nothing.
 func TestTelegramApproval(t *testing.T) {
+	t.Parallel()
 	f, dir := newFakeTelegram(t), t.TempDir()
 	script := `{"tools":[{"name":"shell","input":{"command":"echo yes > ran"}}]}
 {"tools":[{"name":"shell","input":{"command":"echo no > ran"}}]}

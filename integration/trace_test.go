@@ -214,6 +214,7 @@ func TestTrace(t *testing.T) {
 
 // Without the variables, a worker passes on the client's trace and makes no spans.
 func TestTraceIsForwardedWithoutExporter(t *testing.T) {
+	t.Parallel()
 	u := startUp(t, "--console", "off")
 	nc, err := nats.Connect(u.url)
 	if err != nil {
