@@ -62,6 +62,7 @@ func httpStatus(t *testing.T, method, url string, header ...string) int {
 // stevedore up and stevedore console print the URL of a page that needs its token, and keep
 // their tokens in files that only the owner can read.
 func TestConsole(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	up := []string{"up", "--json", "--data", data, "--listen", "127.0.0.1:0", "--console", "127.0.0.1:0", "--no-sync", "--workspace", data, "--log-level", "error"}
 	line, stop := firstLine(t, up...)
@@ -142,6 +143,7 @@ func TestConsole(t *testing.T) {
 }
 
 func TestConsoleFlags(t *testing.T) {
+	t.Parallel()
 	data := t.TempDir()
 	bad := filepath.Join(data, "bad")
 	if err := os.WriteFile(bad, []byte("short\n"), 0o600); err != nil {

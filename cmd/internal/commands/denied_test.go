@@ -15,6 +15,7 @@ import (
 // A command reports a missing permission at once, and works if it needs only permissions
 // that the user has.
 func TestMissingPermissions(t *testing.T) {
+	t.Parallel()
 	permissions := func(publish, subscribe []string) *server.Permissions {
 		return &server.Permissions{Publish: &server.SubjectPermission{Allow: publish}, Subscribe: &server.SubjectPermission{Allow: subscribe}}
 	}

@@ -14,6 +14,7 @@ import (
 
 // The doctor names all settings with which a worker would not start, and up refuses each before it starts the server.
 func TestDoctorChecksAllSettings(t *testing.T) {
+	t.Parallel()
 	data := filepath.Join(t.TempDir(), "data")
 	short := filepath.Join(t.TempDir(), "settings.yaml")
 	if err := os.WriteFile(short, []byte("heartbeat-every: 1m\n"), 0o600); err != nil {

@@ -13,6 +13,7 @@ import (
 // The commands and flags of every stevedore command line in the README, in docs and in the
 // help texts exist.
 func TestDocumentedCommandLines(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("..", "..", "..", "docs", "*.md"))
 	if err != nil {
 		t.Fatal(err)

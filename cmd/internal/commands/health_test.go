@@ -101,7 +101,8 @@ func (p watchedProcess) await(t *testing.T, path string, status int) {
 }
 
 // The process reports its numbers over HTTP and on the bus. While it stops it is not ready,
-// but healthy, and finishes its running call.
+// but healthy, and finishes its running call. Its numbers are those of all workers of the process, so that no other test runs
+// at the same time.
 func TestHealth(t *testing.T) {
 	workspace := t.TempDir()
 	p := startWatched(t, workspace)

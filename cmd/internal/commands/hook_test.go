@@ -19,6 +19,7 @@ import (
 // The hook replaces a long output in the tool's own shape, also one that the host has cut, and
 // says nothing in all other cases.
 func TestHookOfClaudeCode(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	long := strings.Repeat("a line of output\n", 2000) + "--- FAIL: TestX\nthe end\n"
 	whole := filepath.Join(dir, "whole.txt")

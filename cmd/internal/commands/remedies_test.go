@@ -156,6 +156,7 @@ func TestUnfitServers(t *testing.T) {
 
 // provision does not say of a sealed stream that it has the expected settings.
 func TestProvisionNamesWhatTheServerDoesNotTakeBack(t *testing.T) {
+	t.Parallel()
 	srv := bustest.Listen(t)
 	b := bustest.Connect(t, srv, bus.Config{Log: bustest.Log(t)})
 	tasks, err := b.JetStream().Stream(t.Context(), b.BucketStream(bus.TasksBucket))

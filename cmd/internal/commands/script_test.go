@@ -69,6 +69,7 @@ func runWithProgram(m *testing.M) int {
 // TestScripts runs the scripts in testdata, in parallel, with this test binary as stevedore. "exec stevedore"
 // starts a process; "stevedore" alone runs a command in a process that has run others.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata",
 		RequireExplicitExec: true,

@@ -64,6 +64,7 @@ func certificateUntil(t *testing.T, dir string, serial int64, until time.Time) (
 // The embedded server with a certificate refuses clients without TLS, the process itself
 // needs none, and a new certificate is used without a restart.
 func TestEmbeddedTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	cert, key := certificate(t, dir, 1)
 	srv, err := embedded.Start(embedded.Config{Dir: t.TempDir(), Listen: "127.0.0.1:0", Cert: cert, Key: key, NoSync: true, Log: bustest.Log(t)})
@@ -100,6 +101,7 @@ func TestEmbeddedTLS(t *testing.T) {
 }
 
 func TestListensBeyondLoopbackOnlyWithTLS(t *testing.T) {
+	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // what is allowed does not start either
 	for _, tt := range []struct {

@@ -13,6 +13,7 @@ import (
 
 // The commands that a worker with another --data and --prefix prints reach it, and the doctor looks at its queues of agents.
 func TestUpPrintsCommandsThatWork(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	asked, script := filepath.Join(dir, "asked.txt"), filepath.Join(dir, "turns.jsonl")
 	if err := os.WriteFile(script, []byte(`{"text":"an answer"}`+"\n"), 0o600); err != nil {
