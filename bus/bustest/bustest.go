@@ -13,6 +13,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -248,10 +249,13 @@ func emptyTimerPool() {
 
 // RunWaiting is m.Run for packages whose parallel tests mostly wait: for leases, timeouts
 // and other processes. It runs more of them at once than there are processors.
-func RunWaiting(m *testing.M) int {
+func RunWaiting(m *testing.M) int { return RunAtOnce(m, 6) }
+
+// RunAtOnce is m.Run with so many parallel tests at once, unless the command line has another number.
+func RunAtOnce(m *testing.M, tests int) int {
 	flag.Parse()
 	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		_ = parallel.Value.Set("6") // a number is valid
+		_ = parallel.Value.Set(strconv.Itoa(tests)) // a number is valid
 	}
 	return m.Run()
 }

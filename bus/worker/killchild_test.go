@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(bustest.RunWaiting(m))
+	os.Exit(bustest.RunAtOnce(m, 12)) // each lease of a worker that was killed is a wait of more than a second
 }
 
 // killLease and killAskTimeout let the other workers notice a death early.
