@@ -333,7 +333,8 @@ func received(sub *nats.Subscription) <-chan error {
 // as many as the streams need. If its caller gives up, the error says what it waited for.
 func testProvisionWaitsForServers(t *testing.T, c *cluster) {
 	slow.Test(t)
-	b, err := bus.Connect(t.Context(), bus.Config{Server: c.urls[0], Prefix: "five", Replicas: 5, MaxBytes: 16 << 20, Timeout: clusterTimeout, Log: bustest.Log(t)})
+	cfg := bus.Config{Server: c.urls[0], Prefix: "five", Replicas: 5, MaxBytes: 16 << 20, Timeout: clusterTimeout, Log: bustest.Log(t)}
+	b, err := bus.Connect(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

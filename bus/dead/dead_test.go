@@ -121,7 +121,8 @@ func TestDeadLetters(t *testing.T) {
 					t.Fatal(err)
 				}
 				letter, _ := bustest.Next[dead.Letter](t, letters)
-				if letter.Kind != bus.DeadCall || letter.Name != "echo" || letter.Code != "code" || !strings.HasPrefix(letter.Reason, "reason r") || letter.Subject != subject || !strings.HasPrefix(letter.ID, "seq-1-") {
+				if letter.Kind != bus.DeadCall || letter.Name != "echo" || letter.Code != "code" ||
+					!strings.HasPrefix(letter.Reason, "reason r") || letter.Subject != subject || !strings.HasPrefix(letter.ID, "seq-1-") {
 					t.Errorf("dead letter %.300v", letter)
 				}
 				waitForEmpty(t, b)

@@ -322,7 +322,7 @@ func TestResponseIsLostWithTheConnection(t *testing.T) {
 				began := time.Now()
 				res := open(t, client, subject, cfg).Execute(t.Context(), tools.Call{ID: "1", Tool: "tool"})
 				soon := time.Since(began) < time.Minute
-				if !errors.Is(res.Err, tools.ErrInterrupted) || soon != (effect == tools.Idempotent) || effect == tools.Idempotent && tools.CodeOf(res.Err) == tools.CodeTimeout {
+				if !errors.Is(res.Err, tools.ErrInterrupted) || soon != (effect == tools.Idempotent) || soon && tools.CodeOf(res.Err) == tools.CodeTimeout {
 					t.Errorf("%v after %s", res.Err, time.Since(began))
 				}
 			})
