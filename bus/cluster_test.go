@@ -33,15 +33,9 @@ type cluster struct {
 // clusterTimeout is that of a bus, for three servers on a busy machine.
 const clusterTimeout = time.Minute
 
-// oneCluster lets one test at a time have a cluster: on a busy machine, nine servers elect no
-// leaders in time.
-var oneCluster sync.Mutex
-
 // startCluster starts three servers that replicate.
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	oneCluster.Lock()
-	t.Cleanup(oneCluster.Unlock)
 	const size = 3
 	c := &cluster{servers: make([]*server.Server, size)}
 	var ports []int // each server needs the route ports of the others
@@ -100,16 +94,25 @@ func (c *cluster) stop(i int) {
 	}
 }
 
-// On a replicated stream, only the leader knows that a subject has no message. The
-// question to it once used a subject without a listener, so that every redelivered call
-// failed.
-func TestLastMessageOnACluster(t *testing.T) {
+// The servers need seconds for their elections, and on a busy machine nine servers elect no leaders in
+// time. So all tests of a cluster share one, in the order that they need.
+func TestCluster(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("three servers take some seconds")
 	}
-	urls := startCluster(t).urls
-	b, err := bus.Connect(t.Context(), bus.Config{Server: urls[0], Replicas: 3, MaxBytes: 16 << 20, Timeout: clusterTimeout, Log: bustest.Log(t)})
+	c := startCluster(t)
+	t.Run("ProvisionReplicasOfBuckets", func(t *testing.T) { testProvisionReplicasOfBuckets(t, c) }) // it needs servers without buckets
+	t.Run("LastMessage", func(t *testing.T) { testLastMessage(t, c) })
+	t.Run("ProvisionWaitsForServers", func(t *testing.T) { testProvisionWaitsForServers(t, c) })
+	t.Run("PublishAfterMessageInFlightIsLost", func(t *testing.T) { testPublishAfterMessageInFlightIsLost(t, c) }) // it stops servers
+}
+
+// On a replicated stream, only the leader knows that a subject has no message. The
+// question to it once used a subject without a listener, so that every redelivered call
+// failed.
+func testLastMessage(t *testing.T, c *cluster) {
+	b, err := bus.Connect(t.Context(), bus.Config{Server: c.urls[0], Replicas: 3, MaxBytes: 16 << 20, Timeout: clusterTimeout, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,14 +170,9 @@ func TestLastMessageOnACluster(t *testing.T) {
 
 // --replicas applies to buckets, too. Once they kept one replica without a warning, and
 // all artifacts were on one server.
-func TestProvisionReplicasOfBuckets(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("three servers take some seconds")
-	}
-	urls := startCluster(t).urls
+func testProvisionReplicasOfBuckets(t *testing.T, c *cluster) {
 	connect := func(replicas int) *bus.Bus {
-		b, err := bus.Connect(t.Context(), bus.Config{Server: urls[0], Replicas: replicas, MaxBytes: 16 << 20, Timeout: clusterTimeout, Log: bustest.Log(t)})
+		b, err := bus.Connect(t.Context(), bus.Config{Server: c.urls[0], Replicas: replicas, MaxBytes: 16 << 20, Timeout: clusterTimeout, Log: bustest.Log(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,12 +244,7 @@ func TestProvisionReplicasOfBuckets(t *testing.T) {
 // While a message is in flight on a replicated stream, the leader rejects others on its
 // subject, and the message may never be stored. A completion was once lost because
 // Publish trusted that rejection.
-func TestPublishAfterMessageInFlightIsLost(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("three servers take some seconds")
-	}
-	c := startCluster(t)
+func testPublishAfterMessageInFlightIsLost(t *testing.T, c *cluster) {
 	b, err := bus.Connect(t.Context(), bus.Config{Server: strings.Join(c.urls, ","), Replicas: 3, MaxBytes: 16 << 20, Timeout: time.Second, Log: bustest.Log(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -338,13 +331,10 @@ func received(sub *nats.Subscription) <-chan error {
 
 // The servers of a cluster that starts do not know of each other yet. Provision waits for
 // as many as the streams need. If its caller gives up, the error says what it waited for.
-func TestProvisionWaitsForServers(t *testing.T) {
+func testProvisionWaitsForServers(t *testing.T, c *cluster) {
 	slow.Test(t)
-	t.Parallel()
-	if testing.Short() {
-		t.Skip("three servers take some seconds")
-	}
-	b, err := bus.Connect(t.Context(), bus.Config{Server: startCluster(t).urls[0], Replicas: 5, MaxBytes: 16 << 20, Timeout: clusterTimeout, Log: bustest.Log(t)})
+	cfg := bus.Config{Server: c.urls[0], Prefix: "five", Replicas: 5, MaxBytes: 16 << 20, Timeout: clusterTimeout, Log: bustest.Log(t)}
+	b, err := bus.Connect(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

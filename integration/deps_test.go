@@ -47,7 +47,7 @@ var allowedImports = map[string][]string{
 	"bus/retention":             {"bus", "bus/jsapi", "bus/task", "tools/trouble"},
 	"cmd/internal/serverconfig": {"bus", "bus/rpc", "state/durable", "tools"},
 	"bus/embedded":              {"bus", "state/durable"},
-	"bus/bustest":               {"bus", "bus/admin", "bus/embedded", "integration/slow"},
+	"bus/bustest":               {"bus", "bus/admin", "bus/embedded"},
 	"bus/consume":               {"bus", "bus/internal/pull", "bus/jsapi", "tools/fair", "tools/retry", "tools/trouble"},
 	"bus":                       {"bus/internal/nkey", "bus/internal/publisher", "bus/jsapi", "tools/jsonform", "tools/retry"},
 	"bus/jsapi":                 {"tools/retry"},

@@ -13,7 +13,7 @@ type mutant struct {
 var mutants = []mutant{
 	// Publishing.
 	{"a rejection is believed", "bus/publish.go", "	case errors.Is(err, jetstream.ErrMsgNotFound):\n		return errNotStored", "	case errors.Is(err, jetstream.ErrMsgNotFound):\n		return ErrSubjectExists",
-		"bus", "TestPublishAfterMessageInFlightIsLost"},
+		"bus", "TestCluster"},
 	{"a repeated publish has no key", "bus/republish.go", "	all[jetstream.MsgIDHeader] = []string{key}", "	_, _ = key, jetstream.MsgIDHeader", "bus", "TestPublishKey|TestPublishOverBadNetwork"},
 	{"a full stream looks like another error", "bus/jsapi/space.go", `"maximum bytes", `, "", "bus", "TestPublishToFullStream|TestBatchToFullStream"},
 	{"a rejected batch counts as stored", "bus/internal/publisher/batch.go", "	if a.err == nil {\n		first :=", "	if a.err == nil || len(commit.members) > 0 {\n		first :=", "bus", "TestBatchWithConflicts|TestBatchToFullStream"},

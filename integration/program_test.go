@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // workerProgram is the path of the real program, which the tests build once.
@@ -41,7 +42,7 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return bustest.RunWaiting(m)
+	return slow.RunWaiting(m)
 }
 
 // buildProgram builds the program of a folder of cmd into dir. "go run" keeps the program in the

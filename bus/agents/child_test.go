@@ -21,9 +21,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/object"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(agentChildEnv) != "" {
 		os.Exit(agentChild())
 	}
-	os.Exit(bustest.RunWaiting(m))
+	os.Exit(slow.RunWaiting(m))
 }
 
 const agentLease = 500 * time.Millisecond

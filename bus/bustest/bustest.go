@@ -27,7 +27,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
-	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // At Go's default, garbage collection takes a tenth of the processor time of the tests.
@@ -245,9 +244,6 @@ func emptyTimerPool() {
 		runtime.GC()
 	}
 }
-
-// RunWaiting is slow.RunWaiting.
-func RunWaiting(m *testing.M) int { return slow.RunWaiting(m) }
 
 // Message returns the answer of bus.Last: the body, and whether there is a message.
 func Message(m bus.Stored, err error) (body []byte, ok bool, _ error) {

@@ -86,7 +86,6 @@ func TestRetriedLargeLetterKeepsItsPriority(t *testing.T) {
 // Any message becomes a dead letter with the reason, is returned unchanged, and can be
 // retried with its id.
 func TestDeadLetters(t *testing.T) {
-	t.Parallel()
 	random := make([]byte, 1<<20)
 	for i := range random {
 		random[i] = byte(rand.Uint32())
@@ -103,61 +102,63 @@ func TestDeadLetters(t *testing.T) {
 		"invalid but nearly": []byte(`{"id":"a",}`),
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b := bustest.New(t)
-			letters := bustest.Subscribe(t, b, "stevedore.dead.call.>")
-			ids := make(chan string, 8)
-			run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
-				ids <- d.ID()
-				if !bytes.Equal(d.Body, body) {
-					t.Errorf("body of %d bytes, want %d", len(d.Body), len(body))
-				}
-				if d.Sequence == 1 {
-					return consume.Reject("code", errors.New("reason "+strings.Repeat("r", 100_000)))
-				}
-				return nil
-			})
-			subject := bustest.NewCall(b, "default", "echo")
-			if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: body}); err != nil {
-				t.Fatal(err)
-			}
-			letter, _ := bustest.Next[dead.Letter](t, letters)
-			if letter.Kind != bus.DeadCall || letter.Name != "echo" || letter.Code != "code" || !strings.HasPrefix(letter.Reason, "reason r") || letter.Subject != subject || !strings.HasPrefix(letter.ID, "seq-1-") {
-				t.Errorf("dead letter %.300v", letter)
-			}
-			waitForEmpty(t, b)
-			if n, err := dead.Count(t.Context(), b); n != 1 || err != nil { // the body may be a message of its own
-				t.Errorf("%d dead letters, %v", n, err)
-			}
-			got, err := letter.Message(t.Context(), b)
-			if err != nil || !bytes.Equal(got, body) {
-				t.Fatalf("message of %d bytes, want %d; %v", len(got), len(body), err)
-			}
-			if len(body) > 1<<20-1000 { // the headers that make retries one do not fit
-				if err := retry(t.Context(), b, dead.Stored{Letter: letter}); err != nil {
+			bustest.Bubble(t, func(t *testing.T) {
+				b := bustest.New(t)
+				letters := bustest.Subscribe(t, b, "stevedore.dead.call.>")
+				ids := make(chan string, 8)
+				run(t, b, consume.Config{}, func(_ context.Context, d *consume.Delivery) error {
+					ids <- d.ID()
+					if !bytes.Equal(d.Body, body) {
+						t.Errorf("body of %d bytes, want %d", len(d.Body), len(body))
+					}
+					if d.Sequence == 1 {
+						return consume.Reject("code", errors.New("reason "+strings.Repeat("r", 100_000)))
+					}
+					return nil
+				})
+				subject := bustest.NewCall(b, "default", "echo")
+				if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: body}); err != nil {
 					t.Fatal(err)
+				}
+				letter, _ := bustest.Next[dead.Letter](t, letters)
+				if letter.Kind != bus.DeadCall || letter.Name != "echo" || letter.Code != "code" ||
+					!strings.HasPrefix(letter.Reason, "reason r") || letter.Subject != subject || !strings.HasPrefix(letter.ID, "seq-1-") {
+					t.Errorf("dead letter %.300v", letter)
 				}
 				waitForEmpty(t, b)
-				if len(ids) < 2 { // more, if an acknowledgement was late
+				if n, err := dead.Count(t.Context(), b); n != 1 || err != nil { // the body may be a message of its own
+					t.Errorf("%d dead letters, %v", n, err)
+				}
+				got, err := letter.Message(t.Context(), b)
+				if err != nil || !bytes.Equal(got, body) {
+					t.Fatalf("message of %d bytes, want %d; %v", len(got), len(body), err)
+				}
+				if len(body) > 1<<20-1000 { // the headers that make retries one do not fit
+					if err := retry(t.Context(), b, dead.Stored{Letter: letter}); err != nil {
+						t.Fatal(err)
+					}
+					waitForEmpty(t, b)
+					if len(ids) < 2 { // more, if an acknowledgement was late
+						t.Error("the retry was not handled")
+					}
+					return
+				}
+				for range 2 { // the stream drops the second retry, if it is not late
+					if err := retry(t.Context(), b, dead.Stored{Letter: letter}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				waitForEmpty(t, b)
+				first := <-ids
+				if len(ids) == 0 {
 					t.Error("the retry was not handled")
 				}
-				return
-			}
-			for range 2 { // the stream drops the second retry, if it is not late
-				if err := retry(t.Context(), b, dead.Stored{Letter: letter}); err != nil {
-					t.Fatal(err)
+				for len(ids) > 0 {
+					if id := <-ids; id != first {
+						t.Errorf("id %s, then %s", first, id)
+					}
 				}
-			}
-			waitForEmpty(t, b)
-			first := <-ids
-			if len(ids) == 0 {
-				t.Error("the retry was not handled")
-			}
-			for len(ids) > 0 {
-				if id := <-ids; id != first {
-					t.Errorf("id %s, then %s", first, id)
-				}
-			}
+			})
 		})
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
-func TestMain(m *testing.M) { os.Exit(bustest.RunWaiting(m)) }
+func TestMain(m *testing.M) { os.Exit(slow.RunWaiting(m)) }

@@ -19,6 +19,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // The test binary is also the server process that the test kills. serverEnv is then its
@@ -39,7 +40,7 @@ func TestMain(m *testing.M) {
 		_, _ = bufio.NewReader(os.Stdin).ReadByte() // until the test's process ends
 		os.Exit(3)
 	}
-	os.Exit(bustest.RunWaiting(m))
+	os.Exit(slow.RunWaiting(m))
 }
 
 // startServerProcess returns the URL of the server and a function that kills it. under is a

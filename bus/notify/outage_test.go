@@ -13,11 +13,12 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 func TestMain(m *testing.M) {
 	ats.Register() // starts the server's clock outside of all bubbles
-	code := bustest.RunWaiting(m)
+	code := slow.RunWaiting(m)
 	ats.Unregister()
 	os.Exit(code)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net"
 	"reflect"
 	"strings"
 	"testing"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/remote"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -156,6 +158,7 @@ func TestResults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			subject := "acme." + tools.Token(name)
+			serve(t, b, subject+".definition", respond("{}"))
 			serve(t, b, subject, tt.answer)
 			res := open(t, b, subject, remote.Config{MaxResult: 1000}).Execute(t.Context(), tools.Call{ID: "1", Tool: "tool"})
 			if res.ForLLM != tt.want || res.ForUser != tt.forUser || res.IsError != (tt.code != "") || res.IsError && tools.CodeOf(res.Err) != tt.code || res.Silent || res.Async {
@@ -225,60 +228,62 @@ func TestToolStartsLate(t *testing.T) {
 }
 
 func TestOpenRefuses(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: "THEIRS", Subjects: []string{"theirs.>"}}); err != nil {
-		t.Fatal(err)
-	}
-	for subject, want := range map[string]string{
-		"": "empty", "a b": "character", "acme.*": "character", "acme..x": "empty token", "stevedore.call.default.x": "are reserved", "stevedore": "", "theirs.tool": `the stream "THEIRS" captures`,
-	} {
-		_, err := remote.Open(t.Context(), b, "tool", subject, remote.Config{RetryTimeout: 2 * time.Second})
-		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("subject %q: %v, want %q", subject, err, want)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		if _, err := b.JetStream().CreateStream(t.Context(), jetstream.StreamConfig{Name: "THEIRS", Subjects: []string{"theirs.>"}}); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if _, err := remote.Open(t.Context(), b, "a.b", "acme.x", remote.Config{}); err == nil {
-		t.Error("no error for a bad name")
-	}
-	for body, want := range map[string]string{
-		"no JSON": "want {", `{"effect":"harmless"}`: "once, keyed or idempotent", `{"parameters":{"type":"string"}}`: "object", `{"parameters":{"type":"object","$ref":"http://127.0.0.1/x"}}`: "parameters",
-		"\xff": "UTF-8", `{"description":"` + strings.Repeat("x", 300<<10) + `"}`: "at most", `{"parameters":{"type":"object","properties":{"a":{"pattern":"("}}}}`: "parameters",
-	} {
-		subject := "acme." + tools.Token(body)
-		serve(t, b, subject+".definition", respond(body))
-		if _, err := remote.Open(t.Context(), b, "tool", subject, remote.Config{}); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("definition %.50q: %v, want %q", body, err, want)
+		for subject, want := range map[string]string{
+			"": "empty", "a b": "character", "acme.*": "character", "acme..x": "empty token", "stevedore.call.default.x": "are reserved", "stevedore": "", "theirs.tool": `the stream "THEIRS" captures`,
+		} {
+			_, err := remote.Open(t.Context(), b, "tool", subject, remote.Config{RetryTimeout: 2 * time.Second})
+			if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("subject %q: %v, want %q", subject, err, want)
+			}
 		}
-	}
+		if _, err := remote.Open(t.Context(), b, "a.b", "acme.x", remote.Config{}); err == nil {
+			t.Error("no error for a bad name")
+		}
+		for body, want := range map[string]string{
+			"no JSON": "want {", `{"effect":"harmless"}`: "once, keyed or idempotent", `{"parameters":{"type":"string"}}`: "object", `{"parameters":{"type":"object","$ref":"http://127.0.0.1/x"}}`: "parameters",
+			"\xff": "UTF-8", `{"description":"` + strings.Repeat("x", 300<<10) + `"}`: "at most", `{"parameters":{"type":"object","properties":{"a":{"pattern":"("}}}}`: "parameters",
+		} {
+			subject := "acme." + tools.Token(body)
+			serve(t, b, subject+".definition", respond(body))
+			if _, err := remote.Open(t.Context(), b, "tool", subject, remote.Config{}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("definition %.50q: %v, want %q", body, err, want)
+			}
+		}
+	})
 }
 
 // A tool whose process starts late gets its definition then, and an invalid definition is
 // requested again.
 func TestLateDefinition(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	tool := open(t, b, "acme.late", remote.Config{})
-	if def := tool.Definition(); def.Effect != tools.Once || def.Parameters != nil {
-		t.Fatalf("definition %+v", def)
-	}
-	requests := 0
-	serve(t, b, "acme.late.definition", func(*nats.Msg) *nats.Msg {
-		if requests++; requests == 1 {
-			return &nats.Msg{Data: []byte(`{"effect":"sometimes"}`)}
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		tool := open(t, b, "acme.late", remote.Config{})
+		if def := tool.Definition(); def.Effect != tools.Once || def.Parameters != nil {
+			t.Fatalf("definition %+v", def)
 		}
-		return &nats.Msg{Data: []byte(`{"description":"late","effect":"idempotent","parameters":{"type":"object"}}`)}
+		requests := 0
+		serve(t, b, "acme.late.definition", func(*nats.Msg) *nats.Msg {
+			if requests++; requests == 1 {
+				return &nats.Msg{Data: []byte(`{"effect":"sometimes"}`)}
+			}
+			return &nats.Msg{Data: []byte(`{"description":"late","effect":"idempotent","parameters":{"type":"object"}}`)}
+		})
+		served := tool.Await(t.Context())
+		if served == nil {
+			t.Fatal("no tool")
+		}
+		if def := served.Definition(); def.Name != "tool" || def.Description != "late" || def.Effect != tools.Idempotent || def.Parameters == nil {
+			t.Errorf("definition %+v", def)
+		}
+		if again := served.Await(t.Context()); again != nil {
+			t.Errorf("a served tool is replaced by %+v", again.Definition())
+		}
 	})
-	served := tool.Await(t.Context())
-	if served == nil {
-		t.Fatal("no tool")
-	}
-	if def := served.Definition(); def.Name != "tool" || def.Description != "late" || def.Effect != tools.Idempotent || def.Parameters == nil {
-		t.Errorf("definition %+v", def)
-	}
-	if again := served.Await(t.Context()); again != nil {
-		t.Errorf("a served tool is replaced by %+v", again.Definition())
-	}
 }
 
 // The end of the connection is not the tool's failure: the worker decides by the effect what
@@ -299,21 +304,43 @@ func TestConnectionEndsDuringARequest(t *testing.T) {
 // A server that restarts, or a connection that breaks, can drop a response. Then the silence is
 // not the tool's: a call that may run again is interrupted soon, a once-only one at its timeout.
 func TestResponseIsLostWithTheConnection(t *testing.T) {
-	t.Parallel()
-	s := bustest.Listen(t)
-	server := bustest.Dial(t, s, bus.Config{})
 	for _, effect := range []tools.Effect{tools.Idempotent, tools.Once} {
-		proxy := bustest.NewProxy(t, s)
-		client := proxy.Connect(t)
-		subject, cfg := "acme.lost-"+string(effect), remote.Config{RetryTimeout: 10 * time.Second, ReconnectGrace: 10 * time.Millisecond}
-		serve(t, server, subject+".definition", respond(`{"effect":"`+string(effect)+`"}`))
-		serve(t, server, subject, func(*nats.Msg) *nats.Msg { proxy.Cut(); return nil })
-		if effect == tools.Once {
-			cfg.Timeout = 2 * time.Second
-		}
-		res := open(t, client, subject, cfg).Execute(t.Context(), tools.Call{ID: "1", Tool: "tool"})
-		if !errors.Is(res.Err, tools.ErrInterrupted) || effect == tools.Idempotent && tools.CodeOf(res.Err) == tools.CodeTimeout {
-			t.Errorf("%s: %v", effect, res.Err)
-		}
+		t.Run(string(effect), func(t *testing.T) {
+			bustest.Bubble(t, func(t *testing.T) {
+				s := bustest.Server(t)
+				server, link := bustest.Dial(t, s, bus.Config{}), &link{server: s}
+				config := s.ClientConfig(bus.Config{})
+				config.InProcess = link
+				client, err := bus.Connect(t.Context(), config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(client.Close)
+				subject, cfg := "acme.lost", remote.Config{Timeout: 5 * time.Minute, RetryTimeout: 10 * time.Second, ReconnectGrace: 10 * time.Second}
+				serve(t, server, subject+".definition", respond(`{"effect":"`+string(effect)+`"}`))
+				serve(t, server, subject, func(*nats.Msg) *nats.Msg { link.cut(); return nil })
+				began := time.Now()
+				res := open(t, client, subject, cfg).Execute(t.Context(), tools.Call{ID: "1", Tool: "tool"})
+				soon := time.Since(began) < time.Minute
+				if !errors.Is(res.Err, tools.ErrInterrupted) || soon != (effect == tools.Idempotent) || soon && tools.CodeOf(res.Err) == tools.CodeTimeout {
+					t.Errorf("%v after %s", res.Err, time.Since(began))
+				}
+			})
+		})
 	}
+}
+
+// link is a connection to a server that a test can cut.
+type link struct {
+	server *embedded.Server
+	conn   net.Conn
+}
+
+func (l *link) InProcessConn() (conn net.Conn, err error) {
+	l.conn, err = l.server.InProcessConn()
+	return l.conn, err
+}
+
+func (l *link) cut() {
+	l.conn.Close()
 }

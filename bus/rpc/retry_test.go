@@ -123,114 +123,116 @@ func TestDeadCallHasResultAndCanBeRetried(t *testing.T) {
 // A worker that gave up on a call may be slow to say so. If that comes after somebody has retried the dead letter, the
 // retried call runs all the same: one such process of seed 5440 of the simulator had a link that was mute for a minute.
 func TestLateGiveUpEndsNoRetriedCall(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	say := map[string]func(){} // what the worker said, by tool
-	runs := func(name string, effect tools.Effect) tools.Tool {
-		return tools.MustTool(name, "returns a result", func(context.Context, tools.Call, struct{}) *tools.Result {
-			if name == "running" {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		say := map[string]func(){} // what the worker said, by tool
+		runs := func(name string, effect tools.Effect) tools.Tool {
+			return tools.MustTool(name, "returns a result", func(context.Context, tools.Call, struct{}) *tools.Result {
+				if name == "running" {
+					say[name]()
+				}
+				return tools.NewToolResult("it ran")
+			}).WithEffect(effect)
+		}
+		background := simpleAsync{simpleTool{"background", tools.Keyed}}
+		toolset := []tools.Tool{runs("waiting", tools.Keyed), runs("running", tools.Keyed), runs("once", tools.Once), background}
+		start := func() (stop func()) {
+			return workertest.Start(t, b, memOffloader(), worker.Config{MaxAttempts: 3, AskTimeout: 50 * time.Millisecond}, toolset...)
+		}
+		for _, tool := range toolset {
+			name := tool.Definition().Name
+			for range 2 { // three workers died while they ran it; the start of the first one is not recorded
+				if err := task.CountStart(t.Context(), b, tools.CallKey{Session: "s", ID: name}, 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			publish(t, b, bus.Message{Subject: b.Call("default", name, "s", name), Body: []byte("{}")})
+		}
+		bustest.Fail(t, b, "default", 3)
+		stop := start()
+		for _, tool := range toolset {
+			name := tool.Definition().Name
+			if got := ends(t, b, tools.Call{ID: name, Session: "s", Tool: name}, name == "background"); got.Error == nil || got.Error.Code != tools.CodeGivenUp {
+				t.Fatalf("%s: %+v", name, got)
+			}
+		}
+		stop()
+		for _, tool := range toolset {
+			name := tool.Definition().Name
+			subject := b.Result("s", name)
+			if name == "background" {
+				subject = b.Completion("s", name)
+			}
+			var said []bus.Message
+			for _, subject := range []string{subject, b.Claim("s", name)} {
+				if m, err := b.Last(t.Context(), bus.Results, subject); err != nil {
+					t.Fatal(err)
+				} else if m.Sequence > 0 {
+					said = append(said, bus.Message{Subject: subject, Body: m.Body})
+				}
+			}
+			if err := retry(t, b, name); err != nil {
+				t.Fatal(err)
+			}
+			say[name] = func() {
+				for _, m := range said {
+					publish(t, b, m)
+				}
+			}
+			if name != "running" {
 				say[name]()
 			}
-			return tools.NewToolResult("it ran")
-		}).WithEffect(effect)
-	}
-	background := simpleAsync{simpleTool{"background", tools.Keyed}}
-	toolset := []tools.Tool{runs("waiting", tools.Keyed), runs("running", tools.Keyed), runs("once", tools.Once), background}
-	start := func() (stop func()) {
-		return workertest.Start(t, b, memOffloader(), worker.Config{MaxAttempts: 3, AskTimeout: 50 * time.Millisecond}, toolset...)
-	}
-	for _, tool := range toolset {
-		name := tool.Definition().Name
-		for range 2 { // three workers died while they ran it; the start of the first one is not recorded
-			if err := task.CountStart(t.Context(), b, tools.CallKey{Session: "s", ID: name}, 1); err != nil {
-				t.Fatal(err)
+		}
+		start()
+		bustest.WaitUntil(t, "the calls to be acknowledged", func() bool { return bustest.Waiting(t, b) == 0 })
+		for _, tool := range toolset {
+			name := tool.Definition().Name
+			if got := ends(t, b, tools.Call{ID: name, Session: "s", Tool: name}, name == "background"); got.ForLLM != "it ran" {
+				t.Errorf("%s: %+v", name, got)
 			}
 		}
-		publish(t, b, bus.Message{Subject: b.Call("default", name, "s", name), Body: []byte("{}")})
-	}
-	bustest.Fail(t, b, "default", 3)
-	stop := start()
-	for _, tool := range toolset {
-		name := tool.Definition().Name
-		if got := ends(t, b, tools.Call{ID: name, Session: "s", Tool: name}, name == "background"); got.Error == nil || got.Error.Code != tools.CodeGivenUp {
-			t.Fatalf("%s: %+v", name, got)
-		}
-	}
-	stop()
-	for _, tool := range toolset {
-		name := tool.Definition().Name
-		subject := b.Result("s", name)
-		if name == "background" {
-			subject = b.Completion("s", name)
-		}
-		var said []bus.Message
-		for _, subject := range []string{subject, b.Claim("s", name)} {
-			if m, err := b.Last(t.Context(), bus.Results, subject); err != nil {
-				t.Fatal(err)
-			} else if m.Sequence > 0 {
-				said = append(said, bus.Message{Subject: subject, Body: m.Body})
-			}
-		}
-		if err := retry(t, b, name); err != nil {
-			t.Fatal(err)
-		}
-		say[name] = func() {
-			for _, m := range said {
-				publish(t, b, m)
-			}
-		}
-		if name != "running" {
-			say[name]()
-		}
-	}
-	start()
-	bustest.WaitUntil(t, "the calls to be acknowledged", func() bool { return bustest.Waiting(t, b) == 0 })
-	for _, tool := range toolset {
-		name := tool.Definition().Name
-		if got := ends(t, b, tools.Call{ID: name, Session: "s", Tool: name}, name == "background"); got.ForLLM != "it ran" {
-			t.Errorf("%s: %+v", name, got)
-		}
-	}
+	})
 }
 
 // A dead letter of a call whose id belongs to another one can be retried, and is rejected again: it removes nothing of
 // the other call, which a worker gave up on.
 func TestRetryOfAnotherCallRemovesNothing(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	key := tools.CallKey{Session: "s", ID: "keep"}
-	for range 2 {
-		if err := task.CountStart(t.Context(), b, key, 1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	submit := func(args string) {
-		publish(t, b, bus.Message{Subject: b.Call("default", "keep", "s", "keep"), Body: fmt.Appendf(nil, `{"args":%s}`, args)})
-	}
-	submit(`{"x":1}`)
-	bustest.Fail(t, b, "default", 3)
-	workertest.Start(t, b, memOffloader(), worker.Config{MaxAttempts: 3, AskTimeout: 50 * time.Millisecond}, simpleTool{"keep", tools.Keyed})
-	acknowledged := func() {
-		bustest.WaitUntil(t, "the call to be acknowledged", func() bool { return bustest.Waiting(t, b) == 0 })
-	}
-	acknowledged()
-	submit(`{"x":2}`)
-	acknowledged()
-	for _, letter := range letters(t, b, "keep") {
-		if letter.Code == tools.CodeMismatch {
-			if err := retryLetter(t, b, letter); err != nil {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		key := tools.CallKey{Session: "s", ID: "keep"}
+		for range 2 {
+			if err := task.CountStart(t.Context(), b, key, 1); err != nil {
 				t.Fatal(err)
 			}
 		}
-	}
-	acknowledged()
-	stored, err := task.ReadResults(t.Context(), b, "s", "keep")
-	if err != nil || len(stored) != 1 || stored[0].Error == nil || stored[0].Error.Code != tools.CodeGivenUp || stored[0].Args != `{"x":1}` {
-		t.Errorf("the result of the first call: %+v, %v", stored, err)
-	}
-	if left := letters(t, b, "keep"); len(left) != 2 {
-		t.Errorf("%d dead letters, want that of each call", len(left))
-	}
+		submit := func(args string) {
+			publish(t, b, bus.Message{Subject: b.Call("default", "keep", "s", "keep"), Body: fmt.Appendf(nil, `{"args":%s}`, args)})
+		}
+		submit(`{"x":1}`)
+		bustest.Fail(t, b, "default", 3)
+		workertest.Start(t, b, memOffloader(), worker.Config{MaxAttempts: 3, AskTimeout: 50 * time.Millisecond}, simpleTool{"keep", tools.Keyed})
+		acknowledged := func() {
+			bustest.WaitUntil(t, "the call to be acknowledged", func() bool { return bustest.Waiting(t, b) == 0 })
+		}
+		acknowledged()
+		submit(`{"x":2}`)
+		acknowledged()
+		for _, letter := range letters(t, b, "keep") {
+			if letter.Code == tools.CodeMismatch {
+				if err := retryLetter(t, b, letter); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		acknowledged()
+		stored, err := task.ReadResults(t.Context(), b, "s", "keep")
+		if err != nil || len(stored) != 1 || stored[0].Error == nil || stored[0].Error.Code != tools.CodeGivenUp || stored[0].Args != `{"x":1}` {
+			t.Errorf("the result of the first call: %+v, %v", stored, err)
+		}
+		if left := letters(t, b, "keep"); len(left) != 2 {
+			t.Errorf("%d dead letters, want that of each call", len(left))
+		}
+	})
 }
 
 // No worker has a call that was retried. So its worker does not ask the others for it, which

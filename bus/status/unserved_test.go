@@ -16,28 +16,30 @@ import (
 
 // The status names ticks that no worker asks for, with a consumer and without, and none that a worker took.
 func TestTicksWithoutWorker(t *testing.T) {
-	b := bustest.New(t)
-	waiting := func(n int) bool {
-		return problem(status.Read(t.Context(), b), fmt.Sprint("No worker takes the ticks of jobs and heartbeats. Ticks that wait: ", n))
-	}
-	tick := func(name string) {
-		t.Helper()
-		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Tick(bus.Cron, name), Body: []byte(`{"tool":"none"}`)}); err != nil {
-			t.Fatal(err)
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		waiting := func(n int) bool {
+			return problem(status.Read(t.Context(), b), fmt.Sprint("No worker takes the ticks of jobs and heartbeats. Ticks that wait: ", n))
 		}
-	}
-	if problem(status.Read(t.Context(), b), "ticks") {
-		t.Error("ticks wait before the first one")
-	}
-	tick("a")
-	if !waiting(1) {
-		t.Error("without a consumer")
-	}
-	bustest.Consumers(t, b, b.TickConsumer())
-	tick("b")
-	bustest.WaitUntil(t, "both ticks", func() bool { return waiting(2) }) // the server counts them later than it answers
-	workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true})
-	bustest.WaitUntil(t, "the ticks to be taken", func() bool { return !problem(status.Read(t.Context(), b), "ticks") })
+		tick := func(name string) {
+			t.Helper()
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Tick(bus.Cron, name), Body: []byte(`{"tool":"none"}`)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if problem(status.Read(t.Context(), b), "ticks") {
+			t.Error("ticks wait before the first one")
+		}
+		tick("a")
+		if !waiting(1) {
+			t.Error("without a consumer")
+		}
+		bustest.Consumers(t, b, b.TickConsumer())
+		tick("b")
+		bustest.WaitUntil(t, "both ticks", func() bool { return waiting(2) }) // the server counts them later than it answers
+		workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true})
+		bustest.WaitUntil(t, "the ticks to be taken", func() bool { return !problem(status.Read(t.Context(), b), "ticks") })
+	})
 }
 
 // A program that watches the bus, or a worker that stands still, listens without an answer.

@@ -100,34 +100,36 @@ func TestResultWaitsOnTheBus(t *testing.T) {
 // A worker that put a result on the bus died before it acknowledged the call. The claim of the once-only call
 // does not make its outcome unknown.
 func TestResultThatWaitsIsNotUnknown(t *testing.T) {
-	b := bustest.New(t)
-	runs := new(atomic.Int64)
-	call := tools.Call{ID: "a", Session: "s", Tool: "echo", Args: []byte(`{"text":"x"}`)}
-	claim, err := bus.Encode(task.Claim{Worker: "dead", Process: "dead", Nonce: "n", Digest: call.Digest()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range []bus.Message{
-		{Subject: b.Claim("s", "a"), Body: claim},
-		{Subject: b.Call("default", "echo", "s", "a"), Body: []byte(`{"args":{"text":"x"}}`)},
-		{Subject: b.Raw("default", "echo", "s", "a"), Body: []byte(`{"args":{"text":"x"},"for_llm":"it ran"}`)},
-	} {
-		if _, err := b.Publish(t.Context(), m); err != nil {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		runs := new(atomic.Int64)
+		call := tools.Call{ID: "a", Session: "s", Tool: "echo", Args: []byte(`{"text":"x"}`)}
+		claim, err := bus.Encode(task.Claim{Worker: "dead", Process: "dead", Nonce: "n", Digest: call.Digest()})
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	results := bustest.Subscribe(t, b, "stevedore.result.>")
-	store := returningStore{back: new(atomic.Bool), raw: make(chan tools.RawEvent, 1), hold: make(chan struct{})}
-	workertest.Start(t, b, store, worker.Config{}, echo(t, "echo", tools.Once, runs, nil))
-	bustest.WaitUntil(t, "the call to end before its result", func() bool {
-		info, ok, err := b.ConsumerInfo(t.Context(), b.WorkerConsumer("default"))
-		return ok && err == nil && info.NumPending == 0 && info.NumAckPending == 1
+		for _, m := range []bus.Message{
+			{Subject: b.Claim("s", "a"), Body: claim},
+			{Subject: b.Call("default", "echo", "s", "a"), Body: []byte(`{"args":{"text":"x"}}`)},
+			{Subject: b.Raw("default", "echo", "s", "a"), Body: []byte(`{"args":{"text":"x"},"for_llm":"it ran"}`)},
+		} {
+			if _, err := b.Publish(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+		results := bustest.Subscribe(t, b, "stevedore.result.>")
+		store := returningStore{back: new(atomic.Bool), raw: make(chan tools.RawEvent, 1), hold: make(chan struct{})}
+		workertest.Start(t, b, store, worker.Config{}, echo(t, "echo", tools.Once, runs, nil))
+		bustest.WaitUntil(t, "the call to end before its result", func() bool {
+			info, ok, err := b.ConsumerInfo(t.Context(), b.WorkerConsumer("default"))
+			return ok && err == nil && info.NumPending == 0 && info.NumAckPending == 1
+		})
+		store.back.Store(true)
+		close(store.hold)
+		if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ForLLM != "it ran" || runs.Load() != 0 {
+			t.Errorf("after %d runs: %+v", runs.Load(), got)
+		}
 	})
-	store.back.Store(true)
-	close(store.hold)
-	if got, _ := bustest.Next[tools.ResultEvent](t, results); got.ForLLM != "it ran" || runs.Load() != 0 {
-		t.Errorf("after %d runs: %+v", runs.Load(), got)
-	}
 }
 
 // A result that is larger than a message waits in an object, with its note, and survives its worker. The

@@ -24,6 +24,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
@@ -47,7 +48,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	os.Exit(bustest.RunWaiting(m))
+	os.Exit(slow.RunAtOnce(m, 12)) // each lease of a worker that was killed is a wait of more than a second
 }
 
 // killLease and killAskTimeout let the other workers notice a death early.

@@ -123,6 +123,7 @@ func TestBadQueueName(t *testing.T) {
 
 // A tick for an invalid queue becomes a dead letter immediately.
 func TestTickForBadQueue(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	start(t, b, worker.Config{Ticks: true})
 	letters := bustest.Subscribe(t, b, "stevedore.dead.tick.main")

@@ -72,6 +72,7 @@ func TestDroppedClaim(t *testing.T) {
 // The stream drops the claim of a running once-only call, and then a stop requeues the
 // call. The requeued message is younger than the claim, but the call does not run again.
 func TestDroppedClaimOfRequeuedCall(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	started := make(chan struct{})

@@ -83,6 +83,7 @@ func callOf(t *testing.T, b *bus.Bus, job string) (call, due string) {
 // If a worker dies after it stored the run record and before it published the call,
 // the redelivered tick becomes the call.
 func TestTickAfterCrash(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
@@ -97,6 +98,7 @@ func TestTickAfterCrash(t *testing.T) {
 
 // A schedule or a run that an edited consumer delivers becomes no call: only a tick does.
 func TestOnlyTicksBecomeCalls(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	results := bustest.Subscribe(t, b, "stevedore.result.>")
@@ -122,6 +124,7 @@ func TestOnlyTicksBecomeCalls(t *testing.T) {
 // A tick whose call has a result does not become a second call: a server that was
 // killed publishes the ticks of its last minutes again, for the same due times.
 func TestRepeatedTick(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"x"}}`)
@@ -142,6 +145,7 @@ func TestRepeatedTick(t *testing.T) {
 // The clock was years ahead at the last run and was corrected. The schedule runs
 // again, because runs are ordered by the sequence of their ticks.
 func TestTickAfterClockWasAhead(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	submit(t, b, "stevedore.run.cron.job", `{"call":"cron-job-20990101T000000Z","session":"cron-job","slot":"2099-01-01T00:00:00Z","deadline":"2001-01-01T00:00:00Z","tick":1}`)
@@ -153,6 +157,7 @@ func TestTickAfterClockWasAhead(t *testing.T) {
 
 // A tick that is redelivered after a later tick ran is skipped.
 func TestLateTick(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	submit(t, b, "stevedore.tick.cron.job", `{"tool":"echo","args":{"text":"late"}}`)
@@ -219,6 +224,7 @@ func TestTickAfterLostCall(t *testing.T) {
 
 // A run whose result has left the stream has ended; its call does not run again.
 func TestTickAfterResultThatExpired(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	const old = "cron-job-20010101T000000Z"

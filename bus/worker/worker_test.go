@@ -371,6 +371,7 @@ func TestStopRequeues(t *testing.T) {
 }
 
 func TestTickBecomesCall(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	start(t, b, worker.Config{Ticks: true}, echo(t, "echo", tools.Idempotent, &runs, nil))
@@ -383,6 +384,7 @@ func TestTickBecomesCall(t *testing.T) {
 }
 
 func TestManyCallsOneResultEach(t *testing.T) {
+	t.Parallel()
 	b := bustest.New(t)
 	var runs atomic.Int64
 	for i := range 3 {

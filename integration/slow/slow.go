@@ -6,6 +6,7 @@ package slow
 import (
 	"flag"
 	"os"
+	"strconv"
 	"testing"
 )
 
@@ -14,10 +15,15 @@ func Run() bool { return os.Getenv("STEVEDORE_SLOW") != "" }
 
 // RunWaiting is m.Run for packages whose parallel tests mostly wait: for leases, timeouts
 // and other processes. It runs more of them at once than there are processors.
-func RunWaiting(m *testing.M) int {
+func RunWaiting(m *testing.M) int { return RunAtOnce(m, 6) }
+
+// RunAtOnce is m.Run with so many parallel tests at once, unless the command line has a number.
+func RunAtOnce(m *testing.M, tests int) int {
 	flag.Parse()
-	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue {
-		_ = parallel.Value.Set("6") // a number is valid
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		_ = flag.Set("test.parallel", strconv.Itoa(tests)) // a number is valid
 	}
 	return m.Run()
 }

@@ -63,7 +63,7 @@ func runWithProgram(m *testing.M) int {
 		panic(err)
 	}
 	defer endReused()
-	return bustest.RunWaiting(m)
+	return slow.RunWaiting(m)
 }
 
 // TestScripts runs the scripts in testdata, in parallel, with this test binary as stevedore. "exec stevedore"

@@ -73,7 +73,7 @@ var chromium = sync.OnceValues(func() (browser context.Context, stop func()) {
 var started atomic.Bool
 
 func TestMain(m *testing.M) {
-	code := bustest.RunWaiting(m)
+	code := slow.RunWaiting(m)
 	if started.Load() {
 		_, stop := chromium()
 		stop()
