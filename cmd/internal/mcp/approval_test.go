@@ -71,7 +71,8 @@ func TestApprovals(t *testing.T) {
 				defer cancel()
 				served := make(chan error, 1)
 				go func() { served <- stdio[answers].Stdio(ctx, "stdio", theirs) }()
-				old, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, u.options()).Connect(t.Context(), mine, &sdk.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
+				old, err := sdk.NewClient(&sdk.Implementation{Name: "test"}, u.options()).
+					Connect(t.Context(), mine, &sdk.ClientSessionOptions{ProtocolVersion: "2025-06-18"})
 				if err != nil {
 					t.Fatal(err)
 				}

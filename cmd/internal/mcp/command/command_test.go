@@ -23,8 +23,11 @@ func TestMain(m *testing.M) {
 	if os.Getenv(fifoEnv) == "" {
 		os.Exit(m.Run())
 	}
-	p, err := command.Start(command.Config{Argv: []string{"/bin/sh", "-c", `exec 3>"$FIFO"; sleep 1000 & echo started >&3; wait`}, Env: command.Environment("FIFO=" + os.Getenv(fifoEnv)),
-		Grace: 200 * time.Millisecond})
+	p, err := command.Start(command.Config{
+		Argv:  []string{"/bin/sh", "-c", `exec 3>"$FIFO"; sleep 1000 & echo started >&3; wait`},
+		Env:   command.Environment("FIFO=" + os.Getenv(fifoEnv)),
+		Grace: 200 * time.Millisecond,
+	})
 	if err != nil {
 		panic(err)
 	}

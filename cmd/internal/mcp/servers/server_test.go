@@ -303,7 +303,10 @@ func TestNoProgram(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	log := firstWrite{wrote: cancel}
-	s := servers.New(servers.Config{Name: "gone", Argv: []string{filepath.Join(t.TempDir(), "no such program")}, Log: zerolog.New(&log), Changed: func([]tools.Tool) { t.Error("listed") }})
+	s := servers.New(servers.Config{
+		Name: "gone", Argv: []string{filepath.Join(t.TempDir(), "no such program")}, Log: zerolog.New(&log),
+		Changed: func([]tools.Tool) { t.Error("listed") },
+	})
 	if err := s.Run(ctx); err != nil {
 		t.Error(err)
 	}
@@ -392,7 +395,10 @@ func serveDefective() {
 // that hangs is started again when the call is cancelled.
 func TestDefectiveCallIsReported(t *testing.T) {
 	t.Parallel()
-	for what, want := range map[string]string{"garbage": "not answered a call of other_t (c1 in the session s) and has written something", "hang": "(c1 in the session s) or a ping"} {
+	for what, want := range map[string]string{
+		"garbage": "not answered a call of other_t (c1 in the session s) and has written something",
+		"hang":    "(c1 in the session s) or a ping",
+	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			defectiveCallIsReported(t, what, want)
