@@ -114,15 +114,19 @@ func (b *Bus) Consumer(ctx context.Context, c Consumer) (jetstream.Consumer, err
 	return cons, nil
 }
 
-// changeConsumer gives a consumer the settings that it wants. One that passes messages is replaced. In a stream that keeps settled
-// messages, the new one begins after them.
-func (b *Bus) changeConsumer(ctx context.Context, c Consumer, cons jetstream.Consumer, want jetstream.ConsumerConfig) (jetstream.Consumer, error) {
+// changeConsumer gives a consumer the settings that it wants. One that passed messages is replaced. In a stream that keeps settled
+// messages, the new one begins after them. A new one delivers again what processes handle now, so one that only lacks subjects on
+// which nothing is stored, as after an upgrade, is updated.
+func (b *Bus) changeConsumer(ctx context.Context, c Consumer, cons jetstream.Consumer, want jetstream.ConsumerConfig) (_ jetstream.Consumer, err error) {
 	info := cons.CachedInfo()
 	have := info.Config
-	if !c.Passes(have) {
-		have.MaxAckPending, have.AckWait, have.HeadersOnly = want.MaxAckPending, want.AckWait, want.HeadersOnly
-		have.FilterSubject, have.FilterSubjects = "", want.FilterSubjects
-		return b.js.UpdateConsumer(ctx, info.Stream, have)
+	missing := lacks(filterOf(have), c.Filter)
+	have.MaxAckPending, have.AckWait, have.HeadersOnly = want.MaxAckPending, want.AckWait, want.HeadersOnly
+	have.FilterSubject, have.FilterSubjects = "", want.FilterSubjects
+	if !c.Passes(have) && !b.mayStore(ctx, c.Stream, missing) {
+		if cons, err = b.js.UpdateConsumer(ctx, info.Stream, have); err != nil || !b.mayStore(ctx, c.Stream, missing) { // since then
+			return cons, err
+		}
 	}
 	if err := b.js.DeleteConsumer(ctx, info.Stream, info.Name); err != nil && !errors.Is(err, jetstream.ErrConsumerNotFound) {
 		return nil, err
@@ -132,4 +136,14 @@ func (b *Bus) changeConsumer(ctx context.Context, c Consumer, cons jetstream.Con
 		want.DeliverPolicy, want.OptStartSeq = jetstream.DeliverByStartSequencePolicy, info.AckFloor.Stream+1
 	}
 	return b.js.CreateConsumer(ctx, info.Stream, want)
+}
+
+// mayStore reports whether a stream stores a message on one of the subjects, and true if it cannot find out.
+func (b *Bus) mayStore(ctx context.Context, stream string, subjects []string) bool {
+	for _, subject := range subjects {
+		for range b.Read(ctx, stream, Query{Subject: subject, Limit: 1}) {
+			return true
+		}
+	}
+	return false
 }

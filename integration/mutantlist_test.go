@@ -37,8 +37,12 @@ var mutants = []mutant{
 	{"a stream of a tenant has the default size", "bus/ondemand.go", "		cfg.MaxBytes = info.Config.MaxBytes", "		_ = info", "bus/admin", "TestFirstUseCreatesStreams"},
 	{"a consumer of ticks creates its stream", "bus/consume/consume.go", "		if cfg.AwaitUse {", "		if cfg.AwaitUse && ctx == nil {", "bus/admin", "TestConsumerAwaitsItsStream"},
 
-	{"what reached the limit of deliveries stays", "bus/consumers.go", "	if !c.Passes(have) {", "	if have.Durable != \"\" {",
+	{"what reached the limit of deliveries stays", "bus/consumers.go", "	if !c.Passes(have) && !b.mayStore", "	if !b.mayStore",
 		"bus/consume", "TestConsumerWithMaxDeliver"},
+	{"a consumer of an earlier version passes messages", "bus/consumers.go", "	missing := lacks(filterOf(have), c.Filter)", "	missing := lacks(filterOf(have), c.Filter)[:0]",
+		"bus/consume", "TestConsumerOfAnEarlierVersion"},
+	{"an upgrade delivers twice what is sent at the moment", "bus/consumers.go", "	missing := lacks(filterOf(have), c.Filter)", "	missing := c.Filter",
+		"bus/consume", "TestConsumerOfAnEarlierVersion"},
 	{"what reached the limit of deliveries is removed", "bus/consume/trim.go", "	if t.consumer.Passes(info.Config) || ", "	if ",
 		"bus/consume", "TestConsumerWithMaxDeliver"},
 	{"a limit of deliveries is no problem", "bus/consumers.go", "have.MaxDeliver > 0 || ", "", "bus/status", "TestAlteredConsumerIsNamed"},

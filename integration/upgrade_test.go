@@ -311,10 +311,23 @@ func TestRollingUpgrade(t *testing.T) {
 			t.Errorf("the call c%d ran %d times", i, times)
 		}
 		if name := fmt.Sprint("n", i); delivered[name] != 1 && !deliveredAgain(all, ids[name]) {
-			t.Errorf("the notification %s was sent %d times", name, delivered[name])
+			t.Errorf("the notification %s was sent %d times:\n%s", name, delivered[name], linesOf(all, ids[name]))
 		}
 	}
 	t.Logf("%d calls and notifications", n)
+}
+
+// linesOf returns what the logs of processes say of a notification.
+func linesOf(all []*process, notification string) string {
+	var found strings.Builder
+	for i, p := range all {
+		for line := range strings.Lines(p.stderr.String()) {
+			if strings.Contains(line, tools.Token(notification)) {
+				fmt.Fprintf(&found, "process %d: %s", i, line)
+			}
+		}
+	}
+	return found.String()
 }
 
 // deliveredAgain reports whether the log of a process says that it sent a notification at an attempt after the first.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -206,6 +207,60 @@ func testFilter(t *testing.T, others int64) {
 			t.Errorf("%d messages were handled, want %d", n, 16+others)
 		}
 	})
+}
+
+// The consumer of an earlier version delivers fewer subjects. A process that starts adds the others. It replaces the consumer
+// only if it has passed a message, because then other processes get what is handled at that moment.
+func TestConsumerOfAnEarlierVersion(t *testing.T) {
+	for name, passed := range map[string]bool{"nothing is passed": false, "a message is passed": true} {
+		t.Run(name, func(t *testing.T) {
+			bustest.Bubble(t, func(t *testing.T) {
+				b := bustest.New(t)
+				c := b.ChannelConsumer("log")
+				former := c
+				former.Filter = []string{b.NotifyAny("log")}
+				cons, err := b.Consumer(t.Context(), former)
+				if err != nil {
+					t.Fatal(err)
+				}
+				publish := func(subject string) {
+					t.Helper()
+					if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: []byte("{}")}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if passed {
+					publish(b.Notify("log", "chat"))
+				}
+				publish(b.NotifyAny("log"))
+				if _, err := cons.Next(); err != nil { // it is handled while the next process starts
+					t.Fatal(err)
+				}
+				later, err := b.Consumer(t.Context(), c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !passed {
+					publish(b.Notify("log", "chat"))
+				}
+				var subjects []string
+				batch, err := later.Fetch(9, jetstream.FetchMaxWait(time.Second))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for msg := range batch.Messages() {
+					subjects = append(subjects, msg.Subject())
+				}
+				want := []string{b.Notify("log", "chat")}
+				if passed {
+					want = append(want, b.NotifyAny("log"))
+				}
+				if !slices.Equal(subjects, want) {
+					t.Errorf("the next process gets %q, want %q", subjects, want)
+				}
+			})
+		})
+	}
 }
 
 // A process that has settled nothing does not say of a server that is away that settled messages stay.
