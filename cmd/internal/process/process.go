@@ -116,7 +116,15 @@ func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdou
 			return err
 		}
 	}
-	p.beside(p.untilClosed, func(ctx context.Context) error { return watchPermissions(ctx, b) }, func(ctx context.Context) error { return announce(ctx, serving, announced, h, onReady) })
+	p.beside(p.untilClosed, func(ctx context.Context) error { return watchPermissions(ctx, b) }, func(ctx context.Context) error { return announce(ctx, serving, announced, h, onReady) },
+		func(ctx context.Context) error {
+			select {
+			case <-serving: // who has a result may read its artifacts
+				return w.Run(ctx)
+			case <-ctx.Done():
+				return nil
+			}
+		})
 	stopped := ctx
 	p.beside(func(ctx context.Context) error {
 		<-ctx.Done()
@@ -312,9 +320,7 @@ func (p *process) openWorker(artifacts artifactStore, registry *tools.Registry, 
 		return nil, err
 	}
 	cfg.Approvals = approvals
-	w := worker.New(p.bus, registry, offload.NewOffloader(artifacts.Store, offloading), cfg)
-	p.beside(w.Run)
-	return w, nil
+	return worker.New(p.bus, registry, offload.NewOffloader(artifacts.Store, offloading), cfg), nil
 }
 
 // openService opens the service that answers requests. serving is closed when it answers.
