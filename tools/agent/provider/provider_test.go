@@ -213,7 +213,7 @@ func TestProviderErrors(t *testing.T) {
 					t.Skip("it reads 64 MiB")
 				}
 				p := serve(t, path, c.reply)
-				model, err := provider.Open(kind+":m", provider.Config{BaseURL: p.URL, APIKey: testKey, RetryTimeout: 5 * time.Second})
+				model, err := provider.Open(kind+":m", provider.Config{BaseURL: p.URL, APIKey: testKey, RetryTimeout: time.Minute})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -256,7 +256,7 @@ func TestProviderRetries(t *testing.T) {
 				replies = append(replies, reply{200, soon, body})
 			}
 			p := serve(t, c.path, append(replies, reply{200, nil, c.turn})...)
-			model, err := provider.Open(kind+":m", provider.Config{BaseURL: p.URL})
+			model, err := provider.Open(kind+":m", provider.Config{BaseURL: p.URL, RetryTimeout: time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}
