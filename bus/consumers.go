@@ -140,10 +140,8 @@ func (b *Bus) changeConsumer(ctx context.Context, c Consumer, cons jetstream.Con
 
 // mayStore reports whether a stream stores a message on one of the subjects, and true if it cannot find out.
 func (b *Bus) mayStore(ctx context.Context, stream string, subjects []string) bool {
-	for _, subject := range subjects {
-		for range b.Read(ctx, stream, Query{Subject: subject, Limit: 1}) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(subjects, func(subject string) bool {
+		m, err := b.First(ctx, stream, subject, 0)
+		return err != nil || m.Sequence > 0
+	})
 }

@@ -48,31 +48,33 @@ const (
 // stream. It needs no consumer, and loads at most a batch ahead. It misses no message that was stored before it
 // began, even if the replica that answers lags behind.
 func (b *Bus) Read(ctx context.Context, stream string, q Query) iter.Seq2[Stored, error] {
-	return func(yield func(Stored, error) bool) {
-		r := reader{api: b.api, name: b.StreamName(stream), Query: q}
-		if r.Subject == "" {
-			r.Subject = ">"
-		}
-		n := 0
-		each := func(m jsapi.Message) bool {
-			n++
-			return yield(storedOf(m), nil) && n != q.Limit
-		}
-		var err error
-		r.stream, err = b.UsedStream(ctx, stream)
-		if r.stream != nil && coversAll(r.Subject, r.stream.CachedInfo().Config.Subjects) {
-			r.Subject = ">" // for a filter, the server counts all messages that match, for each batch
-		}
-		switch {
-		case r.stream == nil:
-		case q.Back:
-			err = r.back(ctx, each)
-		default:
-			err = r.forward(ctx, each)
-		}
-		if err != nil {
-			yield(Stored{}, fmt.Errorf("read stream %s: %w", r.name, err))
-		}
+	return func(yield func(Stored, error) bool) { b.read(ctx, stream, q, yield) }
+}
+
+func (b *Bus) read(ctx context.Context, stream string, q Query, yield func(Stored, error) bool) {
+	r := reader{api: b.api, name: b.StreamName(stream), Query: q}
+	if r.Subject == "" {
+		r.Subject = ">"
+	}
+	n := 0
+	each := func(m jsapi.Message) bool {
+		n++
+		return yield(storedOf(m), nil) && n != q.Limit
+	}
+	var err error
+	r.stream, err = b.UsedStream(ctx, stream)
+	if r.stream != nil && coversAll(r.Subject, r.stream.CachedInfo().Config.Subjects) {
+		r.Subject = ">" // for a filter, the server counts all messages that match, for each batch
+	}
+	switch {
+	case r.stream == nil:
+	case q.Back:
+		err = r.back(ctx, each)
+	default:
+		err = r.forward(ctx, each)
+	}
+	if err != nil {
+		yield(Stored{}, fmt.Errorf("read stream %s: %w", r.name, err))
 	}
 }
 
@@ -94,6 +96,14 @@ func coversAll(filter string, subjects []string) bool {
 		}
 	}
 	return len(subjects) > 0
+}
+
+// First returns the first message of a stream on subjects that match, from a sequence on. Its Sequence is 0 if there is none.
+func (b *Bus) First(ctx context.Context, stream, subject string, from uint64) (Stored, error) {
+	for m, err := range b.Read(ctx, stream, Query{Subject: subject, From: from, Limit: 1}) {
+		return m, err
+	}
+	return Stored{}, nil
 }
 
 // Last returns the last message on a subject of a stream. Its Sequence is 0 if there is

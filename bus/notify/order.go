@@ -160,10 +160,8 @@ func behind(sequence, first uint64) time.Duration {
 
 // firstStored returns the sequence of the first notification of a chat from a sequence on, or 0.
 func (o *order) firstStored(ctx context.Context, subject string, from uint64) (uint64, error) {
-	for m, err := range o.bus.Read(ctx, bus.Outbox, bus.Query{Subject: subject, From: from, Limit: 1}) {
-		return m.Sequence, err
-	}
-	return 0, nil
+	m, err := o.bus.First(ctx, bus.Outbox, subject, from)
+	return m.Sequence, err
 }
 
 // settled removes a stored notification that is settled, and reports whether it was. A cluster
