@@ -209,8 +209,8 @@ func testFilter(t *testing.T, others int64) {
 	})
 }
 
-// The consumer of an earlier version delivers fewer subjects. A process that starts adds the others. It replaces the consumer
-// only if it has passed a message, because then other processes get what is handled at that moment.
+// The consumer of an earlier version delivers fewer subjects. A process that starts adds the others. It makes a new consumer only
+// if the former one has passed a message, because a new one delivers again what other processes handle.
 func TestConsumerOfAnEarlierVersion(t *testing.T) {
 	for name, passed := range map[string]bool{"nothing is passed": false, "a message is passed": true} {
 		t.Run(name, func(t *testing.T) {

@@ -234,7 +234,8 @@ func TestOpenRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		for subject, want := range map[string]string{
-			"": "empty", "a b": "character", "acme.*": "character", "acme..x": "empty token", "stevedore.call.default.x": "are reserved", "stevedore": "", "theirs.tool": `the stream "THEIRS" captures`,
+			"": "empty", "a b": "character", "acme.*": "character", "acme..x": "empty token",
+			"stevedore.call.default.x": "are reserved", "stevedore": "", "theirs.tool": `the stream "THEIRS" captures`,
 		} {
 			_, err := remote.Open(t.Context(), b, "tool", subject, remote.Config{RetryTimeout: 2 * time.Second})
 			if want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
@@ -245,8 +246,10 @@ func TestOpenRefuses(t *testing.T) {
 			t.Error("no error for a bad name")
 		}
 		for body, want := range map[string]string{
-			"no JSON": "want {", `{"effect":"harmless"}`: "once, keyed or idempotent", `{"parameters":{"type":"string"}}`: "object", `{"parameters":{"type":"object","$ref":"http://127.0.0.1/x"}}`: "parameters",
-			"\xff": "UTF-8", `{"description":"` + strings.Repeat("x", 300<<10) + `"}`: "at most", `{"parameters":{"type":"object","properties":{"a":{"pattern":"("}}}}`: "parameters",
+			"no JSON": "want {", `{"effect":"harmless"}`: "once, keyed or idempotent",
+			`{"parameters":{"type":"string"}}`: "object", `{"parameters":{"type":"object","$ref":"http://127.0.0.1/x"}}`: "parameters",
+			"\xff": "UTF-8", `{"description":"` + strings.Repeat("x", 300<<10) + `"}`: "at most",
+			`{"parameters":{"type":"object","properties":{"a":{"pattern":"("}}}}`: "parameters",
 		} {
 			subject := "acme." + tools.Token(body)
 			serve(t, b, subject+".definition", respond(body))

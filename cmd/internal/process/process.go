@@ -116,7 +116,9 @@ func (o *Options) Run(ctx context.Context, b *bus.Bus, log zerolog.Logger, stdou
 			return err
 		}
 	}
-	p.beside(p.untilClosed, func(ctx context.Context) error { return watchPermissions(ctx, b) }, func(ctx context.Context) error { return announce(ctx, serving, announced, h, onReady) },
+	p.beside(p.untilClosed,
+		func(ctx context.Context) error { return watchPermissions(ctx, b) },
+		func(ctx context.Context) error { return announce(ctx, serving, announced, h, onReady) },
 		func(ctx context.Context) error {
 			select {
 			case <-serving: // who has a result may read its artifacts
