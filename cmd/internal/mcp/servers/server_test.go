@@ -375,8 +375,7 @@ func serveDefective() {
 			result = `{"tools":[{"name":"t","inputSchema":{"type":"object"}},{"name":"hints","annotations":{"readOnlyHint":"true","title":5}},` +
 				`{"name":7},"no tool",{"name":"odd","title":5,"icons":"x","description":["x"],"outputSchema":7,"inputSchema":{"properties":[]},"annotations":[]}]}`
 		case "tools/callhang":
-			for lines.Scan() { // it ends with its input, so that nobody must wait until it is killed
-			}
+			select {}
 		case "tools/callgarbage":
 			fmt.Println("no message")
 			continue

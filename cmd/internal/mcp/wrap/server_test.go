@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -316,9 +315,8 @@ func callRaw(role, tool, id string, say func(string, ...any)) {
 	case "deep":
 		say(`{"jsonrpc":"2.0","id":%s,"result":{"x":%s%s}}`, id, strings.Repeat("[", 20_000), strings.Repeat("]", 20_000))
 		return
-	case "hang": // it ends with its input, so that nobody must wait until it is killed
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		os.Exit(0)
+	case "hang":
+		time.Sleep(time.Hour)
 	case "flood":
 		for i := range 50_000 {
 			say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"%d"}}`, i)
