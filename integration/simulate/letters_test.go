@@ -51,6 +51,10 @@ func (s *simulation) hasEnded(ctx context.Context, subject string) bool {
 	if err != nil || !ok || call.Raw {
 		return false
 	}
-	end, ok := read(ctx, results, "result", &promise{session: call.Session, id: call.ID})
+	p := &promise{session: call.Session, id: call.ID}
+	end, ok := read(ctx, results, "result", p)
+	if ok && end.Outcome == "async" { // it was given up before its completion
+		end, ok = read(ctx, results, "completion", p)
+	}
 	return ok && end.Outcome != "failed"
 }
