@@ -211,9 +211,14 @@ func (c busCaller) endOf(ctx context.Context, call tools.CallKey) (agent.Reason,
 }
 
 // earlier returns the prompts of a session that were accepted before a run and have no
-// result: those in the stream of calls, and parked ones.
+// result: those in the stream of calls, and parked ones. While a call moves between the two, its
+// order is unknown: it counts as earlier, and if it is the run's own, all others do. The next look finds it.
 func (c busCaller) earlier(ctx context.Context, session, run string) ([]string, error) {
 	const most = 1000 // an older prompt is found when those before it have ended
+	since, err := task.ServerTime(ctx, c.bus)
+	if err != nil {
+		return nil, err
+	}
 	orders := map[string]uint64{}
 	for _, id := range []string{run, "*"} { // the run may be behind the others
 		for m, err := range c.bus.Read(ctx, bus.Calls, bus.Query{Subject: c.bus.Call("*", agent.AgentTool, session, id), Limit: most}) {
@@ -225,18 +230,21 @@ func (c busCaller) earlier(ctx context.Context, session, run string) ([]string, 
 			}
 		}
 	}
-	parked, err := task.ListParked(ctx, c.bus, session)
+	moving, err := task.ListMoving(ctx, c.bus, session, since)
 	if err != nil {
 		return nil, err
 	}
-	for _, p := range parked {
-		if p.Call.Tool == agent.AgentTool {
-			orders[p.Key().ID] = p.Order
+	for _, r := range moving {
+		id := r.Key().ID
+		if _, found := orders[id]; r.Parked == nil && !found {
+			orders[id] = 0
+		} else if r.Parked != nil && r.Parked.Call.Tool == agent.AgentTool {
+			orders[id] = r.Parked.Order
 		}
 	}
 	var earlier []string
 	for id, order := range orders {
-		if order >= orders[run] {
+		if id == run || orders[run] > 0 && order >= orders[run] {
 			continue
 		}
 		if reason, err := c.endOf(ctx, tools.CallKey{Session: session, ID: id}); err != nil {

@@ -155,10 +155,14 @@ func (in *Inbox) stopRuns(ctx context.Context, session string, m channel.Incomin
 			return temporary(err)
 		}
 	}
+	text := "Stopped."
 	if len(runs) == 0 {
-		return in.reply(ctx, session, m, "Nothing is running.")
+		text = "Nothing is running."
 	}
-	return in.reply(ctx, session, m, "Stopped.")
+	if list.Incomplete {
+		text = "A run may go on: this session has too many calls to find all of its runs."
+	}
+	return in.reply(ctx, session, m, text)
 }
 
 // answer answers the oldest question of a chat if the message is a yes or a no, and reports

@@ -1,6 +1,7 @@
 package agents
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +67,39 @@ func TestStopIsIdempotent(t *testing.T) {
 	accept("2", "/stop@the_bot")
 	if first, second := state("1"), state("3"); first != task.Cancelled || second != task.Queued {
 		t.Errorf("the first run is %s, the second one %s", first, second)
+	}
+}
+
+// If the calls of a session are too many to look at all, the reply says that a run may go on.
+func TestStopBehindManyCalls(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	n, err := notify.New(b, notify.Config{Default: "me"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := NewInbox(b, n, nil, "me", nil, bustest.Log(t))
+	if _, err := in.Accept(t.Context(), channel.Incoming{ID: "1", ChatID: "42", Text: "work"}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4000 {
+		if _, err := b.JetStream().PublishAsync(b.Call("default", "x", "me-42", fmt.Sprint("c", i)), []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-b.JetStream().PublishAsyncComplete()
+	if _, err := in.Accept(t.Context(), channel.Incoming{ID: "2", ChatID: "42", Text: "/stop"}); err != nil {
+		t.Fatal(err)
+	}
+	replies := ""
+	for m, err := range b.Read(t.Context(), bus.Outbox, bus.Query{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		replies += string(m.Body)
+	}
+	if !strings.Contains(replies, "A run may go on") {
+		t.Errorf("the reply is %s", replies)
 	}
 }
 

@@ -2,9 +2,11 @@ package agents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,6 +82,57 @@ func TestPromptBehindAThousand(t *testing.T) {
 	earlier, err := busCaller{b}.earlier(t.Context(), "s", fmt.Sprint("m", before))
 	if err != nil || len(earlier) < 1000 || earlier[0] != "m0" {
 		t.Errorf("it waits for %d prompts; %v", len(earlier), err)
+	}
+}
+
+// A prompt waits for one before it also while that one moves between the stream of calls and its
+// record, because its run is parked and goes on at once. While the prompt itself moves, nobody
+// knows its place, so it waits for all.
+func TestPromptsInOrderWhileOneMoves(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	orders := map[string]uint64{}
+	for _, id := range []string{"m0", "m1"} {
+		accepted, err := rpc.Enqueue(t.Context(), b, bus.AgentQueue, prompt("s", id, "plain"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		orders[id] = accepted.Sequence
+	}
+	if earlier, err := (busCaller{b}).earlier(t.Context(), "s", "moves"); err != nil || !slices.Equal(earlier, []string{"m0", "m1"}) {
+		t.Errorf("a prompt in no place waits for %q; %v", earlier, err)
+	}
+	for i := range 600 { // the records are read in several parts
+		call := tools.Call{ID: fmt.Sprint("c", i), Session: "s", Tool: "x"}
+		if _, err := task.Park(t.Context(), b, task.Parked{Call: call, Queue: "idle", State: task.Waiting}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var moved atomic.Bool
+	var moving sync.WaitGroup
+	defer moving.Wait()
+	moving.Go(func() {
+		defer moved.Store(true)
+		p := task.Parked{Call: prompt("s", "m0", "plain"), Queue: bus.AgentQueue, State: task.Waiting, Order: orders["m0"]}
+		for range 100 {
+			m, err := b.Last(t.Context(), bus.Calls, b.Call(bus.AgentQueue, agent.AgentTool, "s", "m0"))
+			if err == nil {
+				p.Number, err = task.Park(t.Context(), b, p)
+			}
+			err = errors.Join(err, b.Delete(t.Context(), bus.Calls, m.Sequence))
+			time.Sleep(2 * time.Millisecond)
+			if err = errors.Join(err, task.Resume(t.Context(), b, p)); err != nil {
+				t.Error(err)
+				return
+			}
+			time.Sleep(2 * time.Millisecond)
+		}
+	})
+	for !moved.Load() {
+		earlier, err := busCaller{b}.earlier(t.Context(), "s", "m1")
+		if err != nil || !slices.Equal(earlier, []string{"m0"}) {
+			t.Fatalf("it waits for %q; %v", earlier, err)
+		}
 	}
 }
 

@@ -112,9 +112,9 @@ func (k *Keeper) workInProgress(ctx context.Context) (*work, error) {
 			busy.add(tokens[3], tokens[4])
 		}
 	}
-	moving, err := task.ListMoving(ctx, k.bus, info.TimeStamp)
-	for _, call := range moving {
-		busy.add(call.Session, call.ID)
+	moving, err := task.ListMoving(ctx, k.bus, "*", info.TimeStamp)
+	for _, r := range moving {
+		busy.add(r.Key().Session, r.Key().ID)
 	}
 	return busy, err
 }

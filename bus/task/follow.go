@@ -194,7 +194,7 @@ func (f *Follower) readClock(ctx context.Context) {
 	if fresh {
 		return
 	}
-	now, err := serverTime(ctx, f.bus)
+	now, err := ServerTime(ctx, f.bus)
 	if err != nil {
 		f.cfg.Log.Debug().Err(err).Msg("cannot read the time of the server")
 		return
@@ -204,8 +204,8 @@ func (f *Follower) readClock(ctx context.Context) {
 	f.serverTime, f.measured = now, time.Now()
 }
 
-// serverTime returns the time by the clock of the server.
-func serverTime(ctx context.Context, b *bus.Bus) (time.Time, error) {
+// ServerTime returns the time by the clock of the server.
+func ServerTime(ctx context.Context, b *bus.Bus) (time.Time, error) {
 	kv, err := b.Bucket(ctx, bus.TasksBucket)
 	if err != nil {
 		return time.Time{}, err

@@ -19,7 +19,7 @@ type Listing struct {
 	// ones, starting with the oldest.
 	Omitted int `json:"omitted,omitempty"`
 	// Incomplete is set if too many calls of the session are queued to look at all of
-	// them.
+	// them, or if one moved so often that it was not found.
 	Incomplete bool `json:"incomplete,omitempty"`
 	// Next is the Page.After of the next page; empty if there is none, and in the result of
 	// List.
@@ -42,7 +42,7 @@ func (l Listing) Text() string {
 		lines = append(lines, fmt.Sprintf("(There may be more: continue after %s.)", l.Next))
 	}
 	if l.Incomplete {
-		lines = append(lines, "(Too many calls are queued to check all of them; calls of this session may be missing.)")
+		lines = append(lines, "(Calls of this session may be missing: too many are queued to check all of them, or one began to wait meanwhile.)")
 	}
 	return strings.Join(lines, "\n")
 }
@@ -53,6 +53,10 @@ const maxListed = 500
 // List returns the queued and running calls of a session and its async calls,
 // including those that have ended: oldest first, queued calls last.
 func List(ctx context.Context, b *bus.Bus, session string) (Listing, error) {
+	began, err := ServerTime(ctx, b)
+	if err != nil {
+		return Listing{}, err
+	}
 	l, err := newPageReader(ctx, b, session, maxWaiting)
 	if err != nil {
 		return Listing{}, err
@@ -61,6 +65,10 @@ func List(ctx context.Context, b *bus.Bus, session string) (Listing, error) {
 		return Listing{}, err
 	}
 	left, err := l.readCalls(ctx, 0)
+	if err != nil {
+		return Listing{}, err
+	}
+	lost, err := l.readMoved(ctx, began)
 	if err != nil {
 		return Listing{}, err
 	}
@@ -77,7 +85,7 @@ func List(ctx context.Context, b *bus.Bus, session string) (Listing, error) {
 		return Listing{}, err
 	}
 	list := shorten(l.tasks)
-	list.Incomplete = left > 0
+	list.Incomplete = left > 0 || lost
 	return list, nil
 }
 

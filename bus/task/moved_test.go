@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -51,6 +52,44 @@ func TestGetFindsACallThatMoves(t *testing.T) {
 			if got, err := task.Get(t.Context(), b, "s", call.ID); err != nil || !got.EndedAt.IsZero() {
 				t.Fatalf("call %s: %+v, %v", call.ID, got, err)
 			}
+		}
+	}
+}
+
+// A list has a call that moves to and fro between the calls stream and the parked calls, or says that it may lack one.
+func TestListHasACallThatMoves(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	call := tools.Call{ID: "c", Session: "s", Tool: "x"}
+	body, err := bus.Encode(call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ack, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("default", "x", "s", "c"), Body: body})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var moved atomic.Bool
+	var moving sync.WaitGroup
+	defer moving.Wait()
+	moving.Go(func() {
+		defer moved.Store(true)
+		sequence, p := ack.Sequence, task.Parked{Call: call, Queue: "default", State: task.Waiting, Order: ack.Sequence}
+		for range 300 {
+			var err error
+			p.Number, err = task.Park(t.Context(), b, p)
+			err = errors.Join(err, b.Delete(t.Context(), bus.Calls, sequence), task.Resume(t.Context(), b, p))
+			m, last := b.Last(t.Context(), bus.Calls, b.Call("default", "x", "s", "c"))
+			if err = errors.Join(err, last); err != nil {
+				t.Error(err)
+				return
+			}
+			sequence = m.Sequence
+		}
+	})
+	for !moved.Load() {
+		if list, err := task.List(t.Context(), b, "s"); err != nil || !list.Incomplete && (len(list.Tasks) != 1 || list.Tasks[0].Tool != "x") {
+			t.Fatalf("the list %+v, %v", list, err)
 		}
 	}
 }

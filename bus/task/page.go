@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -186,6 +187,42 @@ func (l *pageReader) readCalls(ctx context.Context, before uint64) (next uint64,
 		}
 	}
 	return 0, nil
+}
+
+// readMoved adds the calls that moved between the stream of calls and their records after a time, and were
+// in neither when it was read. lost is set if it cannot find one that has no result.
+func (l *pageReader) readMoved(ctx context.Context, since time.Time) (lost bool, err error) {
+	moving, err := ListMoving(ctx, l.b, l.session, since)
+	if err != nil {
+		return false, err
+	}
+	known := map[string]bool{}
+	for _, t := range l.tasks {
+		known[t.ID] = true
+	}
+	for _, r := range moving {
+		if r.Parked != nil {
+			l.parked[r.key.ID] = r
+		}
+		if done, err := l.hasResult(ctx, r.key.ID); err != nil {
+			return false, err
+		} else if done || known[r.key.ID] {
+			continue
+		}
+		known[r.key.ID] = true // ListRecords may give one twice
+		calls, err := unsettled(ctx, l.b, l.session, r.key.ID)
+		switch {
+		case err != nil:
+			return false, err
+		case r.Parked != nil:
+			l.add(r.key.ID).setParked(r)
+		case len(calls) > 0:
+			l.addUnsettled(calls[0])
+		default:
+			lost = true
+		}
+	}
+	return lost, nil
 }
 
 // readResults adds async calls.

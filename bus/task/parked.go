@@ -154,15 +154,17 @@ func ListParked(ctx context.Context, b *bus.Bus, session string) (calls []Parked
 	return calls, nil
 }
 
-// ListMoving returns the calls that are parked, or whose records changed at or after a time:
-// one that was parked then may be in the calls stream again.
-func ListMoving(ctx context.Context, b *bus.Bus, since time.Time) (calls []tools.CallKey, err error) {
-	err = ListRecords(ctx, b, "*", func(r Record) {
-		if r.Parked != nil || !r.changed.Before(since) {
-			calls = append(calls, r.key)
+// ListMoving returns the records of calls of a session, or of all sessions if it is "*", that are
+// parked, or that moved at or after a time of ServerTime. Who reads the calls stream after that
+// time, and then these records, misses none that moves meanwhile: one of these that is not parked
+// is in the stream again, or has ended. As in ListRecords, a record may come twice.
+func ListMoving(ctx context.Context, b *bus.Bus, session string, since time.Time) (records []Record, err error) {
+	err = ListRecords(ctx, b, session, func(r Record) {
+		if r.Parked != nil || r.Parks > 0 && !r.changed.Before(since) {
+			records = append(records, r)
 		}
 	})
-	return calls, err
+	return records, err
 }
 
 // Resume publishes a parked call again and ends its wait. If it is called twice for one

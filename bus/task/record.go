@@ -51,6 +51,9 @@ type Record struct {
 	changed  time.Time     // by the clock of the server
 }
 
+// Key names the call.
+func (r Record) Key() tools.CallKey { return r.key }
+
 // EntryKey is the key of the record in the bucket of tasks.
 func (r Record) EntryKey() string { return keyOf(r.key) }
 
