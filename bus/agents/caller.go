@@ -27,7 +27,6 @@
 package agents
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -208,53 +207,6 @@ func (c busCaller) endOf(ctx context.Context, call tools.CallKey) (agent.Reason,
 		return agent.Cancelled, nil
 	}
 	return agent.Abandoned, nil
-}
-
-// earlier returns the prompts of a session that were accepted before a run and have no
-// result: those in the stream of calls, and parked ones. While a call moves between the two, its
-// order is unknown: it counts as earlier, and if it is the run's own, all others do. The next look finds it.
-func (c busCaller) earlier(ctx context.Context, session, run string) ([]string, error) {
-	const most = 1000 // an older prompt is found when those before it have ended
-	since, err := task.ServerTime(ctx, c.bus)
-	if err != nil {
-		return nil, err
-	}
-	orders := map[string]uint64{}
-	for _, id := range []string{run, "*"} { // the run may be behind the others
-		for m, err := range c.bus.Read(ctx, bus.Calls, bus.Query{Subject: c.bus.Call("*", agent.AgentTool, session, id), Limit: most}) {
-			if err != nil {
-				return nil, err
-			}
-			if subject, ok := c.bus.SplitCall(m.Subject); ok {
-				orders[subject.ID] = m.Order()
-			}
-		}
-	}
-	moving, err := task.ListMoving(ctx, c.bus, session, since)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range moving {
-		id := r.Key().ID
-		if _, found := orders[id]; r.Parked == nil && !found {
-			orders[id] = 0
-		} else if r.Parked != nil && r.Parked.Call.Tool == agent.AgentTool {
-			orders[id] = r.Parked.Order
-		}
-	}
-	var earlier []string
-	for id, order := range orders {
-		if id == run || orders[run] > 0 && order >= orders[run] {
-			continue
-		}
-		if reason, err := c.endOf(ctx, tools.CallKey{Session: session, ID: id}); err != nil {
-			return nil, err
-		} else if reason == "" {
-			earlier = append(earlier, id)
-		}
-	}
-	slices.SortFunc(earlier, func(a, b string) int { return cmp.Compare(orders[a], orders[b]) })
-	return earlier, nil
 }
 
 // alive reports whether a worker executes a run, or will: its call may be parked, or wait in

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"iter"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -56,9 +57,9 @@ type Config struct {
 	// Parked, if not nil, returns until when the run of a call is parked: no process executes
 	// it, but one will continue it.
 	Parked func(ctx context.Context, call tools.CallKey) (until time.Time, ok bool, err error)
-	// Earlier, if not nil, returns the runs of a session that have no result and whose calls
-	// were accepted before that of a run. The run starts after they have ended.
-	Earlier func(ctx context.Context, session, run string) ([]string, error)
+	// Earlier, if not nil, yields the runs of a session whose calls were accepted before that of a
+	// run and may have no result yet. The run starts after they have ended. An error is the last element.
+	Earlier func(ctx context.Context, session, run string) iter.Seq2[string, error]
 	// CheckBudget, if not nil, is called before each turn of the model. An error with
 	// CodeCostBudget ends the run.
 	CheckBudget func(ctx context.Context, session string) error

@@ -107,17 +107,33 @@ func (r *run) waitForEarlier(ctx context.Context, stale bool) error {
 	if r.cfg.Earlier == nil || stale {
 		return nil
 	}
-	earlier, err := r.cfg.Earlier(ctx, r.session, r.id)
-	if err != nil {
-		return fmt.Errorf("%w: look for earlier runs of conversation %s: %w", errLog, r.session, err)
-	}
-	for _, id := range earlier {
+	for id, err := range r.cfg.Earlier(ctx, r.session, r.id) {
+		if err != nil {
+			return fmt.Errorf("%w: look for earlier runs of conversation %s: %w", errLog, r.session, err)
+		}
 		if r.conv.ended[id] != nil {
 			continue
 		}
-		return cmp.Or(r.waitForParked(ctx, tools.CallKey{Session: r.session, ID: id}), errSessionBusy)
+		call := tools.CallKey{Session: r.session, ID: id}
+		switch reason, err := r.endOf(ctx, call); {
+		case err != nil:
+			return err
+		case reason == "":
+			return cmp.Or(r.waitForParked(ctx, call), errSessionBusy)
+		}
 	}
 	return nil
+}
+
+// endOf returns why a run ended that has its result, or "".
+func (r *run) endOf(ctx context.Context, call tools.CallKey) (reason Reason, err error) {
+	if r.cfg.EndOf == nil {
+		return "", nil
+	}
+	if reason, err = r.cfg.EndOf(ctx, call); err != nil {
+		err = fmt.Errorf("%w: check run %s: %w", errLog, call.ID, err)
+	}
+	return reason, err
 }
 
 // waitForParked returns a pause if another run of the session is parked: this run waits

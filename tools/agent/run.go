@@ -208,29 +208,25 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 // abandon ends another run that was cancelled or that no process continues, so that its
 // session is free again. It returns errSessionBusy if a process may continue the run.
 func (r *run) abandon(ctx context.Context, open *runState, stale bool) error {
-	var reason Reason
-	var err error
 	call := RunKey(r.session, open.id, open.call)
-	if r.cfg.EndOf != nil {
-		reason, err = r.cfg.EndOf(ctx, call)
-	}
+	reason, err := r.endOf(ctx, call)
 	if reason == "" && err == nil {
-		if err := r.waitForParked(ctx, call); err != nil {
-			return err
-		}
+		err = r.waitForParked(ctx, call)
 	}
-	if reason == "" && stale && err == nil {
+	if reason == "" && err == nil && stale {
 		running := false
 		if r.cfg.IsRunning != nil {
 			running, err = r.cfg.IsRunning(ctx, call)
 		}
-		if !running {
+		if err != nil {
+			err = fmt.Errorf("%w: check run %s: %w", errLog, open.id, err)
+		} else if !running {
 			reason = Abandoned
 		}
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: check run %s: %w", errLog, open.id, err)
+		return err
 	case reason == "":
 		return errSessionBusy
 	}

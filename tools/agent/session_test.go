@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"sync"
 	"testing"
@@ -301,11 +302,12 @@ func TestWaitForAnEarlierPrompt(t *testing.T) {
 		}
 	}
 	looked := 0
-	run(t, s.agent(parseScript(t, `{"text":"a"}`), agent.Config{PollInterval: time.Millisecond, Earlier: func(context.Context, string, string) ([]string, error) {
-		if looked++; looked > looks {
-			return nil, nil
+	run(t, s.agent(parseScript(t, `{"text":"a"}`), agent.Config{PollInterval: time.Millisecond, Earlier: func(context.Context, string, string) iter.Seq2[string, error] {
+		return func(yield func(string, error) bool) {
+			if looked++; looked <= looks {
+				yield("earlier", nil)
+			}
 		}
-		return []string{"earlier"}, nil
 	}}), "s", "r", "go")
 	if n := s.log.entriesRead(); n > 2*old {
 		t.Errorf("the run read %d entries of %d in %d looks", n, old, looked)
