@@ -109,6 +109,8 @@ var mutants = []mutant{
 	{"a cancellation that failed is not completed", "bus/task/cancel.go", "		if t.State == Cancelled {", "		if t.State == Failed {", "bus/task", "TestCancelAgainAfterAFailure"},
 	{"a task that was cancelled in part stays so", "bus/agents/tasks.go", "t.State == task.Cancelled {", `t.State == task.Cancelled && id == "never" {`,
 		"bus/agents", "TestTasksToolCancelsAgain"},
+	{"a cancelled agent leaves the calls of a sub-agent that waits for a worker", "bus/agents/caller.go", "r.Parked == nil && len(r.Made) == 0", "r.Parked == nil",
+		"bus/agents", "TestCancelOfASubagentThatWasPublishedAgain"},
 	{"a call that moves is not found", "bus/task/task.go", "	if p.queued, err = unsettled(ctx, b, session, id); err != nil {\n		return p, err\n	}\n	if p.record, err = ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id}); err != nil {",
 		"	if p.record, err = ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id}); err != nil {\n		return p, err\n	}\n	if p.queued, err = unsettled(ctx, b, session, id); err != nil {",
 		"bus/task", "TestGetFindsACallThatMoves"},
