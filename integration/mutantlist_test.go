@@ -111,6 +111,8 @@ var mutants = []mutant{
 		"bus/agents", "TestTasksToolCancelsAgain"},
 	{"a cancelled agent leaves the calls of a sub-agent that waits for a worker", "bus/agents/caller.go", "r.Parked == nil && len(r.Made) == 0", "r.Parked == nil",
 		"bus/agents", "TestCancelOfASubagentThatWasPublishedAgain"},
+	{"the open calls lack one that goes on", "bus/task/queued.go", "now.Add(-movedLately)", "now.Add(movedLately)", "bus/task", "TestOpenCallsThatMoveBetweenPages"},
+	{"the open calls lack one that begins to wait", "bus/task/queued.go", "		after = afterParked\n	}", "		return calls, 0, nil\n	}", "bus/task", "TestOpenCallsThatMoveBetweenPages"},
 	{"a call that moves is not found", "bus/task/task.go", "	if p.queued, err = unsettled(ctx, b, session, id); err != nil {\n		return p, err\n	}\n	if p.record, err = ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id}); err != nil {",
 		"	if p.record, err = ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id}); err != nil {\n		return p, err\n	}\n	if p.queued, err = unsettled(ctx, b, session, id); err != nil {",
 		"bus/task", "TestGetFindsACallThatMoves"},
