@@ -31,6 +31,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -211,24 +212,22 @@ func (c busCaller) endOf(ctx context.Context, call tools.CallKey) (agent.Reason,
 	return agent.Abandoned, nil
 }
 
-// earlier returns the prompts of a session that were accepted before a run and have no
+// earlier returns the first prompts of a session that were accepted before a run and have no
 // result: those in the stream of calls, and parked ones. While a call moves between the two, its
 // order is unknown: it counts as earlier, and if it is the run's own, all others do. The next look finds it.
 func (c busCaller) earlier(ctx context.Context, session, run string) ([]string, error) {
-	const most = 1000 // an older prompt is found when those before it have ended
+	const most = 1000 // the run waits for the first one
 	since, err := task.ServerTime(ctx, c.bus)
 	if err != nil {
 		return nil, err
 	}
 	orders := map[string]uint64{}
-	for _, id := range []string{run, "*"} { // the run may be behind the others
-		for m, err := range c.bus.Read(ctx, bus.Calls, bus.Query{Subject: c.bus.Call("*", agent.AgentTool, session, id), Limit: most}) {
-			if err != nil {
-				return nil, err
-			}
-			if subject, ok := c.bus.SplitCall(m.Subject); ok {
-				orders[subject.ID] = m.Order()
-			}
+	for m, err := range c.bus.Read(ctx, bus.Calls, bus.Query{Subject: c.bus.Call("*", agent.AgentTool, session, "*")}) {
+		if err != nil {
+			return nil, err
+		}
+		if subject, ok := c.bus.SplitCall(m.Subject); ok { // all: one that was published again may be the last one
+			orders[subject.ID] = m.Order()
 		}
 	}
 	moving, err := task.ListMoving(ctx, c.bus, session, since)
@@ -244,8 +243,8 @@ func (c busCaller) earlier(ctx context.Context, session, run string) ([]string, 
 		}
 	}
 	var earlier []string
-	for id, order := range orders {
-		if id == run || orders[run] > 0 && order >= orders[run] {
+	for _, id := range slices.SortedFunc(maps.Keys(orders), func(a, b string) int { return cmp.Compare(orders[a], orders[b]) }) {
+		if id == run || orders[run] > 0 && orders[id] >= orders[run] {
 			continue
 		}
 		if reason, err := c.endOf(ctx, tools.CallKey{Session: session, ID: id}); err != nil {
@@ -253,8 +252,10 @@ func (c busCaller) earlier(ctx context.Context, session, run string) ([]string, 
 		} else if reason == "" {
 			earlier = append(earlier, id)
 		}
+		if len(earlier) == most {
+			break
+		}
 	}
-	slices.SortFunc(earlier, func(a, b string) int { return cmp.Compare(orders[a], orders[b]) })
 	return earlier, nil
 }
 

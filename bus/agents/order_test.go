@@ -85,6 +85,33 @@ func TestPromptBehindAThousand(t *testing.T) {
 	}
 }
 
+// A prompt waits for an earlier one that was published again behind a thousand others, as after an outage of the provider.
+func TestPromptBeforeAThousandThatWasPublishedAgain(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	p := task.Parked{Call: prompt("s", "m0", "plain"), Queue: bus.AgentQueue, State: task.Waiting}
+	accepted, err := rpc.Enqueue(t.Context(), b, bus.AgentQueue, p.Call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1001 {
+		if _, err := b.JetStream().PublishAsync(b.Call(bus.AgentQueue, agent.AgentTool, "s", fmt.Sprint("m", i+1)), []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-b.JetStream().PublishAsyncComplete()
+	p.Order = accepted.Sequence
+	if p.Number, err = task.Park(t.Context(), b, p); err == nil {
+		err = errors.Join(b.Delete(t.Context(), bus.Calls, accepted.Sequence), task.Resume(t.Context(), b, p))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if earlier, err := (busCaller{b}).earlier(t.Context(), "s", "m1"); err != nil || !slices.Equal(earlier, []string{"m0"}) {
+		t.Errorf("it waits for %q; %v", earlier, err)
+	}
+}
+
 // A prompt waits for one before it also while that one moves between the stream of calls and its
 // record, because its run is parked and goes on at once. While the prompt itself moves, nobody
 // knows its place, so it waits for all.
