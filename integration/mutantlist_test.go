@@ -113,6 +113,7 @@ var mutants = []mutant{
 		"bus/agents", "TestCancelOfASubagentThatWasPublishedAgain"},
 	{"the open calls lack one that goes on", "bus/task/queued.go", "now.Add(-movedLately)", "now.Add(movedLately)", "bus/task", "TestOpenCallsThatMoveBetweenPages"},
 	{"the open calls lack one that begins to wait", "bus/task/queued.go", "		after = afterParked\n	}", "		return calls, 0, nil\n	}", "bus/task", "TestOpenCallsThatMoveBetweenPages"},
+	{"a late resume replaces a call that runs", "bus/task/parked.go", "		return err == nil && !over\n", "		return err == nil\n", "bus/task", "TestLateResume"},
 	{"a call that moves is not found", "bus/task/task.go", "	if p.queued, err = unsettled(ctx, b, session, id); err != nil {\n		return p, err\n	}\n	if p.record, err = ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id}); err != nil {",
 		"	if p.record, err = ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id}); err != nil {\n		return p, err\n	}\n	if p.queued, err = unsettled(ctx, b, session, id); err != nil {",
 		"bus/task", "TestGetFindsACallThatMoves"},

@@ -181,3 +181,34 @@ func TestGetFindsACallThatItsConsumerLeftOut(t *testing.T) {
 		t.Errorf("lost %v, %v", lost, err)
 	}
 }
+
+// A process that stood still, or that resumes many calls, may resume a call late: for a wait that has ended since. The
+// message of the call that runs meanwhile stays.
+func TestLateResume(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	call := tools.Call{ID: "c", Session: "s", Tool: "x"}
+	subject := b.Call("default", "x", "s", "c")
+	last := func() bus.Stored {
+		m, err := b.Last(t.Context(), bus.Calls, subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	waits := make([]task.Parked, 2)
+	for i := range waits {
+		waits[i] = task.Parked{Call: call, Queue: "default", State: task.Waiting, Order: 1}
+		var err error
+		if waits[i].Number, err = task.Park(t.Context(), b, waits[i]); err == nil {
+			err = errors.Join(b.Delete(t.Context(), bus.Calls, last().Sequence), task.Resume(t.Context(), b, waits[i]))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	runs := last()
+	if err := task.Resume(t.Context(), b, waits[0]); err != nil || runs.Sequence == 0 || last().Sequence != runs.Sequence {
+		t.Errorf("the message %d was replaced by %d; %v", runs.Sequence, last().Sequence, err)
+	}
+}
