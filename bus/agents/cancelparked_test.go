@@ -186,6 +186,37 @@ func TestCancelOfASubagentThatWasPublishedAgain(t *testing.T) {
 	}
 }
 
+// A run that its worker handed back when it stopped, and that is cancelled before another worker continues it, is
+// cancelled with its calls.
+func TestCancelOfARunThatWasHandedBack(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	started := make(chan struct{}, 1)
+	block, err := tools.NewTool("block", "blocks until the worker stops", func(ctx context.Context, _ tools.Call, _ struct{}) *tools.Result {
+		started <- struct{}{}
+		<-tools.Stopping(ctx)
+		return tools.Failure(tools.ErrInterrupted)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := startModel(t, b, newUnreliable(t, overloaded, time.Time{}, `{"tools":[{"name":"block"}]}`), worker.Config{}, block.WithEffect(tools.Idempotent))
+	if _, err := rpc.Enqueue(t.Context(), b, bus.AgentQueue, prompt("s", "r", "go")); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	stop()
+	if got, err := task.Get(t.Context(), b, "s", "r"); err != nil || got.State != task.Waiting {
+		t.Fatalf("the run is %+v, %v", got, err)
+	}
+	if _, err := task.Cancel(t.Context(), b, "s", "r", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := task.Get(t.Context(), b, "s", "r-t1-0"); err != nil || got.State != task.Cancelled {
+		t.Errorf("its call is %+v, %v", got, err)
+	}
+}
+
 // A run whose call waits in a queue, or is parked, is not abandoned.
 func TestQueuedRunIsAlive(t *testing.T) {
 	t.Parallel()

@@ -105,6 +105,14 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 	return res, err
 }
 
+// keysOf names calls of the last turn.
+func (r *run) keysOf(indexes []int) (keys []tools.CallKey) {
+	for _, index := range indexes {
+		keys = append(keys, tools.CallKey{Session: r.session, ID: r.conv.open.callID(index)})
+	}
+	return keys
+}
+
 // rejected is the result of a call that did not run.
 func rejected(call tools.Call, err error) *CallResult {
 	res := tools.Failure(err)
