@@ -117,6 +117,8 @@ var mutants = []mutant{
 	{"a run that is handed back forgets its calls", "tools/agent/loop.go", "handedBack(r.keysOf(pending)...)", "handedBack()", "tools/agent", "TestHandedBackRunNamesItsCalls"},
 	{"a run that is handed back while it waits forgets its call", "bus/agents/caller.go", "WaitsFor: []tools.CallKey{key}, Made: true, Reason: \"waiting", "Reason: \"waiting",
 		"bus/agents", "TestCancelOfARunThatWasHandedBack"},
+	{"a retried call counts as parked", "bus/task/locate.go", "r.Parks >= parked.Number && !retried {", "r.Parks >= parked.Number && !(retried && d.Ahead) {",
+		"bus/task", "TestRetriedCallIsNotTakenForAParkedOne"},
 	{"a call that moves is not found", "bus/task/task.go", "	if p.queued, err = unsettled(ctx, b, session, id); err != nil {\n		return p, err\n	}\n	if p.record, err = ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id}); err != nil {",
 		"	if p.record, err = ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id}); err != nil {\n		return p, err\n	}\n	if p.queued, err = unsettled(ctx, b, session, id); err != nil {",
 		"bus/task", "TestGetFindsACallThatMoves"},
