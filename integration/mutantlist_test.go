@@ -119,6 +119,8 @@ var mutants = []mutant{
 		"bus/agents", "TestCancelOfARunThatWasHandedBack"},
 	{"a retried call counts as parked", "bus/task/locate.go", "r.Parks >= parked.Number && !retried {", "r.Parks >= parked.Number && !(retried && d.Ahead) {",
 		"bus/task", "TestRetriedCallIsNotTakenForAParkedOne"},
+	{"a sub-agent in the background fails if its call may not be stored", "tools/agent/spawn.go", "makeCall(ctx, c.Runner, child)", "c.Runner.Call(ctx, child)",
+		"tools/agent", "TestSpawnWhoseCallFailsForMinutes"},
 	{"a call that moves is not found", "bus/task/task.go", "	if p.queued, err = unsettled(ctx, b, session, id); err != nil {\n		return p, err\n	}\n	if p.record, err = ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id}); err != nil {",
 		"	if p.record, err = ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id}); err != nil {\n		return p, err\n	}\n	if p.queued, err = unsettled(ctx, b, session, id); err != nil {",
 		"bus/task", "TestGetFindsACallThatMoves"},
