@@ -121,6 +121,8 @@ var mutants = []mutant{
 		"bus/task", "TestRetriedCallIsNotTakenForAParkedOne"},
 	{"a sub-agent in the background fails if its call may not be stored", "tools/agent/spawn.go", "makeCall(ctx, c.Runner, child)", "c.Runner.Call(ctx, child)",
 		"tools/agent", "TestSpawnWhoseCallFailsForMinutes"},
+	{"/stop does not say that it may have missed a run", "bus/agents/inbox.go", "list.Incomplete || list.Omitted > 0 &&", "list.Incomplete || list.Omitted < 0 &&",
+		"bus/agents", "TestStopBehindManyCalls"},
 	{"a call that moves is not found", "bus/task/task.go", "	if p.queued, err = unsettled(ctx, b, session, id); err != nil {\n		return p, err\n	}\n	if p.record, err = ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id}); err != nil {",
 		"	if p.record, err = ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id}); err != nil {\n		return p, err\n	}\n	if p.queued, err = unsettled(ctx, b, session, id); err != nil {",
 		"bus/task", "TestGetFindsACallThatMoves"},
