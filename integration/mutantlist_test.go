@@ -207,6 +207,8 @@ var mutants = []mutant{
 	{"a run whose call has a result blocks its session", "bus/agents/caller.go", "	return agent.Cancelled, nil", `	return "", nil`,
 		"bus/agents", "TestNextRunEndsAnAbandonedOne"},
 	{"a prompt overtakes one that moves", "bus/agents/caller.go", "r.Parked == nil && !found", `id == "never" && !found`, "bus/agents", "TestPromptsInOrderWhileOneMoves"},
+	{"a prompt waits for a damaged message", "bus/agents/caller.go", "invalid != nil && !answered {", `invalid != nil && !answered && run == "never" {`,
+		"bus/agents", "TestPromptAfterOneThatCannotBeDecoded"},
 	{"a prompt that moves overtakes all", "bus/agents/caller.go", "orders[run] > 0 && orders[id] >=", "orders[id] >=", "bus/agents", "TestPromptsInOrderWhileOneMoves"},
 	{"a list lacks a call that moves", "bus/task/page.go", "	for _, r := range moving {\n		if r.Parked != nil {\n			l.parked", "	for _, r := range moving[:0] {\n		if r.Parked != nil {\n			l.parked", "bus/task", "TestListHasACallThatMoves"},
 	{"a run in a queue counts as abandoned", "bus/agents/caller.go", "	return t.EndedAt.IsZero(), nil", `	return t.EndedAt.IsZero() && t.ID == "never", nil`,

@@ -226,6 +226,10 @@ func (c busCaller) earlier(ctx context.Context, session, run string) ([]string, 
 		if err != nil {
 			return nil, err
 		}
+		_, invalid := tools.DecodeCall(m.Body)
+		if _, answered := errors.AsType[*tools.Error](invalid); invalid != nil && !answered {
+			continue // it becomes a dead letter without a result, and may stay here for long
+		}
 		if subject, ok := c.bus.SplitCall(m.Subject); ok { // all: one that was published again may be the last one
 			orders[subject.ID] = m.Order()
 		}

@@ -85,6 +85,24 @@ func TestPromptBehindAThousand(t *testing.T) {
 	}
 }
 
+// A message that cannot be decoded becomes a dead letter without a result. While it stays in the stream, because an earlier
+// call of the queue runs for long, no prompt waits for it.
+func TestPromptAfterOneThatCannotBeDecoded(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	for id, body := range map[string]string{"damaged": "no JSON", "wrong": `{"tool":5}`} { // the second one gets a result
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call(bus.AgentQueue, agent.AgentTool, "s", id), Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := rpc.Enqueue(t.Context(), b, bus.AgentQueue, prompt("s", "m", "plain")); err != nil {
+		t.Fatal(err)
+	}
+	if earlier, err := (busCaller{b}).earlier(t.Context(), "s", "m"); err != nil || !slices.Equal(earlier, []string{"wrong"}) {
+		t.Errorf("it waits for %q; %v", earlier, err)
+	}
+}
+
 // A prompt waits for an earlier one that was published again behind a thousand others, as after an outage of the provider.
 func TestPromptBeforeAThousandThatWasPublishedAgain(t *testing.T) {
 	t.Parallel()
