@@ -119,12 +119,13 @@ func (c busCaller) Call(ctx context.Context, call tools.Call) (tools.ResultEvent
 }
 
 // cancel cancels a call that a cancelled agent made. The worker that runs the call stops it
-// and publishes the result; no worker runs a parked call, and no call is parked after the record.
+// and publishes the result; no worker runs a parked call, and no call is parked after the record. One that was
+// parked, and that no worker continues yet, may have made calls that are parked still.
 func (c busCaller) cancel(ctx context.Context, k tools.CallKey) error {
 	if err := task.RecordCancellation(ctx, c.bus, k.Session, k.ID); err != nil {
 		return err
 	}
-	if _, parked, err := task.ReadParked(ctx, c.bus, k); err != nil || !parked {
+	if r, err := task.ReadRecord(ctx, c.bus, k); err != nil || r.Parked == nil && len(r.Made) == 0 {
 		return err
 	}
 	return task.CancelOpen(ctx, c.bus, k, "its agent")
@@ -151,7 +152,7 @@ func (c busCaller) callUntilParked(ctx context.Context, call tools.Call) (tools.
 				return
 			case <-tools.Stopping(ctx):
 				// The call goes on, and the worker that continues the agent gets its result.
-				cancel(&tools.Pause{Until: time.Now().UTC(), Reason: "waiting for another worker, because the last one stopped"})
+				cancel(&tools.Pause{Until: time.Now().UTC(), WaitsFor: []tools.CallKey{key}, Made: true, Reason: "waiting for another worker, because the last one stopped"})
 				return
 			case <-time.After(pause):
 			}

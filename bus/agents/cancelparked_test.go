@@ -152,6 +152,71 @@ func TestCancelBetweenRecords(t *testing.T) {
 	}
 }
 
+// A cancelled agent also cancels the calls that its sub-agent made and that are still parked, if the sub-agent was
+// published again and no worker has continued it yet.
+func TestCancelOfASubagentThatWasPublishedAgain(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	asks, sub := tools.Call{ID: "asks", Session: "sub", Tool: "danger"}, tools.Call{ID: "sub", Session: "s", Tool: "x"}
+	made := tools.CallKey{Session: "sub", ID: "asks"}
+	question := task.Parked{Call: asks, Queue: "default", State: task.InputRequired, Since: time.Now(), Until: time.Now().Add(time.Hour)}
+	if _, err := task.Park(t.Context(), b, question); err != nil {
+		t.Fatal(err)
+	}
+	p := task.Parked{Call: sub, Queue: "default", State: task.Waiting, WaitsFor: []tools.CallKey{{Session: "sub", ID: "ended"}, made}, Made: true}
+	var err error
+	if p.Number, err = task.Park(t.Context(), b, p); err == nil {
+		err = task.Resume(t.Context(), b, p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancelled, cancel := context.WithCancelCause(t.Context())
+	cancel(tools.Errorf(tools.CodeCancelled, "cancelled by a test"))
+	if _, err := (busCaller{b}).Call(cancelled, sub); err == nil {
+		t.Fatal("the call has a result")
+	}
+	startModel(t, b, newUnreliable(t, overloaded, time.Time{}), worker.Config{})
+	bustest.WaitUntil(t, "the end of the sub-agent", func() bool {
+		got, err := task.Get(t.Context(), b, "s", "sub")
+		return err == nil && got.State == task.Cancelled
+	})
+	if got, err := task.Get(t.Context(), b, made.Session, made.ID); err != nil || got.State != task.Cancelled {
+		t.Errorf("the call that it made is %s, %v", got.State, err)
+	}
+}
+
+// A run that its worker handed back when it stopped, and that is cancelled before another worker continues it, is
+// cancelled with its calls.
+func TestCancelOfARunThatWasHandedBack(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	started := make(chan struct{}, 1)
+	block, err := tools.NewTool("block", "blocks until the worker stops", func(ctx context.Context, _ tools.Call, _ struct{}) *tools.Result {
+		started <- struct{}{}
+		<-tools.Stopping(ctx)
+		return tools.Failure(tools.ErrInterrupted)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := startModel(t, b, newUnreliable(t, overloaded, time.Time{}, `{"tools":[{"name":"block"}]}`), worker.Config{}, block.WithEffect(tools.Idempotent))
+	if _, err := rpc.Enqueue(t.Context(), b, bus.AgentQueue, prompt("s", "r", "go")); err != nil {
+		t.Fatal(err)
+	}
+	<-started
+	stop()
+	if got, err := task.Get(t.Context(), b, "s", "r"); err != nil || got.State != task.Waiting {
+		t.Fatalf("the run is %+v, %v", got, err)
+	}
+	if _, err := task.Cancel(t.Context(), b, "s", "r", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := task.Get(t.Context(), b, "s", "r-t1-0"); err != nil || got.State != task.Cancelled {
+		t.Errorf("its call is %+v, %v", got, err)
+	}
+}
+
 // A run whose call waits in a queue, or is parked, is not abandoned.
 func TestQueuedRunIsAlive(t *testing.T) {
 	t.Parallel()

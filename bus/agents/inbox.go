@@ -159,7 +159,8 @@ func (in *Inbox) stopRuns(ctx context.Context, session string, m channel.Incomin
 	if len(runs) == 0 {
 		text = "Nothing is running."
 	}
-	if list.Incomplete {
+	ended := func(t task.Task) bool { return !t.EndedAt.IsZero() } // these are omitted first
+	if list.Incomplete || list.Omitted > 0 && !slices.ContainsFunc(list.Tasks, ended) {
 		text = "A run may go on: this session has too many calls to find all of its runs."
 	}
 	return in.reply(ctx, session, m, text)

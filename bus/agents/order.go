@@ -3,12 +3,14 @@ package agents
 import (
 	"cmp"
 	"context"
+	"errors"
 	"iter"
 	"maps"
 	"slices"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
@@ -53,6 +55,10 @@ func (c busCaller) queued(ctx context.Context, session, run string, limit int) (
 	for m, err := range c.bus.Read(ctx, bus.Calls, bus.Query{Subject: c.bus.Call("*", agent.AgentTool, session, run), Limit: limit}) {
 		if err != nil {
 			return nil, err
+		}
+		_, invalid := tools.DecodeCall(m.Body)
+		if _, answered := errors.AsType[*tools.Error](invalid); invalid != nil && !answered {
+			continue // it becomes a dead letter without a result, and may stay here for long
 		}
 		if subject, ok := c.bus.SplitCall(m.Subject); ok {
 			orders[subject.ID] = m.Order()

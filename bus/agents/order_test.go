@@ -98,6 +98,51 @@ func TestPromptBehindAThousand(t *testing.T) {
 	}
 }
 
+// A message that cannot be decoded becomes a dead letter without a result. While it stays in the stream, because an earlier
+// call of the queue runs for long, no prompt waits for it.
+func TestPromptAfterOneThatCannotBeDecoded(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	for id, body := range map[string]string{"damaged": "no JSON", "wrong": `{"tool":5}`} { // the second one gets a result
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call(bus.AgentQueue, agent.AgentTool, "s", id), Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := rpc.Enqueue(t.Context(), b, bus.AgentQueue, prompt("s", "m", "plain")); err != nil {
+		t.Fatal(err)
+	}
+	if earlier := earlierOf(t, b, "m"); !slices.Equal(earlier, []string{"wrong"}) {
+		t.Errorf("it waits for %q", earlier)
+	}
+}
+
+// A prompt waits for an earlier one that was published again behind a thousand others, as after an outage of the provider.
+func TestPromptBeforeAThousandThatWasPublishedAgain(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	p := task.Parked{Call: prompt("s", "m0", "plain"), Queue: bus.AgentQueue, State: task.Waiting}
+	accepted, err := rpc.Enqueue(t.Context(), b, bus.AgentQueue, p.Call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 1001 {
+		if _, err := b.JetStream().PublishAsync(b.Call(bus.AgentQueue, agent.AgentTool, "s", fmt.Sprint("m", i+1)), []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	<-b.JetStream().PublishAsyncComplete()
+	p.Order = accepted.Sequence
+	if p.Number, err = task.Park(t.Context(), b, p); err == nil {
+		err = errors.Join(b.Delete(t.Context(), bus.Calls, accepted.Sequence), task.Resume(t.Context(), b, p))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if earlier := earlierOf(t, b, "m1"); !slices.Equal(earlier, []string{"m0"}) {
+		t.Errorf("it waits for %q", earlier)
+	}
+}
+
 // A prompt waits for one before it also while that one moves between the stream of calls and its
 // record, because its run is parked and goes on at once. While the prompt itself moves, nobody
 // knows its place, so it waits for all.

@@ -54,8 +54,9 @@ func (b Tasks) Cancel(ctx context.Context, session, id string) (builtin.Task, er
 	if !isBackground(t) && t.EndedAt.IsZero() {
 		return builtin.Task{}, tools.Errorf(tools.CodeInvalidArguments, "%q is not a background task", tools.Excerpt(id, 80))
 	}
-	if t.State != task.Cancelled { // otherwise by an earlier attempt of this call
-		t, err = task.Cancel(ctx, b.Bus, session, id, "the agent")
+	if t.State == task.Cancelled { // by an earlier attempt of this call, which may not have done all of it
+		return shownTask(t), task.CancelOpen(ctx, b.Bus, tools.CallKey{Session: session, ID: id}, "the agent")
 	}
+	t, err = task.Cancel(ctx, b.Bus, session, id, "the agent")
 	return shownTask(t), err
 }

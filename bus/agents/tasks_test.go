@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -101,5 +102,34 @@ func TestTasksTool(t *testing.T) {
 		if event := do("s", args); event.Error == nil || event.Error.Code != code {
 			t.Errorf("%s: %+v %v", args, event, event.Error)
 		}
+	}
+}
+
+// If an attempt to cancel a task failed when its result was stored, the next one cancels the calls that the task made.
+func TestTasksToolCancelsAgain(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	made := tools.CallKey{Session: "s", ID: "made"}
+	for _, p := range []task.Parked{
+		{Call: tools.Call{ID: "made"}, State: task.InputRequired},
+		{Call: tools.Call{ID: "job"}, State: task.InputRequired, WaitsFor: []tools.CallKey{made}, Made: true},
+	} {
+		p.Call.Session, p.Call.Tool, p.Queue, p.Until = "s", "x", bus.DefaultQueue, time.Now().Add(time.Hour)
+		if _, err := task.Park(t.Context(), b, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	body, err := bus.Encode(tools.NewResultEvent(tools.Call{ID: "job", Session: "s", Tool: "x"}, tools.Failure(tools.Errorf(tools.CodeCancelled, "cancelled"))))
+	if err == nil {
+		_, err = b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "job"), Body: body})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := (Tasks{b}).Cancel(t.Context(), "s", "job"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := task.Get(t.Context(), b, "s", "made"); err != nil || got.State != task.Cancelled {
+		t.Errorf("the call that the task made is %s, %v", got.State, err)
 	}
 }

@@ -1,6 +1,7 @@
 package task
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -12,14 +13,18 @@ import (
 var cancelSource = []string{"/stevedore/cancel"}
 
 // Cancel cancels a call that is queued or running, also in the background, and
-// returns its new state. It returns an error if the call has ended.
+// returns its new state. It returns an error if the call has ended. If that is because it was
+// cancelled, Cancel does the steps that the process which cancelled it may have failed to do.
 func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, error) {
 	t, err := Get(ctx, b, session, id)
 	if err != nil {
 		return Task{}, err
 	}
 	if !t.EndedAt.IsZero() {
-		return t, tools.Errorf(tools.CodeInvalidArguments, "task %q has already ended: %s", id, t.State)
+		if t.State == Cancelled {
+			err = clearCancelled(ctx, b, t)
+		}
+		return t, cmp.Or(err, error(tools.Errorf(tools.CodeInvalidArguments, "task %q has already ended: %s", id, t.State)))
 	}
 	if err := RecordCancellation(ctx, b, session, id); err != nil {
 		return Task{}, err
@@ -30,10 +35,18 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 			_, err = publishCancelled(ctx, b, t, by)
 		}
 	}
+	if err == nil {
+		err = clearCancelled(ctx, b, t)
+	}
 	if err != nil {
 		return Task{}, err
 	}
-	record, err := ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id})
+	return Get(ctx, b, session, id)
+}
+
+// clearCancelled removes what a cancelled call leaves: the calls that it made, its wait, and its messages that no worker has.
+func clearCancelled(ctx context.Context, b *bus.Bus, t Task) error {
+	record, err := ReadRecord(ctx, b, tools.CallKey{Session: t.Session, ID: t.ID})
 	if err == nil {
 		err = cancelMade(ctx, b, record)
 	}
@@ -41,12 +54,9 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 		err = unpark(ctx, b, *record.Parked)
 	}
 	if err == nil && (t.StartedAt.IsZero() || record.Ahead == 0) { // the worker that runs it ahead has its message
-		err = removeQueued(ctx, b, session, id)
+		err = removeQueued(ctx, b, t.Session, t.ID)
 	}
-	if err != nil {
-		return Task{}, err
-	}
-	return Get(ctx, b, session, id)
+	return err
 }
 
 // IsOver reports whether Cancel failed because the call has ended or is gone.

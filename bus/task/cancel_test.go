@@ -99,3 +99,45 @@ func TestFollowerOutlivesItsWatch(t *testing.T) {
 		}
 	})
 }
+
+// If a cancellation fails after its result is stored, the next one completes it: the calls that the call made go on
+// otherwise, and people are asked about them.
+func TestCancelAgainAfterAFailure(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	kv, err := b.Bucket(t.Context(), bus.TasksBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	park := func(id string, p task.Parked) tools.CallKey {
+		p.Call, p.Queue, p.Until = tools.Call{ID: id, Session: "s", Tool: "x"}, "default", time.Now().Add(time.Hour)
+		if _, err := task.Park(t.Context(), b, p); err != nil {
+			t.Fatal(err)
+		}
+		return p.Key()
+	}
+	made := park("made", task.Parked{State: task.InputRequired})
+	run := park("run", task.Parked{State: task.Waiting, WaitsFor: []tools.CallKey{made}, Made: true})
+	record, err := kv.Get(t.Context(), "call.s.made")
+	if err == nil {
+		_, err = kv.PutString(t.Context(), "call.s.made", "damaged")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := task.CancelOpen(t.Context(), b, run, "a test"); err == nil {
+		t.Fatal("a call that cannot be read was cancelled")
+	}
+	if _, err := kv.Put(t.Context(), "call.s.made", record.Value()); err != nil {
+		t.Fatal(err)
+	}
+	if err := task.CancelOpen(t.Context(), b, run, "a test"); err != nil {
+		t.Fatal(err)
+	}
+	for _, k := range []tools.CallKey{run, made} {
+		got, err := task.Get(t.Context(), b, k.Session, k.ID)
+		if _, parked, _ := task.ReadParked(t.Context(), b, k); err != nil || got.State != task.Cancelled || parked {
+			t.Errorf("%s is %s, %v; parked: %t", k.ID, got.State, err, parked)
+		}
+	}
+}

@@ -69,10 +69,11 @@ func (l *Locator) Locate(ctx context.Context, d *Delivered, contested bool) (p P
 		if err != nil {
 			return p, err
 		}
-		if r.Parks >= parked.Number {
+		retried := r.Parked == nil && r.Retried > 0 && r.Retried < d.Sequence
+		if r.Parks >= parked.Number && !retried {
 			return Place{Where: IsParked, Parked: parked}, d.Check(parked.Digest)
 		}
-		d.Redelivered = true // somebody has removed its record, so this message is the call
+		d.Redelivered = true // somebody has removed its record, or retried its dead letter, so this message is the call
 	}
 	if !d.Ahead && wasAhead {
 		d.Redelivered = true

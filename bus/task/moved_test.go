@@ -15,6 +15,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -179,5 +180,63 @@ func TestGetFindsACallThatItsConsumerLeftOut(t *testing.T) {
 	}
 	if lost, err := task.IsLost(t.Context(), b, tools.CallKey{Session: "s", ID: "x"}); err != nil || lost {
 		t.Errorf("lost %v, %v", lost, err)
+	}
+}
+
+// A process that stood still, or that resumes many calls, may resume a call late: for a wait that has ended since. The
+// message of the call that runs meanwhile stays.
+func TestLateResume(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	call := tools.Call{ID: "c", Session: "s", Tool: "x"}
+	subject := b.Call("default", "x", "s", "c")
+	last := func() bus.Stored {
+		m, err := b.Last(t.Context(), bus.Calls, subject)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	waits := make([]task.Parked, 2)
+	for i := range waits {
+		waits[i] = task.Parked{Call: call, Queue: "default", State: task.Waiting, Order: 1}
+		var err error
+		if waits[i].Number, err = task.Park(t.Context(), b, waits[i]); err == nil {
+			err = errors.Join(b.Delete(t.Context(), bus.Calls, last().Sequence), task.Resume(t.Context(), b, waits[i]))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	runs := last()
+	if err := task.Resume(t.Context(), b, waits[0]); err != nil || runs.Sequence == 0 || last().Sequence != runs.Sequence {
+		t.Errorf("the message %d was replaced by %d; %v", runs.Sequence, last().Sequence, err)
+	}
+}
+
+// A call that was started ahead of its turn, and parked, is queued when it is published again: no worker has the new message.
+func TestCallThatWasAheadIsQueuedAgain(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	p := task.Parked{Call: tools.Call{ID: "c", Session: "s", Tool: "x"}, Queue: "idle", State: task.Waiting}
+	accepted, err := rpc.Enqueue(t.Context(), b, "idle", p.Call)
+	if err == nil {
+		_, err = task.TakeAhead(t.Context(), b, p.Key(), accepted.Sequence)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	bustest.Subscribe(t, b, b.RPC("running", ">")) // a worker that does not run it
+	if got, err := task.Get(t.Context(), b, "s", "c"); err != nil || got.Message == "" {
+		t.Errorf("ahead: %+v, %v", got, err)
+	}
+	if p.Number, err = task.Park(t.Context(), b, p); err == nil {
+		err = errors.Join(b.Delete(t.Context(), bus.Calls, accepted.Sequence), task.Resume(t.Context(), b, p))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := task.Get(t.Context(), b, "s", "c"); err != nil || got.State != task.Queued || got.Message != "" {
+		t.Errorf("published again: %+v, %v", got, err)
 	}
 }

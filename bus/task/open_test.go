@@ -1,7 +1,10 @@
 package task_test
 
 import (
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,6 +51,86 @@ func TestOpenCallsInPages(t *testing.T) {
 	for id, n := range found {
 		if n != 1 {
 			t.Errorf("%s is on %d pages", id, n)
+		}
+	}
+}
+
+// A call that begins to wait after its part of the list was read, or goes on before its record is read, is on a later page.
+func TestOpenCallsThatMoveBetweenPages(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	open := func(id string) task.Parked {
+		call := tools.Call{ID: id, Session: "s", Tool: "x"}
+		accepted, err := rpc.Enqueue(t.Context(), b, "idle", call)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return task.Parked{Call: call, Queue: "idle", State: task.Waiting, Until: time.Now().Add(time.Hour), Order: accepted.Sequence}
+	}
+	park := func(p *task.Parked) {
+		var err error
+		if p.Number, err = task.Park(t.Context(), b, *p); err == nil {
+			err = b.Delete(t.Context(), bus.Calls, p.Order)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	stays, waits, goesOn := open("stays"), open("waits"), open("goes-on")
+	found, after := map[string]int{}, uint64(0)
+	for pages := 0; pages == 0 || after > 0; pages++ {
+		calls, next, err := task.ListOpen(t.Context(), b, after, 1, func(t task.Task) bool { return t.Tool == "x" })
+		if err != nil || pages > 10 {
+			t.Fatalf("page %d: %v", pages, err)
+		}
+		for _, k := range calls {
+			found[k.ID]++
+			if k.ID == stays.Call.ID {
+				park(&waits)
+				park(&goesOn)
+			} else if k.ID == waits.Call.ID {
+				if err := task.Resume(t.Context(), b, goesOn); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		after = next
+	}
+	if fmt.Sprint(found) != "map[goes-on:1 stays:1 waits:1]" {
+		t.Errorf("found %v", found)
+	}
+}
+
+// A call that moves to and fro between the calls stream and the parked calls is open.
+func TestOpenCallThatMoves(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	call := tools.Call{ID: "c", Session: "s", Tool: "x"}
+	accepted, err := rpc.Enqueue(t.Context(), b, "idle", call)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var moved atomic.Bool
+	var moving sync.WaitGroup
+	defer moving.Wait()
+	moving.Go(func() {
+		defer moved.Store(true)
+		p := task.Parked{Call: call, Queue: "idle", State: task.Waiting, Order: accepted.Sequence}
+		for range 300 {
+			m, err := b.Last(t.Context(), bus.Calls, b.Call("idle", "x", "s", "c"))
+			if err == nil {
+				p.Number, err = task.Park(t.Context(), b, p)
+			}
+			if err = errors.Join(err, b.Delete(t.Context(), bus.Calls, m.Sequence), task.Resume(t.Context(), b, p)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	for !moved.Load() {
+		calls, _, err := task.ListOpen(t.Context(), b, 0, 10, func(t task.Task) bool { return t.Tool == "x" })
+		if err != nil || len(calls) != 1 {
+			t.Fatalf("open are %v, %v", calls, err)
 		}
 	}
 }

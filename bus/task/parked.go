@@ -168,7 +168,8 @@ func ListMoving(ctx context.Context, b *bus.Bus, session string, since time.Time
 }
 
 // Resume publishes a parked call again and ends its wait. If it is called twice for one
-// wait, the server drops the second message or the worker ignores it.
+// wait, the server drops the second message or the worker ignores it. If it comes so late that the wait has ended, and the
+// call was published again since, that message stays: a worker may run it.
 func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 	k := p.Key()
 	header := nats.Header{parkedHeader: {strconv.FormatUint(p.Number, 10)}, parkedStateHeader: {string(p.State)},
@@ -191,13 +192,18 @@ func Resume(ctx context.Context, b *bus.Bus, p Parked) error {
 		header["traceparent"] = []string{p.Traceparent}
 	}
 	key := fmt.Sprintf("resume-%s-%s-%d", k.Session, k.ID, p.Number)
+	over := false
 	err = b.Republish(ctx, bus.Message{
 		Subject: b.Call(p.Queue, p.Call.Tool, k.Session, k.ID), Body: body, Header: header, Key: key, WaitIfFull: true,
-	}, key, func(uint64) bool { return true })
-	if err != nil {
+	}, key, func(uint64) bool {
+		r, err := ReadRecord(ctx, b, k)
+		over = err == nil && (r.Parked == nil || r.Parks != p.Number)
+		return err == nil && !over
+	})
+	if err != nil && !over {
 		return fmt.Errorf("resume call %s: %w", k.ID, err)
 	}
-	return unpark(ctx, b, p)
+	return unpark(ctx, b, p) // it changes no other wait
 }
 
 // unpark ends the wait of a parked call, unless the call was parked again.

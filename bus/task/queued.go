@@ -123,9 +123,13 @@ const maxOpenScan = 4000
 // has exact integers up to twice as much.
 const afterParked = 1 << 52
 
+// movedLately is longer than a client takes to cancel the calls of a page.
+const movedLately = 10 * time.Minute
+
 // ListOpen returns calls of all sessions that run, wait or are parked, and that match. It first
-// returns those that run, of which workers report a bounded number, then the parked ones and those
-// in the stream without a final result, up to limit calls; next is the after with which it continues, or 0.
+// returns those that run, of which workers report a bounded number, then those in the stream without a
+// final result, up to limit calls; next is the after with which it continues, or 0. The last ones are those
+// that are parked, or that were published again lately: a call may move while or after the stream is read.
 func ListOpen(ctx context.Context, b *bus.Bus, after uint64, limit int, match func(Task) bool) (calls []tools.CallKey, next uint64, err error) {
 	add := func(t Task) {
 		if k := (tools.CallKey{Session: t.Session, ID: t.ID}); match(t) && !slices.Contains(calls, k) {
@@ -141,42 +145,77 @@ func ListOpen(ctx context.Context, b *bus.Bus, after uint64, limit int, match fu
 			add(Task{Session: r.Session, ID: r.ID, Tool: r.Tool})
 		}
 	}
-	if after == 0 || after&afterParked != 0 {
-		last, full := after&^afterParked, false
-		err := ListRecords(ctx, b, "*", func(r Record) {
-			full = full || len(calls) >= limit
-			if r.Parked != nil && r.revision > last && !full {
-				add(Task{Session: r.key.Session, ID: r.key.ID, Tool: r.Parked.Call.Tool})
-				last = r.revision
+	if after&afterParked == 0 {
+		waiting, scanned := newUnsettledReader(b), 0
+		for m, err := range b.Read(ctx, bus.Calls, bus.Query{From: after + 1}) {
+			if err != nil {
+				return nil, 0, err
 			}
-		})
-		if err != nil || full {
-			return calls, afterParked | last, err
-		}
-		after = 0
-	}
-	waiting, scanned := newUnsettledReader(b), 0
-	for m, err := range b.Read(ctx, bus.Calls, bus.Query{From: after + 1}) {
-		if err != nil {
-			return nil, 0, err
-		}
-		if subject, ok := b.SplitCall(m.Subject); !ok || subject.Raw {
-			// a result that waits to be offloaded
-		} else if c, ok := waiting.take(ctx, m); ok {
-			t := Task{Session: c.call.SessionToken(), ID: c.id, Tool: c.call.Tool}
-			if c.delivered && match(t) { // a worker that has died or does not answer may have it, and does not report it
-				stored, err := ReadResults(ctx, b, t.Session, t.ID)
-				if ok = !Ended(stored); err != nil {
-					return nil, 0, err
+			if subject, ok := b.SplitCall(m.Subject); !ok || subject.Raw {
+				// a result that waits to be offloaded
+			} else if c, ok := waiting.take(ctx, m); ok {
+				t := Task{Session: c.call.SessionToken(), ID: c.id, Tool: c.call.Tool}
+				if c.delivered && match(t) { // a worker that has died or does not answer may have it, and does not report it
+					stored, err := ReadResults(ctx, b, t.Session, t.ID)
+					if ok = !Ended(stored); err != nil {
+						return nil, 0, err
+					}
+				}
+				if ok {
+					add(t)
 				}
 			}
-			if ok {
-				add(t)
+			if scanned++; len(calls) >= limit || scanned >= maxOpenScan {
+				return calls, m.Sequence, nil
 			}
 		}
-		if scanned++; len(calls) >= limit || scanned >= maxOpenScan {
-			return calls, m.Sequence, nil
+		after = afterParked
+	}
+	now, err := ServerTime(ctx, b)
+	if err != nil {
+		return nil, 0, err
+	}
+	moving, err := ListMoving(ctx, b, "*", now.Add(-movedLately))
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, r := range moving {
+		if afterParked|r.revision <= after {
+			continue
+		}
+		if len(calls) >= limit {
+			return calls, after, nil
+		}
+		after = afterParked | r.revision
+		if t, open, err := openOf(ctx, b, r); err != nil {
+			return nil, 0, err
+		} else if open {
+			add(t)
 		}
 	}
 	return calls, 0, nil
+}
+
+// openOf returns the open call of a record. One that is not parked any more may be in the stream again.
+func openOf(ctx context.Context, b *bus.Bus, r Record) (t Task, open bool, err error) {
+	t = Task{Session: r.key.Session, ID: r.key.ID}
+	for range 3 { // it may be parked again
+		if r.Parked != nil {
+			t.Tool = r.Parked.Call.Tool
+			return t, true, nil
+		}
+		if !r.Cancelled.IsZero() {
+			break
+		}
+		p, err := look(ctx, b, t.Session, t.ID)
+		if err != nil || Ended(p.stored) {
+			return t, false, err
+		}
+		if len(p.queued) > 0 {
+			t.Tool = p.queued[0].call.Tool
+			return t, true, nil
+		}
+		r = p.record
+	}
+	return t, false, nil
 }

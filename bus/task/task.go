@@ -167,7 +167,7 @@ func get(ctx context.Context, b *bus.Bus, session, id string) (_ Task, moved boo
 	case t.Async:
 	case len(p.queued) > 0:
 		t.setQueued(p.queued[0])
-		if !p.queued[0].delivered && p.record.Ahead == 0 {
+		if !p.queued[0].delivered && p.record.Ahead != p.queued[0].sequence {
 			return t, false, nil
 		}
 	case p.record.Parks == 0:

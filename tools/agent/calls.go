@@ -77,14 +77,7 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 		call.Args = r.withChildLimits(call)
 	}
 	r.step("call")
-	var event tools.ResultEvent
-	err = retry.Do(ctx, backOff(outageTimeout), func(err error) bool {
-		_, final := errors.AsType[*tools.Error](err)
-		return final || isPause(err) || ctx.Err() != nil
-	}, nil, func() (err error) {
-		event, err = r.runner.Call(ctx, call)
-		return err
-	})
+	event, err := makeCall(ctx, r.runner, call)
 	if final, ok := errors.AsType[*tools.Error](err); ok && ctx.Err() == nil {
 		return rejected(call, final), nil
 	}
@@ -103,6 +96,26 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 		err = r.sendOutput(ctx, *res)
 	}
 	return res, err
+}
+
+// makeCall makes a call, and again as long as nobody knows whether it was taken.
+func makeCall(ctx context.Context, runner ToolRunner, call tools.Call) (event tools.ResultEvent, err error) {
+	err = retry.Do(ctx, backOff(outageTimeout), func(err error) bool {
+		_, final := errors.AsType[*tools.Error](err)
+		return final || isPause(err) || ctx.Err() != nil
+	}, nil, func() (err error) {
+		event, err = runner.Call(ctx, call)
+		return err
+	})
+	return event, err
+}
+
+// keysOf names calls of the last turn.
+func (r *run) keysOf(indexes []int) (keys []tools.CallKey) {
+	for _, index := range indexes {
+		keys = append(keys, tools.CallKey{Session: r.session, ID: r.conv.open.callID(index)})
+	}
+	return keys
 }
 
 // rejected is the result of a call that did not run.

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -102,6 +103,30 @@ func TestCallsFailForMinutes(t *testing.T) {
 		o, err := a.Run(t.Context(), tools.Call{ID: "1", Session: "s"}, agent.Text("go"))
 		if err != nil || o.Reply != "answer" || o.Turns != 2 {
 			t.Errorf("%+v, %v", o, err)
+		}
+	})
+}
+
+// A sub-agent in the background whose call nobody takes for minutes does its task afterwards. If nobody knows whether the
+// call was taken, a failure would be wrong.
+func TestSpawnWhoseCallFailsForMinutes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		all, err := agent.Tools(agent.ToolsConfig{
+			Models: map[string]agent.Provider{"m": parseScript(t, `{"text":"the report"}`)}, DefaultModel: "m", Definitions: s.registry.Definitions,
+			Runner: failingRunner{s.runner, time.Now().Add(9 * time.Minute)}, Conversations: &s.log,
+		})
+		if err == nil {
+			err = s.registry.Register(all...)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan *tools.Result, 1)
+		call := tools.Call{ID: "p", Session: "s", Tool: "spawn", Args: json.RawMessage(`{"task":"child"}`)}
+		s.registry.Run(t.Context(), call, func(_ context.Context, res *tools.Result) { done <- res })
+		if res := <-done; res.IsError || res.ForUser != "the report" {
+			t.Errorf("%+v", res)
 		}
 	})
 }

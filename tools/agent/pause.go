@@ -165,7 +165,7 @@ func isStopping(ctx context.Context) bool {
 	}
 }
 
-// handedBack is the pause of a run whose worker stops: another worker continues immediately.
-func handedBack() error {
-	return &tools.Pause{Until: time.Now().UTC(), Reason: "waiting for another worker, because the last one stopped"}
+// handedBack is the pause of a run whose worker stops: another worker continues soon. calls are those that the run may have made.
+func handedBack(calls ...tools.CallKey) error {
+	return &tools.Pause{Until: time.Now().UTC(), WaitsFor: calls, Made: len(calls) > 0, Reason: "waiting for another worker, because the last one stopped"}
 }

@@ -84,3 +84,28 @@ func TestTimeOfACallCountsFromItsTurn(t *testing.T) {
 		}
 	})
 }
+
+// stops is the reporter of a worker that stops.
+type stops struct{ activities }
+
+func (*stops) Stopping() <-chan struct{} {
+	stopping := make(chan struct{})
+	close(stopping)
+	return stopping
+}
+
+// A run that its worker hands back names its open calls, so that they are cancelled with it.
+func TestHandedBackRunNamesItsCalls(t *testing.T) {
+	s := newStage(t, newTool(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result { return nil }))
+	a := agent.New(parseScript(t, asks("say", `{}`)), &parksOnce{ToolRunner: s.runner}, &s.log, agent.Config{Tools: s.registry.Definitions()})
+	call := tools.Call{ID: "r", Session: "s"}
+	_, err := a.Run(t.Context(), call, agent.Text("go")) // its call is parked
+	if _, paused := tools.PauseOf(err); !paused {
+		t.Fatal(err)
+	}
+	_, err = a.Run(tools.WithReporter(t.Context(), new(stops)), call, agent.Text("go"))
+	pause, _ := tools.PauseOf(err)
+	if pause == nil || !pause.Made || !slices.Equal(pause.WaitsFor, []tools.CallKey{{Session: "s", ID: "r-t1-0"}}) {
+		t.Errorf("the pause is %+v; %v", pause, err)
+	}
+}

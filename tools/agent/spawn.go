@@ -47,7 +47,7 @@ func (t *spawnTool) ExecuteAsync(ctx context.Context, call tools.Call, callback 
 // callSubagent makes the subagent call of a spawn call and waits for its result.
 func (c ToolsConfig) callSubagent(ctx context.Context, call tools.Call) *tools.Result {
 	child, _ := ChildCall(call)
-	event, err := c.Runner.Call(ctx, child)
+	event, err := makeCall(ctx, c.Runner, child)
 	if err != nil {
 		return tools.Failure(cmp.Or(context.Cause(ctx), err)) // the cause says more
 	}

@@ -6,8 +6,10 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -52,4 +54,31 @@ func TestPendingCallOfASilentWorker(t *testing.T) {
 			t.Errorf("the task: %+v, %v", fields, err)
 		}
 	})
+}
+
+// A client that cancels a task again, because the first attempt failed, cancels what that one left.
+func TestCancelTaskAgain(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	c := &client{gateway: New(b, Config{}), session: "s"}
+	made := tools.CallKey{Session: "s", ID: "made"}
+	for _, p := range []task.Parked{{Call: tools.Call{ID: "made"}}, {Call: tools.Call{ID: "c"}, WaitsFor: []tools.CallKey{made}, Made: true}} {
+		p.Call.Session, p.Call.Tool, p.Queue, p.State = "s", "x", "q", task.Waiting
+		if _, err := task.Park(t.Context(), b, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	body, err := bus.Encode(tools.NewResultEvent(tools.Call{ID: "c", Session: "s", Tool: "x"}, tools.Failure(tools.Errorf(tools.CodeCancelled, "cancelled"))))
+	if err == nil {
+		_, err = b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "c"), Body: body})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.cancelTask(t.Context(), "c"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := task.Get(t.Context(), b, "s", "made"); err != nil || got.State != task.Cancelled {
+		t.Errorf("the call that it made is %s, %v", got.State, err)
+	}
 }
