@@ -48,20 +48,35 @@ func (w *Worker) countAttempts(ctx context.Context, a *attempt) (int, error) {
 const lastAlone = time.Minute
 
 // awaitLast waits until no other call has its last attempt in this process: a call that kills its
-// workers soon uses up no last attempt but its own.
-func (w *Worker) awaitLast(toolCtx context.Context, a *attempt) (ended func(), err error) {
+// workers soon uses up no last attempt but its own. If it waited, the worker that lost the call may have stored its
+// result since: then the error is errDone.
+func (w *Worker) awaitLast(ctx, toolCtx context.Context, a *attempt) (ended func(), err error) {
+	ended = func() {}
 	if !a.Final {
-		return func() {}, nil
+		return ended, nil
+	}
+	release := func() { <-w.last }
+	select {
+	case w.last <- struct{}{}:
+		return release, nil
+	default:
 	}
 	select {
 	case w.last <- struct{}{}:
-		return func() { <-w.last }, nil
+		ended = release
 	case <-toolCtx.Done(): // run says why
 	case <-time.After(lastAlone):
 	case <-w.executions.stopping:
 		return nil, handOn(0)
 	}
-	return func() {}, nil
+	has, err := w.results.hasEnded(ctx, a)
+	if has && err == nil {
+		err = errDone
+	}
+	if err != nil {
+		ended()
+	}
+	return ended, err
 }
 
 // recordStart records the start of a call that was delivered before. If it cannot, the

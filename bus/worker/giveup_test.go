@@ -211,3 +211,30 @@ func TestLastAttemptThatWaitsForAnother(t *testing.T) {
 		}
 	})
 }
+
+// If the worker that lost a call stores its result while the last attempt waits for another one, the tool does not run.
+func TestLastAttemptOfACallThatHasEnded(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		for _, call := range []string{"first", "second"} {
+			submit(t, b, "stevedore.call.default."+call, `{"id":"`+call+`","args":{"text":"x"}}`)
+		}
+		bustest.Fail(t, b, "default", 2)
+		recordStart(t, b, "first")
+		recordStart(t, b, "second")
+		echoOf := func(name string) tools.Tool {
+			return echo(t, name, tools.Idempotent, &runs, func() { time.Sleep(30 * time.Second) })
+		}
+		start(t, b, worker.Config{MaxAttempts: 3}, echoOf("first"), echoOf("second"))
+		time.Sleep(15 * time.Second)
+		for _, call := range []string{"first", "second"} { // one runs, and the other one waits
+			submit(t, b, b.Result("default", call), `{"id":"`+call+`","session":"default","tool":"`+call+`","outcome":"completed"}`)
+		}
+		time.Sleep(2 * time.Minute)
+		waitEmpty(t, b)
+		if n := runs.Load(); n != 1 {
+			t.Errorf("%d calls ran", n)
+		}
+	})
+}

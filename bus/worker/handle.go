@@ -114,7 +114,7 @@ func (w *Worker) toResult(ctx context.Context, a *attempt) (toolCtx context.Cont
 		return nil, nil, err
 	}
 	if a.Redelivered && !a.Once() { // the claim of a once-only call ends its attempts
-		ended, err := w.awaitLast(toolCtx, a)
+		ended, err := w.awaitLast(ctx, toolCtx, a)
 		if err != nil {
 			return nil, nil, err
 		}
