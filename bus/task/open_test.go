@@ -1,10 +1,7 @@
 package task_test
 
 import (
-	"errors"
 	"fmt"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,40 +109,6 @@ func TestOpenCallsThatMoveBetweenPages(t *testing.T) {
 	}
 	if fmt.Sprint(found) != "map[goes-on:1 stays:1 waits:1]" {
 		t.Errorf("found %v", found)
-	}
-}
-
-// A call that moves to and fro between the calls stream and the parked calls is open.
-func TestOpenCallThatMoves(t *testing.T) {
-	t.Parallel()
-	b := bustest.New(t)
-	call := tools.Call{ID: "c", Session: "s", Tool: "x"}
-	accepted, err := rpc.Enqueue(t.Context(), b, "idle", call)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var moved atomic.Bool
-	var moving sync.WaitGroup
-	defer moving.Wait()
-	moving.Go(func() {
-		defer moved.Store(true)
-		p := task.Parked{Call: call, Queue: "idle", State: task.Waiting, Order: accepted.Sequence}
-		for range 300 {
-			m, err := b.Last(t.Context(), bus.Calls, b.Call("idle", "x", "s", "c"))
-			if err == nil {
-				p.Number, err = task.Park(t.Context(), b, p)
-			}
-			if err = errors.Join(err, b.Delete(t.Context(), bus.Calls, m.Sequence), task.Resume(t.Context(), b, p)); err != nil {
-				t.Error(err)
-				return
-			}
-		}
-	})
-	for !moved.Load() {
-		calls, _, err := task.ListOpen(t.Context(), b, 0, 10, func(t task.Task) bool { return t.Tool == "x" })
-		if err != nil || len(calls) != 1 {
-			t.Fatalf("open are %v, %v", calls, err)
-		}
 	}
 }
 
