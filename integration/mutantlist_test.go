@@ -124,6 +124,7 @@ var mutants = []mutant{
 		"tools/agent", "TestSpawnWhoseCallFailsForMinutes"},
 	{"/stop does not say that it may have missed a run", "bus/agents/inbox.go", "list.Incomplete || list.Omitted > 0 &&", "list.Incomplete || list.Omitted < 0 &&",
 		"bus/agents", "TestStopBehindManyCalls"},
+	{"a cancelled run takes a background task with it", "bus/task/cancel.go", "len(stored) > 0 && !Ended(stored) {", "len(stored) > 2 {", "bus/task", "TestCancelLeavesWhatWentToTheBackground"},
 	{"a call that moves is not found", "bus/task/task.go", "	if p.queued, err = unsettled(ctx, b, session, id); err != nil {\n		return p, err\n	}\n	if p.record, err = ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id}); err != nil {",
 		"	if p.record, err = ReadRecord(ctx, b, tools.CallKey{Session: session, ID: id}); err != nil {\n		return p, err\n	}\n	if p.queued, err = unsettled(ctx, b, session, id); err != nil {",
 		"bus/task", "TestGetFindsACallThatMoves"},

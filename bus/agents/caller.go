@@ -152,7 +152,9 @@ func (c busCaller) callUntilParked(ctx context.Context, call tools.Call) (tools.
 				return
 			case <-tools.Stopping(ctx):
 				// The call goes on, and the worker that continues the agent gets its result.
-				cancel(&tools.Pause{Until: time.Now().UTC(), WaitsFor: []tools.CallKey{key}, Made: true, Reason: "waiting for another worker, because the last one stopped"})
+				cancel(&tools.Pause{
+					Until: time.Now().UTC(), WaitsFor: []tools.CallKey{key}, Made: true, Reason: "waiting for another worker, because the last one stopped",
+				})
 				return
 			case <-time.After(pause):
 			}

@@ -122,6 +122,13 @@ func publishCancelled(ctx context.Context, b *bus.Bus, t Task, by string) (won b
 // cancelMade cancels those of the calls that a cancelled call made which have not ended.
 func cancelMade(ctx context.Context, b *bus.Bus, r Record) error {
 	for _, k := range r.Made {
+		stored, err := ReadResults(ctx, b, k.Session, k.ID)
+		if err != nil {
+			return err
+		}
+		if len(stored) > 0 && !Ended(stored) { // it goes on in the background; the call waits for it no more
+			continue
+		}
 		if err := CancelOpen(ctx, b, k, "the call that made it"); err != nil {
 			return err
 		}

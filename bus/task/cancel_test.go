@@ -141,3 +141,36 @@ func TestCancelAgainAfterAFailure(t *testing.T) {
 		}
 	}
 }
+
+// A call that a run waited for, because a person had to approve it, and that goes on in the background since, is not
+// cancelled with the run: no other background task is.
+func TestCancelLeavesWhatWentToTheBackground(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	made := tools.CallKey{Session: "s", ID: "made"}
+	p := task.Parked{Call: tools.Call{ID: "made", Session: "s", Tool: "x"}, Queue: "default", State: task.Waiting, Until: time.Now().Add(time.Hour)}
+	if _, err := task.Park(t.Context(), b, p); err != nil {
+		t.Fatal(err)
+	}
+	p.Call.ID, p.WaitsFor, p.Made = "run", []tools.CallKey{made}, true
+	var err error
+	if p.Number, err = task.Park(t.Context(), b, p); err == nil {
+		err = task.Resume(t.Context(), b, p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := bus.Encode(tools.NewResultEvent(tools.Call{ID: "made", Session: "s", Tool: "x"}, tools.AsyncResult("started")))
+	if err == nil {
+		_, err = b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "made"), Body: body})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := task.Cancel(t.Context(), b, "s", "run", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := task.Get(t.Context(), b, "s", "made"); err != nil || !got.EndedAt.IsZero() {
+		t.Errorf("the background task is %s, %v", got.State, err)
+	}
+}

@@ -21,6 +21,7 @@ type unsettledCall struct {
 	sequence uint64
 	// delivered is set if the server delivered it to a worker at least once.
 	delivered bool
+	raw       bool // a result that waits to be offloaded
 }
 
 // sameID is how many messages with one id unsettled looks at.
@@ -69,7 +70,8 @@ func (u *unsettledReader) take(ctx context.Context, m bus.Stored) (c unsettledCa
 		}
 		u.progress[subject.Queue] = p
 	}
-	return unsettledCall{call: call, id: subject.ID, at: m.At, sequence: m.Sequence, delivered: m.Sequence <= p.delivered}, m.Sequence > p.settled
+	return unsettledCall{call: call, id: subject.ID, at: m.At, sequence: m.Sequence, delivered: m.Sequence <= p.delivered, raw: subject.Raw},
+		m.Sequence > p.settled
 }
 
 // progress is how far the consumer of a queue is, in sequences of the calls stream: the last
@@ -213,7 +215,7 @@ func openOf(ctx context.Context, b *bus.Bus, r Record) (t Task, open bool, err e
 		}
 		if len(p.queued) > 0 {
 			t.Tool = p.queued[0].call.Tool
-			return t, true, nil
+			return t, !p.queued[0].raw, nil
 		}
 		r = p.record
 	}
