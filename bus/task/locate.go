@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -176,11 +177,32 @@ func (l *Locator) holder(ctx context.Context, d *Delivered, p *Place) error {
 		p.Where = IsRunning
 	case started:
 		p.Where = IsClaimed
-	default: // it may have ended while this worker asked
-		var ended bool
-		if p.Stored, ended, err = l.Stored(ctx, d); ended {
-			p.Where = HasEnded
-		}
+	default:
+		err = l.lookAgain(ctx, d, p)
+	}
+	return err
+}
+
+// lookAgain looks for a call that no worker runs where a worker may have put it while this one asked.
+func (l *Locator) lookAgain(ctx context.Context, d *Delivered, p *Place) error {
+	var entry jsapi.Message
+	err := l.Results.read(ctx, func() (err error) {
+		entry, err = l.Bus.Entry(ctx, keyOf(d.Key))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if r, ok := decodeEntry(keyOf(d.Key), entry.Sequence, entry.Time, entry.Data); ok && d.Raw == nil && r.Parked != nil && d.Resumed.Number < r.Parks {
+		*p = Place{Where: IsParked, Parked: *r.Parked}
+		return d.Check(r.Parked.Digest)
+	}
+	ended, err := l.isHeld(ctx, d)
+	if err == nil && !ended {
+		p.Stored, ended, err = l.Stored(ctx, d)
+	}
+	if ended {
+		p.Where = HasEnded
 	}
 	return err
 }
