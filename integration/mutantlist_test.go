@@ -179,6 +179,8 @@ var mutants = []mutant{
 		"bus/worker", "TestForgedReportIsReplaced"},
 	{"two keepers trim at once", "bus/retention/lease.go", "record.Holder != k.id && time.Now()", `record.Holder == "nobody" && time.Now()`,
 		"bus/retention", "TestOneKeeperTrims"},
+	{"a conversation is removed whose session got a call while others went", "bus/retention/sessions.go", "busy, err := k.isBusy(ctx, session); {", "busy, err := false, error(nil); {",
+		"bus/retention", "TestConversationIsUsedAgainWhileOthersGo"},
 	{"a conversation in use is removed", "bus/retention/sessions.go", "		if last.Sequence == c.last {", "		if last.Sequence >= c.last {",
 		"bus/retention", "TestOldConversations"},
 	{"a loop that lost the session goes on", "tools/agent/loop.go", "case errors.Is(err, ErrConflict), errors.Is(err, errLog):", "case errors.Is(err, errLog):",

@@ -18,7 +18,9 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/bus/retention"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/integration/slow"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // tiny is the size of the streams of these tests.
@@ -255,6 +257,51 @@ func TestOldConversations(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A conversation stays if its session gets a call, or has one that begins to wait, while a keeper removes those before it.
+func TestConversationIsUsedAgainWhileOthersGo(t *testing.T) {
+	t.Parallel()
+	b := connect(t, map[string]int64{"sessions": tiny})
+	const queued, parked = 440, 460 // of about 490 that have to go
+	var last jetstream.PubAckFuture
+	for i := range 2000 {
+		var err error
+		if last, err = b.JetStream().PublishAsync(b.Session(fmt.Sprint("s", i)), []byte(text[:400])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-last.Ok():
+	case err := <-last.Err():
+		t.Fatal(err)
+	}
+	removing := bustest.Subscribe(t, b, b.EntrySubject(retention.TrimmedKey(bus.Sessions)))
+	checked := make(chan struct{})
+	go func() {
+		defer close(checked)
+		check(t, retention.New(b, retention.Config{MinAge: time.Nanosecond}))
+	}()
+	for range 2 { // it has the lease, and removes the first one
+		if _, err := removing.NextMsg(bustest.Timeout); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, b, b.Call("default", "agent", fmt.Sprint("s", queued), "c"), "{}")
+	p := task.Parked{Call: tools.Call{ID: "c", Session: fmt.Sprint("s", parked), Tool: "agent"}, Queue: "default", State: task.Waiting}
+	if _, err := task.Park(t.Context(), b, p); err != nil {
+		t.Fatal(err)
+	}
+	inTime := stored(t, b, bus.Sessions, b.Session(fmt.Sprint("s", queued-1)))
+	<-checked
+	if !inTime {
+		t.Skip("the machine is too busy: the keeper was faster")
+	}
+	for i, want := range map[int]bool{queued - 1: false, queued: true, queued + 1: false, parked - 1: false, parked: true, parked + 1: false} {
+		if stored(t, b, bus.Sessions, b.Session(fmt.Sprint("s", i))) != want {
+			t.Errorf("conversation %d is stored: %v", i, !want)
+		}
+	}
 }
 
 // While one keeper holds the lease of a stream, another one leaves the stream alone. If it
