@@ -259,6 +259,8 @@ var mutants = []mutant{
 		"offload/object", "TestRejectedChunk|TestObjectKilled"},
 	{"a sweep removes the content of a Put", "offload/object/sweep.go", "s.life.Age(o.time) < s.minAge(o, grace)", "s == nil",
 		"offload/object", "TestSweepKeepsContentOfPut"},
+	{"a slow Put does not look for its content", "offload/object/store.go", "s.life.Age(began) >= slowPut {", "s.life.Age(began) < 0 {",
+		"offload/object", "TestSweepDuringASlowPut"},
 	{"an edited stream is not named", "bus/settings.go", "			if d.Harmful {", "			if d.Name == \"\" {", "bus/status", "TestAlteredStreamsAreNamed"},
 	{"an unmarked bucket is read", "offload/object/store.go", "		case !ok:\n			other.Differences", "		case !ok && js == nil:\n			other.Differences",
 		"offload/object", "TestUnmarkedBucketIsRefused"},

@@ -182,6 +182,33 @@ func TestSweepRemovesOrphans(t *testing.T) {
 	storetest.CheckContent(t, s, kept, storetest.Text(9*index.BlockSize, 33))
 }
 
+// A Put that stands still for longer than the grace of a sweep, before its record, does not name bytes that are gone.
+func TestSweepDuringASlowPut(t *testing.T) {
+	t.Parallel()
+	js := connect(t, startServer(t, server.Options{}))
+	now, data := time.Now(), storetest.Text(9*index.BlockSize, 37)
+	s := openTest(t, js, Config{StoreConfig: offload.StoreConfig{Now: func() time.Time { return now }}})
+	for i, stops := range []bool{true, false} {
+		out, err := s.Put(t.Context(), storetest.NewRecord("s", "a"), bytes.NewReader(data), func(*offload.Record, offload.Content) error {
+			if !stops {
+				return nil
+			}
+			now = now.Add(time.Minute)
+			report, err := s.Sweep(t.Context(), 10*time.Second)
+			if err == nil && report.Blobs != 1 {
+				t.Errorf("sweep: %+v", report)
+			}
+			return err
+		})
+		switch {
+		case err == nil:
+			storetest.CheckContent(t, s, out, data)
+		case !stops:
+			t.Errorf("attempt %d: %v", i+1, err)
+		}
+	}
+}
+
 // TestSweepKeepsContentOfPut: an old content without a record becomes young when a Put
 // finds it.
 func TestSweepKeepsContentOfPut(t *testing.T) {
