@@ -45,6 +45,8 @@ var mutants = []mutant{
 		"bus/consume", "TestConsumerOfAnEarlierVersion"},
 	{"what reached the limit of deliveries is removed", "bus/consume/trim.go", "	if t.consumer.Passes(info.Config) || ", "	if ",
 		"bus/consume", "TestConsumerWithMaxDeliver"},
+	{"a busy process does not notice that its consumer was made again", "bus/consume/consume.go", "	if meta.Sequence.Consumer < k.number {", "	if meta.Sequence.Consumer < 1 {",
+		"bus/consume", "TestConsumerIsMadeAgainElsewhere"},
 	{"a limit of deliveries is no problem", "bus/consumers.go", "have.MaxDeliver > 0 || ", "", "bus/status", "TestAlteredConsumerIsNamed"},
 
 	// Turns.
