@@ -125,6 +125,8 @@ var mutants = []mutant{
 		"bus/task", "TestLocateACallThatMoves"},
 	{"a call whose result is held while a worker asks who runs it runs again", "bus/task/locate.go", "	ended, err := l.isHeld(ctx, d)", "	ended := false",
 		"bus/task", "TestLocateACallThatMoves"},
+	{"a tool is unknown while its worker connects again", "bus/worker/offer.go", "!offered && !w.awaitsOthers() {", "!offered {",
+		"bus/worker", "TestToolOfAWorkerThatIsNotBackYet"},
 	{"runs of a schedule overlap", "bus/worker/tick.go", "		case err != nil || !ended && !lost:\n			return prior, false, err", "		case err != nil || !ended && !lost && t == nil:\n			return prior, false, err",
 		"bus/worker", "TestTicksDoNotOverlap"},
 	{"anybody changes a heartbeat", "bus/cron/jobs.go", "			return ErrKept\n		}\n		before = e", "		}\n		before = e",

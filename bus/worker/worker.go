@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -92,6 +93,8 @@ type Worker struct {
 	parking    *parking
 	last       chan struct{} // has an element while a call has its last attempt
 	step       func(string)  // called before each step of a call
+
+	reconnected atomic.Pointer[time.Time] // when it lost the server last, and was connected again; or nil
 }
 
 // New returns a worker that is not running yet.
@@ -155,6 +158,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer stopAnswering()
 	group, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, func() { close(w.executions.stopping) })()
+	group.Go(func() error { w.noteReconnects(ctx); return nil })
 	// It follows the records of calls until the last call was settled. No call starts before it knows
 	// all of them, so that no cancelled one does.
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
