@@ -89,6 +89,8 @@ var mutants = []mutant{
 	{"a final result is not looked up", "bus/task/locate.go", "	if len(stored) == 0 || err != nil {\n		return nil, false, err", "	if len(stored) >= 0 || err != nil {\n		return nil, false, err", "bus/worker", "TestKillAtEachStep|TestFinishedCallDoesNotRunAgain"},
 	{"digests are not compared", "bus/task/delivered.go", `if digest == "" || stored == "" || digest == stored {`, "if len(digest)+len(stored) >= 0 {", "bus/worker", "TestMismatch"},
 	{"giving up takes no claim", "bus/worker/attempts.go", "	if a.Once() {\n		// From here on", "	if a.Once() && w == nil {\n		// From here on", "bus/worker", "TestGivingUpTakesTheClaim"},
+	{"a worker that came later is taken for dead", "bus/task/locate.go", "died = err == nil && !others", "_, died = others, err == nil",
+		"bus/worker", "TestCallOfAWorkerThatCameLater"},
 	{"dropped claims are forgotten", "bus/task/locate.go", "return d.Published.Before(since), err", "return since.IsZero(), err", "bus/worker", "TestDroppedClaim|TestDroppedClaimOfRequeuedCall"},
 	{"each delivery is an attempt", "bus/worker/attempts.go", "	if !a.Redelivered || delivered >", "	if delivered > 0 || delivered >", "bus/worker", "TestUnstartedDeliveriesAreNotAttempts"},
 	{"no start is recorded", "bus/worker/handle.go", "		w.recordStart(ctx, a)\n	}\n\n	// 6. Run.", "	}\n\n	// 6. Run.", "bus/worker", "TestPoisonCall"},

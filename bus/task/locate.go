@@ -51,10 +51,11 @@ type Locator struct {
 
 	// Process names this process in claims. OwnServer is set if the server runs in it. The server
 	// and the worker then end together: a call that was stored before AloneAt, when no other worker
-	// used the server, can only have run in a process that has died.
-	Process   string
-	OwnServer bool
-	AloneAt   time.Time
+	// used the server, can only have run in a process that has died, unless OthersCame since.
+	Process    string
+	OwnServer  bool
+	AloneAt    time.Time
+	OthersCame func(context.Context) (bool, error)
 	// OthersBackBy is when workers that lost their server are connected again. Until then, one that
 	// does not answer may still run a call.
 	OthersBackBy time.Time
@@ -166,7 +167,10 @@ func (l *Locator) holder(ctx context.Context, d *Delivered, p *Place) error {
 	}
 	running := false
 	if started || !d.Once() { // otherwise no worker runs it: it would have claimed it before
-		if p.Died = l.holderDied(d, p.Claim); !p.Died {
+		if p.Died, err = l.holderDied(ctx, d, p.Claim); err != nil {
+			return err
+		}
+		if !p.Died {
 			if p.By, running, err = FindRunning(ctx, l.Bus, d.Key.Session, d.Key.ID, l.AskTimeout); err != nil {
 				return err
 			}
@@ -234,12 +238,19 @@ func (l *Locator) onceStarted(ctx context.Context, d *Delivered, p *Place) (star
 
 // holderDied reports whether it is certain that no process runs the call any more, without
 // asking the workers. claim is that of a once-only call; it may be empty.
-func (l *Locator) holderDied(d *Delivered, claim Claim) bool {
-	if !l.OwnServer {
-		return false
+func (l *Locator) holderDied(ctx context.Context, d *Delivered, claim Claim) (died bool, err error) {
+	switch {
+	case !l.OwnServer:
+		return false, nil
+	case claim != (Claim{}):
+		return claim.OwnServer && claim.Process != "" && claim.Process != l.Process, nil
+	case !d.Published.Before(l.AloneAt):
+		return false, nil
 	}
-	if claim != (Claim{}) {
-		return claim.OwnServer && claim.Process != "" && claim.Process != l.Process
-	}
-	return d.Published.Before(l.AloneAt)
+	err = l.Results.read(ctx, func() error {
+		others, err := l.OthersCame(ctx)
+		died = err == nil && !others
+		return err
+	})
+	return died, err
 }
