@@ -51,6 +51,8 @@ var mutants = []mutant{
 
 	// Turns.
 	{"a call that ran ahead runs again", "bus/task/locate.go", "if !d.Ahead && wasAhead {", "if d.Ahead && wasAhead {", "bus/worker", "TestCallThatRunsAhead"},
+	{"a worker believes its records after a loss of the server", "bus/task/locate.go", "known := l.Records.IsCurrent()", "known := l.Records != nil",
+		"bus/worker", "TestRecordsAfterARestartOfTheServer"},
 	{"sessions take no turns", "bus/worker/worker.go", "calls.ShouldRetry, calls.TakeAhead = w.shouldRetry, w.takeAhead", "calls.ShouldRetry = w.shouldRetry", "bus/worker", "TestSessionsTakeTurns"},
 	{"other zones are not spare", "bus/internal/pull/pull.go", "		if p.spare {", "		if p.spare && p.group == \"never\" {", "bus/consume", "TestZones"},
 	{"a priority is ignored", "bus/consume/turns.go", "	switch header.Get(bus.PriorityHeader) {", "	switch header.Get(bus.FreshHeader) {", "bus/consume", "TestPriorities"},
@@ -123,7 +125,7 @@ var mutants = []mutant{
 		"bus/approvals", "TestFirstAnswerCounts"},
 	{"a parked call runs again if it is delivered again", "bus/task/locate.go", "	if d.Raw == nil && d.Resumed.Number < parked.Number {", "	if d.Raw != nil && d.Resumed.Number < parked.Number {",
 		"bus/worker", "TestParkedCallIsDeliveredAgain"},
-	{"a call that is parked while a worker asks who runs it runs again", "bus/task/locate.go", "ok && d.Raw == nil && r.Parked", "ok && d.Raw != nil && r.Parked",
+	{"a call that is parked while a worker asks who runs it runs again", "bus/task/locate.go", "if d.Raw == nil && r.Parked", "if d.Raw != nil && r.Parked",
 		"bus/task", "TestLocateACallThatMoves"},
 	{"a call whose result is held while a worker asks who runs it runs again", "bus/task/locate.go", "	ended, err := l.isHeld(ctx, d)", "	ended := false",
 		"bus/task", "TestLocateACallThatMoves"},

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
-	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -65,7 +64,20 @@ type Locator struct {
 // can have handled before is fresh without a request. contested is set if this worker could not
 // begin the call, so that another delivery of it is running or has ended.
 func (l *Locator) Locate(ctx context.Context, d *Delivered, contested bool) (p Place, err error) {
+	known := l.Records.IsCurrent()
 	parked, wasAhead := l.Records.Find(d.Key, d.Sequence)
+	if !known {
+		r, err := l.record(ctx, d.Key)
+		if err != nil {
+			return p, err
+		}
+		if parked, wasAhead = (Parked{}), r.Ahead == d.Sequence; r.Parked != nil {
+			parked = *r.Parked
+		}
+		if !r.Cancelled.IsZero() {
+			l.Records.cfg.Cancelled(d.Key)
+		}
+	}
 	if d.Raw == nil && d.Resumed.Number < parked.Number {
 		r, err := ReadRecord(ctx, l.Bus, d.Key)
 		if err != nil {
@@ -187,17 +199,25 @@ func (l *Locator) holder(ctx context.Context, d *Delivered, p *Place) error {
 	return err
 }
 
-// lookAgain looks for a call that no worker runs where a worker may have put it while this one asked.
-func (l *Locator) lookAgain(ctx context.Context, d *Delivered, p *Place) error {
-	var entry jsapi.Message
-	err := l.Results.read(ctx, func() (err error) {
-		entry, err = l.Bus.Entry(ctx, keyOf(d.Key))
+// record reads the record of a call. A damaged one is empty.
+func (l *Locator) record(ctx context.Context, k tools.CallKey) (r Record, err error) {
+	err = l.Results.read(ctx, func() error {
+		m, err := l.Bus.Entry(ctx, keyOf(k))
+		if err == nil {
+			r, _ = decodeEntry(keyOf(k), m.Sequence, m.Time, m.Data)
+		}
 		return err
 	})
+	return r, err
+}
+
+// lookAgain looks for a call that no worker runs where a worker may have put it while this one asked.
+func (l *Locator) lookAgain(ctx context.Context, d *Delivered, p *Place) error {
+	r, err := l.record(ctx, d.Key)
 	if err != nil {
 		return err
 	}
-	if r, ok := decodeEntry(keyOf(d.Key), entry.Sequence, entry.Time, entry.Data); ok && d.Raw == nil && r.Parked != nil && d.Resumed.Number < r.Parks {
+	if d.Raw == nil && r.Parked != nil && d.Resumed.Number < r.Parks {
 		*p = Place{Where: IsParked, Parked: *r.Parked}
 		return d.Check(r.Parked.Digest)
 	}
