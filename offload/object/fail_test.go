@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -205,6 +206,38 @@ func TestSweepDuringASlowPut(t *testing.T) {
 			storetest.CheckContent(t, s, out, data)
 		case !stops:
 			t.Errorf("attempt %d: %v", i+1, err)
+		}
+	}
+}
+
+// A sweep and a list miss no record that is read meanwhile, which moves it to the end of its stream.
+func TestListWhileRecordsMove(t *testing.T) {
+	t.Parallel()
+	const records = 300
+	js, clock := connect(t, startServer(t, server.Options{})), &storetest.Clock{}
+	s := openTest(t, js, Config{StoreConfig: offload.StoreConfig{Now: clock.Now}})
+	for i := range records {
+		storetest.Put(t, s, storetest.NewRecord("s", fmt.Sprint(i)), []byte(fmt.Sprint("content ", i)))
+	}
+	for range 10 {
+		clock.Advance(2 * time.Hour) // each read extends the time of its record, and the content is old
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			for _, i := range rand.Perm(records) {
+				if _, err := s.Get(t.Context(), "s", fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		listed := 0
+		for _, err := range s.List(t.Context(), "s") {
+			if listed++; err != nil {
+				t.Error(err)
+			}
+		}
+		report, err := s.Sweep(t.Context(), time.Hour)
+		if reading.Wait(); err != nil || listed != records || report != (offload.SweepReport{}) {
+			t.Fatalf("%d of %d records were listed; the sweep: %+v, %v", listed, records, report, err)
 		}
 	}
 }

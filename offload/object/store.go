@@ -63,8 +63,8 @@ type Config struct {
 //
 // With B and R for the two buckets, a worker needs to publish to $O.B.C.>, $O.B.M.>,
 // $KV.R.>, $JS.API.STREAM.{INFO,MSG.GET}.{OBJ_B,KV_R} and
-// $JS.API.DIRECT.GET.{OBJ_B,KV_R}, and for List to $JS.API.CONSUMER.*.KV_R.>. Only a
-// sweep needs $JS.API.STREAM.{PURGE,MSG.DELETE}.{OBJ_B,KV_R}; a worker with this
+// $JS.API.DIRECT.GET.{OBJ_B,KV_R}. Only a sweep needs
+// $JS.API.STREAM.{PURGE,MSG.DELETE}.{OBJ_B,KV_R}; a worker with this
 // permission also removes the chunks of its failed uploads.
 type Store struct {
 	life      record.Lifecycle
