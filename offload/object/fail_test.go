@@ -17,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/storetest"
@@ -207,6 +208,24 @@ func TestSweepDuringASlowPut(t *testing.T) {
 		case !stops:
 			t.Errorf("attempt %d: %v", i+1, err)
 		}
+	}
+}
+
+// A replica that stood still, or is cut off, answers with what it has. A sweep keeps the objects that it lacks, and their chunks
+// can be read.
+func TestSweepBesideAReplicaThatLags(t *testing.T) {
+	t.Parallel()
+	js, clock := connect(t, startServer(t, server.Options{})), &storetest.Clock{}
+	s := openTest(t, js, Config{StoreConfig: offload.StoreConfig{Now: clock.Now}})
+	data := storetest.Text(3*index.BlockSize, 38)
+	out := storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
+	bustest.Lag(t, js, s.stream(), s.metaSubject(strings.TrimPrefix(out.Digest, offload.DigestPrefix)))
+	clock.Advance(2 * time.Hour)
+	for range 20 {
+		if report, err := s.Sweep(t.Context(), time.Hour); err != nil || report != (offload.SweepReport{}) {
+			t.Fatalf("%+v, %v", report, err)
+		}
+		storetest.CheckContent(t, openTest(t, js, Config{}), out, data)
 	}
 }
 

@@ -80,7 +80,7 @@ type sweptObject struct {
 }
 
 func (s *Store) objects(ctx context.Context) (list []sweptObject, err error) {
-	for m, err := range s.api.Messages(ctx, s.stream(), jsapi.Get{NextBySubject: "$O." + s.bucket + ".M.>", Batch: 64}) {
+	for m, err := range s.api.AllMessages(ctx, s.stream(), jsapi.Get{NextBySubject: "$O." + s.bucket + ".M.>", Batch: 64}) {
 		if err != nil {
 			return nil, fmt.Errorf("list objects: %w", err)
 		}
