@@ -304,6 +304,56 @@ func TestConversationIsUsedAgainWhileOthersGo(t *testing.T) {
 	}
 }
 
+// A replica that stood still answers with what it has. A keeper removes nothing that this replica does not show it, and no
+// conversation whose last entry the replica lacks.
+func TestTrimBesideAReplicaThatLags(t *testing.T) {
+	const all = 90
+	for i := range 10 { // it answers half of the requests
+		stream, subject := bus.Results, func(b *bus.Bus, i int) string { return b.Result(fmt.Sprint("s", i), "c") }
+		known, stays := 5, 60
+		if i%2 > 0 {
+			stream, subject = bus.Sessions, func(b *bus.Bus, i int) string { return b.Session(fmt.Sprint("s", i)) }
+			known, stays = all, 1
+		}
+		bustest.Bubble(t, func(t *testing.T) {
+			b := connect(t, map[string]int64{strings.ToLower(stream): tiny})
+			for i := range all {
+				put(t, b, subject(b, i), text)
+				if i == 0 {
+					bustest.Lag(t, b.JetStream(), b.StreamName(stream), subject(b, 0))
+				}
+			}
+			if stream == bus.Results {
+				put(t, b, b.Call("default", "x", "s60", "c"), "{}") // it is in progress
+			}
+			time.Sleep(2 * time.Hour)
+			last := uint64(all)
+			if stream == bus.Sessions {
+				put(t, b, subject(b, stays), text) // its user goes on
+				last++
+			}
+			lagging, err := b.JetStream().Stream(t.Context(), "lag_"+b.StreamName(stream))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bustest.WaitUntil(t, "the replica", func() bool {
+				info, err := lagging.Info(t.Context())
+				return err == nil && info.State.LastSeq == last
+			})
+			for sequence := uint64(known) + 1; sequence <= last; sequence++ {
+				if err := lagging.DeleteMsg(t.Context(), sequence); err != nil {
+					t.Fatal(err)
+				}
+			}
+			check(t, retention.New(b, retention.Config{}))
+			get := jsapi.Get{NextBySubject: subject(b, stays), Sequence: 1}
+			if m, err := b.API().GetFromLeader(t.Context(), b.StreamName(stream), get); err != nil || m.Sequence != uint64(stays)+1 {
+				t.Errorf("the first message on %q is %d, %v", get.NextBySubject, m.Sequence, err)
+			}
+		})
+	}
+}
+
 // While one keeper holds the lease of a stream, another one leaves the stream alone. If it
 // dies, another one takes over.
 func TestOneKeeperTrims(t *testing.T) {

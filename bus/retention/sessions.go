@@ -122,7 +122,7 @@ func (k *Keeper) oldConversations(ctx context.Context, stream string, before tim
 	}
 	var old []conversation
 	for _, c := range found {
-		last, err := k.bus.API().GetMessage(ctx, stream, jsapi.Get{LastBySubject: c.subject})
+		last, err := k.bus.API().GetFromLeader(ctx, stream, jsapi.Get{LastBySubject: c.subject})
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}
