@@ -2,7 +2,10 @@ package task
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -199,12 +202,14 @@ func (l *Locator) holder(ctx context.Context, d *Delivered, p *Place) error {
 	return err
 }
 
-// record reads the record of a call. A damaged one is empty.
+// record reads the record of a call. A damaged one is empty, and so is each one if somebody has deleted the bucket.
 func (l *Locator) record(ctx context.Context, k tools.CallKey) (r Record, err error) {
 	err = l.Results.read(ctx, func() error {
 		m, err := l.Bus.Entry(ctx, keyOf(k))
 		if err == nil {
 			r, _ = decodeEntry(keyOf(k), m.Sequence, m.Time, m.Data)
+		} else if errors.Is(err, jetstream.ErrStreamNotFound) {
+			err = nil
 		}
 		return err
 	})
