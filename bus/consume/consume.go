@@ -151,6 +151,7 @@ type consumption struct {
 	trimmer  *trimmer
 	turns    *turns                    // or nil
 	before   atomic.Pointer[time.Time] // bus.DeliveredBefore of the consumer
+	number   uint64                    // its last delivery to this process
 	idle     chan *nats.Msg            // to idle goroutines; nil ends one
 	pulled   chan struct{}             // closed after the last pull
 	running  sync.WaitGroup
@@ -224,6 +225,24 @@ func (k *consumption) pull(ctx context.Context) {
 func (k *consumption) found(cons jetstream.Consumer) {
 	before := bus.DeliveredBefore(cons.CachedInfo())
 	k.before.Store(&before)
+	k.number = 0
+}
+
+// count looks for a consumer that counts its deliveries anew: another process made it while this one did not pull.
+func (k *consumption) count(ctx context.Context, msg *nats.Msg) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return
+	}
+	if meta.Sequence.Consumer < k.number {
+		if cons, err := k.bus.Consumer(ctx, k.consumer); err == nil {
+			k.found(cons)
+		} else {
+			now := time.Now()
+			k.before.Store(&now)
+		}
+	}
+	k.number = meta.Sequence.Consumer
 }
 
 // dispatch passes a message to an idle goroutine, or to a new one. Goroutines are
@@ -233,6 +252,7 @@ func (k *consumption) dispatch(ctx context.Context, msg *nats.Msg) {
 		k.running.Go(func() { k.requeueUnstarted(msg) })
 		return
 	}
+	k.count(ctx, msg)
 	k.slots.Take()
 	if wait := k.turns.admit(msg.Subject); wait != nil {
 		k.slots.Release()

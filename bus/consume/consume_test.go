@@ -451,6 +451,52 @@ func TestConsumerIsDeleted(t *testing.T) {
 	})
 }
 
+// A process whose slots were all in use while another one made the deleted consumer again knows, too, that others may handle
+// what it gets.
+func TestConsumerIsMadeAgainElsewhere(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		type handled struct {
+			body        string
+			redelivered bool
+		}
+		var seen sync.Map
+		began, ends := make(chan handled), map[string]chan struct{}{"0": make(chan struct{}), "1": make(chan struct{}), "2": make(chan struct{})}
+		start := func(slots int) {
+			run(t, b, consume.Config{Slots: slots, Grace: time.Millisecond}, func(ctx context.Context, d *consume.Delivery) error {
+				end := ends[string(d.Body)]
+				if _, again := seen.LoadOrStore(string(d.Body), true); again {
+					end = nil
+				}
+				began <- handled{string(d.Body), d.Redelivered}
+				select {
+				case <-end:
+				case <-ctx.Done():
+				}
+				return nil
+			})
+		}
+		start(2)
+		send(t, b, 2)
+		<-began
+		<-began
+		start(1)
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: bustest.NewCall(b, "default", "echo"), Body: []byte("2")}); err != nil {
+			t.Fatal(err)
+		}
+		<-began
+		if err := b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Calls), "worker-default"); err != nil {
+			t.Fatal(err)
+		}
+		for _, ended := range []string{"0", "2"} { // the first process makes the consumer again, and is busy with what it gets
+			close(ends[ended])
+			if got := <-began; !got.redelivered {
+				t.Errorf("message %s is not marked as redelivered", got.body)
+			}
+		}
+	})
+}
+
 // If a client has limited how often the server delivers a message, a process that starts handles what reached the limit,
 // although later messages were settled and removed meanwhile.
 func TestConsumerWithMaxDeliver(t *testing.T) {

@@ -157,7 +157,7 @@ type record struct {
 // only as many as free the given number of bytes.
 func (k *Keeper) readRound(ctx context.Context, stream string, from, end uint64, cutoff time.Time, toFree int64) (*round, error) {
 	r := &round{async: map[string]bool{}, next: end, last: true}
-	for m, err := range k.bus.API().Messages(ctx, stream, jsapi.Get{NextBySubject: ">", Sequence: from, MaxBytes: 4 << 20}) {
+	for m, err := range k.bus.API().AllMessages(ctx, stream, jsapi.Get{NextBySubject: ">", Sequence: from, MaxBytes: 4 << 20}) {
 		switch {
 		case err != nil:
 			return nil, err

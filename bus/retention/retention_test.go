@@ -18,7 +18,9 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/bus/retention"
+	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/integration/slow"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 // tiny is the size of the streams of these tests.
@@ -255,6 +257,101 @@ func TestOldConversations(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A conversation stays if its session gets a call, or has one that begins to wait, while a keeper removes those before it.
+func TestConversationIsUsedAgainWhileOthersGo(t *testing.T) {
+	t.Parallel()
+	b := connect(t, map[string]int64{"sessions": tiny})
+	const queued, parked = 440, 460 // of about 490 that have to go
+	var last jetstream.PubAckFuture
+	for i := range 2000 {
+		var err error
+		if last, err = b.JetStream().PublishAsync(b.Session(fmt.Sprint("s", i)), []byte(text[:400])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case <-last.Ok():
+	case err := <-last.Err():
+		t.Fatal(err)
+	}
+	removing := bustest.Subscribe(t, b, b.EntrySubject(retention.TrimmedKey(bus.Sessions)))
+	checked := make(chan struct{})
+	go func() {
+		defer close(checked)
+		check(t, retention.New(b, retention.Config{MinAge: time.Nanosecond}))
+	}()
+	for range 2 { // it has the lease, and removes the first one
+		if _, err := removing.NextMsg(bustest.Timeout); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, b, b.Call("default", "agent", fmt.Sprint("s", queued), "c"), "{}")
+	p := task.Parked{Call: tools.Call{ID: "c", Session: fmt.Sprint("s", parked), Tool: "agent"}, Queue: "default", State: task.Waiting}
+	if _, err := task.Park(t.Context(), b, p); err != nil {
+		t.Fatal(err)
+	}
+	inTime := stored(t, b, bus.Sessions, b.Session(fmt.Sprint("s", queued-1)))
+	<-checked
+	if !inTime {
+		t.Skip("the machine is too busy: the keeper was faster")
+	}
+	for i, want := range map[int]bool{queued - 1: false, queued: true, queued + 1: false, parked - 1: false, parked: true, parked + 1: false} {
+		if stored(t, b, bus.Sessions, b.Session(fmt.Sprint("s", i))) != want {
+			t.Errorf("conversation %d is stored: %v", i, !want)
+		}
+	}
+}
+
+// A replica that stood still answers with what it has. A keeper removes nothing that this replica does not show it, and no
+// conversation whose last entry the replica lacks.
+func TestTrimBesideAReplicaThatLags(t *testing.T) {
+	const all = 90
+	for i := range 10 { // it answers half of the requests
+		stream, subject := bus.Results, func(b *bus.Bus, i int) string { return b.Result(fmt.Sprint("s", i), "c") }
+		known, stays := 5, 60
+		if i%2 > 0 {
+			stream, subject = bus.Sessions, func(b *bus.Bus, i int) string { return b.Session(fmt.Sprint("s", i)) }
+			known, stays = all, 1
+		}
+		bustest.Bubble(t, func(t *testing.T) {
+			b := connect(t, map[string]int64{strings.ToLower(stream): tiny})
+			for i := range all {
+				put(t, b, subject(b, i), text)
+				if i == 0 {
+					bustest.Lag(t, b.JetStream(), b.StreamName(stream), subject(b, 0))
+				}
+			}
+			if stream == bus.Results {
+				put(t, b, b.Call("default", "x", "s60", "c"), "{}") // it is in progress
+			}
+			time.Sleep(2 * time.Hour)
+			last := uint64(all)
+			if stream == bus.Sessions {
+				put(t, b, subject(b, stays), text) // its user goes on
+				last++
+			}
+			lagging, err := b.JetStream().Stream(t.Context(), "lag_"+b.StreamName(stream))
+			if err != nil {
+				t.Fatal(err)
+			}
+			bustest.WaitUntil(t, "the replica", func() bool {
+				info, err := lagging.Info(t.Context())
+				return err == nil && info.State.LastSeq == last
+			})
+			for sequence := uint64(known) + 1; sequence <= last; sequence++ {
+				if err := lagging.DeleteMsg(t.Context(), sequence); err != nil {
+					t.Fatal(err)
+				}
+			}
+			check(t, retention.New(b, retention.Config{}))
+			get := jsapi.Get{NextBySubject: subject(b, stays), Sequence: 1}
+			if m, err := b.API().GetFromLeader(t.Context(), b.StreamName(stream), get); err != nil || m.Sequence != uint64(stays)+1 {
+				t.Errorf("the first message on %q is %d, %v", get.NextBySubject, m.Sequence, err)
+			}
+		})
+	}
 }
 
 // While one keeper holds the lease of a stream, another one leaves the stream alone. If it

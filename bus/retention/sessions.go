@@ -11,6 +11,7 @@ import (
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
+	"github.com/stevedore-bus/stevedore/bus/task"
 )
 
 // conversation is the log of a session.
@@ -60,7 +61,14 @@ func (k *Keeper) removeSessions(ctx context.Context, l *lease, age time.Duration
 		if toFree <= 0 {
 			break
 		}
-		if bus.CheckSubject(c.subject) != nil || busy.sessions[k.bus.Split(c.subject)[1]] { // a purge with a wildcard removes others
+		session := k.bus.Split(c.subject)[1]
+		if bus.CheckSubject(c.subject) != nil || busy.sessions[session] { // a purge with a wildcard removes others
+			continue
+		}
+		switch busy, err := k.isBusy(ctx, session); {
+		case err != nil:
+			return err
+		case busy:
 			continue
 		}
 		if err := l.removing(ctx, c.lastAt); err != nil {
@@ -77,6 +85,20 @@ func (k *Keeper) removeSessions(ctx context.Context, l *lease, age time.Duration
 		k.cfg.Log.Info().Int("conversations", removed).Stringer("unused_for", age).Msg("removed the conversations that were used longest ago")
 	}
 	return nil
+}
+
+// isBusy reports whether a session has work in progress now. While many others are removed, it may have got some.
+func (k *Keeper) isBusy(ctx context.Context, session string) (bool, error) {
+	now, err := task.ServerTime(ctx, k.bus)
+	if err != nil {
+		return false, err
+	}
+	call, err := k.bus.First(ctx, bus.Calls, k.bus.CallsOf(session, "*"), 0)
+	if err != nil || call.Sequence > 0 {
+		return true, err
+	}
+	moving, err := task.ListMoving(ctx, k.bus, session, now)
+	return len(moving) > 0, err
 }
 
 // oldConversations returns the conversations whose last entry was stored before a time,
@@ -100,7 +122,7 @@ func (k *Keeper) oldConversations(ctx context.Context, stream string, before tim
 	}
 	var old []conversation
 	for _, c := range found {
-		last, err := k.bus.API().GetMessage(ctx, stream, jsapi.Get{LastBySubject: c.subject})
+		last, err := k.bus.API().GetFromLeader(ctx, stream, jsapi.Get{LastBySubject: c.subject})
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			continue
 		}

@@ -174,3 +174,24 @@ func TestCancelLeavesWhatWentToTheBackground(t *testing.T) {
 		t.Errorf("the background task is %s, %v", got.State, err)
 	}
 }
+
+// After a loss of the connection, a follower begins another watch at once: the library may notice only later that its own was lost.
+func TestFollowerWatchesAgain(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		ready, nothing := make(chan struct{}), func(tools.CallKey) {}
+		f := task.NewFollower(b, task.FollowerConfig{Cancelled: nothing, Expired: nothing, Stop: nothing})
+		defer bustest.Run(t, func(ctx context.Context) error { return f.Run(ctx, func() { close(ready) }) })()
+		<-ready
+		for range 3 {
+			if err := b.Conn().ForceReconnect(); err != nil {
+				t.Fatal(err)
+			}
+			bustest.WaitUntil(t, "another connection", func() bool { return b.Conn().IsConnected() })
+			time.Sleep(time.Second)
+			if !f.IsCurrent() {
+				t.Error("the follower has no new watch")
+			}
+		}
+	})
+}

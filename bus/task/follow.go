@@ -55,6 +55,9 @@ type Follower struct {
 	calls map[tools.CallKey]waitingCall
 	ahead map[tools.CallKey]uint64 // Record.Ahead
 	ready bool
+	// watching is set while the watch has not ended. reconnects is how often the connection was lost before it began.
+	watching   bool
+	reconnects uint64
 	// serverTime is the time of the server at measured.
 	serverTime, measured time.Time
 }
@@ -79,6 +82,15 @@ func (f *Follower) Find(k tools.CallKey, sequence uint64) (p Parked, wasAhead bo
 	return f.calls[k].Parked, f.ahead[k] == sequence
 }
 
+// IsCurrent reports whether Run hears of changes as they happen. After a loss of the connection, the server delivers calls of which
+// it may know less than others, until it has begun another watch.
+func (f *Follower) IsCurrent() bool {
+	reconnects := f.bus.Conn().Stats().Reconnects
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.watching && f.reconnects == reconnects
+}
+
 // Add adds a call that this process has just parked, before Run hears of it.
 func (f *Follower) Add(p Parked) {
 	f.mu.Lock()
@@ -90,7 +102,8 @@ func (f *Follower) Add(p Parked) {
 
 // Run follows the records until ctx ends. It calls onReady once, when it knows all of them.
 // Later, it begins again whenever the watch ends: the library ends one whose consumer the
-// server has lost and cannot create at once.
+// server has lost and cannot create at once. It also begins again after a loss of the connection: the library
+// needs 10 s to notice that a server which was restarted has lost the consumer.
 func (f *Follower) Run(ctx context.Context, onReady func()) error {
 	stops, err := f.bus.Conn().Subscribe(f.bus.Subjects.Cancel("*", "*"), func(msg *nats.Msg) {
 		if tokens := f.bus.Split(msg.Subject); len(tokens) == 3 {
@@ -107,18 +120,33 @@ func (f *Follower) Run(ctx context.Context, onReady func()) error {
 	defer cancel()
 	resuming.Go(func() { f.resumeDue(ctx) })
 	onReady = sync.OnceFunc(onReady)
+	connected := f.bus.Conn().StatusChanged(nats.CONNECTED)
+	defer f.bus.Conn().RemoveStatusListener(connected)
 	ended := false // has a watch ended? Before, its error is permanent, such as that of a missing bucket
 	return retry.Do(ctx, backoff.NewConstantBackOff(watchRetry), func(err error) bool {
 		ended = ended || errors.Is(err, errWatchEnded)
 		return !ended || bus.IsClosed(err)
 	}, retry.Warn(f.cfg.Log, "cannot watch the records of calls"), func() error {
-		return watchRecords(ctx, f.bus, f.apply, func() {
+		for {
+			for len(connected) > 0 {
+				<-connected
+			}
+			reconnects := f.bus.Conn().Stats().Reconnects
+			err := watchRecords(ctx, f.bus, connected, f.apply, func() {
+				f.mu.Lock()
+				f.ready, f.watching, f.reconnects = true, true, reconnects
+				f.mu.Unlock()
+				onReady()
+				f.notify()
+			})
 			f.mu.Lock()
-			f.ready = true
+			f.watching = false
 			f.mu.Unlock()
-			onReady()
-			f.notify()
-		})
+			if !errors.Is(err, errReconnected) {
+				return err
+			}
+			ended = true
+		}
 	})
 }
 

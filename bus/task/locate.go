@@ -2,7 +2,10 @@ package task
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -50,10 +53,11 @@ type Locator struct {
 
 	// Process names this process in claims. OwnServer is set if the server runs in it. The server
 	// and the worker then end together: a call that was stored before AloneAt, when no other worker
-	// used the server, can only have run in a process that has died.
-	Process   string
-	OwnServer bool
-	AloneAt   time.Time
+	// used the server, can only have run in a process that has died, unless OthersCame since.
+	Process    string
+	OwnServer  bool
+	AloneAt    time.Time
+	OthersCame func(context.Context) (bool, error)
 	// OthersBackBy is when workers that lost their server are connected again. Until then, one that
 	// does not answer may still run a call.
 	OthersBackBy time.Time
@@ -63,7 +67,20 @@ type Locator struct {
 // can have handled before is fresh without a request. contested is set if this worker could not
 // begin the call, so that another delivery of it is running or has ended.
 func (l *Locator) Locate(ctx context.Context, d *Delivered, contested bool) (p Place, err error) {
+	known := l.Records.IsCurrent()
 	parked, wasAhead := l.Records.Find(d.Key, d.Sequence)
+	if !known {
+		r, err := l.record(ctx, d.Key)
+		if err != nil {
+			return p, err
+		}
+		if parked, wasAhead = (Parked{}), r.Ahead == d.Sequence; r.Parked != nil {
+			parked = *r.Parked
+		}
+		if !r.Cancelled.IsZero() {
+			l.Records.cfg.Cancelled(d.Key)
+		}
+	}
 	if d.Raw == nil && d.Resumed.Number < parked.Number {
 		r, err := ReadRecord(ctx, l.Bus, d.Key)
 		if err != nil {
@@ -166,7 +183,10 @@ func (l *Locator) holder(ctx context.Context, d *Delivered, p *Place) error {
 	}
 	running := false
 	if started || !d.Once() { // otherwise no worker runs it: it would have claimed it before
-		if p.Died = l.holderDied(d, p.Claim); !p.Died {
+		if p.Died, err = l.holderDied(ctx, d, p.Claim); err != nil {
+			return err
+		}
+		if !p.Died {
 			if p.By, running, err = FindRunning(ctx, l.Bus, d.Key.Session, d.Key.ID, l.AskTimeout); err != nil {
 				return err
 			}
@@ -177,11 +197,42 @@ func (l *Locator) holder(ctx context.Context, d *Delivered, p *Place) error {
 		p.Where = IsRunning
 	case started:
 		p.Where = IsClaimed
-	default: // it may have ended while this worker asked
-		var ended bool
-		if p.Stored, ended, err = l.Stored(ctx, d); ended {
-			p.Where = HasEnded
+	default:
+		err = l.lookAgain(ctx, d, p)
+	}
+	return err
+}
+
+// record reads the record of a call. A damaged one is empty, and so is each one if somebody has deleted the bucket.
+func (l *Locator) record(ctx context.Context, k tools.CallKey) (r Record, err error) {
+	err = l.Results.read(ctx, func() error {
+		m, err := l.Bus.Entry(ctx, keyOf(k))
+		if err == nil {
+			r, _ = decodeEntry(keyOf(k), m.Sequence, m.Time, m.Data)
+		} else if errors.Is(err, jetstream.ErrStreamNotFound) {
+			err = nil
 		}
+		return err
+	})
+	return r, err
+}
+
+// lookAgain looks for a call that no worker runs where a worker may have put it while this one asked.
+func (l *Locator) lookAgain(ctx context.Context, d *Delivered, p *Place) error {
+	r, err := l.record(ctx, d.Key)
+	if err != nil {
+		return err
+	}
+	if d.Raw == nil && r.Parked != nil && d.Resumed.Number < r.Parks {
+		*p = Place{Where: IsParked, Parked: *r.Parked}
+		return d.Check(r.Parked.Digest)
+	}
+	ended, err := l.isHeld(ctx, d)
+	if err == nil && !ended {
+		p.Stored, ended, err = l.Stored(ctx, d)
+	}
+	if ended {
+		p.Where = HasEnded
 	}
 	return err
 }
@@ -213,12 +264,19 @@ func (l *Locator) onceStarted(ctx context.Context, d *Delivered, p *Place) (star
 
 // holderDied reports whether it is certain that no process runs the call any more, without
 // asking the workers. claim is that of a once-only call; it may be empty.
-func (l *Locator) holderDied(d *Delivered, claim Claim) bool {
-	if !l.OwnServer {
-		return false
+func (l *Locator) holderDied(ctx context.Context, d *Delivered, claim Claim) (died bool, err error) {
+	switch {
+	case !l.OwnServer:
+		return false, nil
+	case claim != (Claim{}):
+		return claim.OwnServer && claim.Process != "" && claim.Process != l.Process, nil
+	case !d.Published.Before(l.AloneAt):
+		return false, nil
 	}
-	if claim != (Claim{}) {
-		return claim.OwnServer && claim.Process != "" && claim.Process != l.Process
-	}
-	return d.Published.Before(l.AloneAt)
+	err = l.Results.read(ctx, func() error {
+		others, err := l.OthersCame(ctx)
+		died = err == nil && !others
+		return err
+	})
+	return died, err
 }

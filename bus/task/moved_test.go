@@ -240,3 +240,46 @@ func TestCallThatWasAheadIsQueuedAgain(t *testing.T) {
 		t.Errorf("published again: %+v, %v", got, err)
 	}
 }
+
+// A call that was delivered again is found also if its worker puts it elsewhere just when another one asks who runs it.
+func TestLocateACallThatMoves(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	publish := func(subject string, v any) error {
+		body, err := bus.Encode(v)
+		if err == nil {
+			_, err = b.Publish(t.Context(), bus.Message{Subject: subject, Body: body})
+		}
+		return err
+	}
+	done := tools.NewToolResult("done")
+	for id, move := range map[string]struct {
+		to   func(tools.Call) error
+		want task.Where
+	}{
+		"parked": {func(c tools.Call) error {
+			_, err := task.Park(t.Context(), b, task.Parked{Call: c, Queue: "default", State: task.Waiting})
+			return err
+		}, task.IsParked},
+		"held": {func(c tools.Call) error {
+			return publish(b.Raw("default", "x", "s", c.ID), tools.RawEvent{Call: c, ForLLM: &done.ForLLM})
+		}, task.HasEnded},
+		"ended": {func(c tools.Call) error { return publish(b.Result("s", c.ID), tools.NewResultEvent(c, done)) }, task.HasEnded},
+		"lost":  {func(tools.Call) error { return nil }, task.IsResumed}, // its worker has died
+	} {
+		d := &task.Delivered{
+			Delivery: &consume.Delivery{Redelivered: true}, Call: tools.Call{ID: id, Session: "s", Tool: "x"},
+			Key: tools.CallKey{Session: "s", ID: id}, Queue: "default",
+		}
+		l := task.Locator{Bus: b, Records: task.NewFollower(b, task.FollowerConfig{}), Results: task.NewResults(b, bustest.Log(t)), AskTimeout: time.Millisecond}
+		l.Here = func(tools.CallKey) <-chan struct{} { // it has looked everywhere, and asks the workers now
+			if err := move.to(d.Call); err != nil {
+				t.Error(err)
+			}
+			return nil
+		}
+		if p, err := l.Locate(t.Context(), d, false); err != nil || p.Where != move.want {
+			t.Errorf("%s: %+v, %v", id, p, err)
+		}
+	}
+}

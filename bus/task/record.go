@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nats.go"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/jsapi"
@@ -210,12 +210,15 @@ func ListRecords(ctx context.Context, b *bus.Bus, session string, f func(Record)
 	return nil
 }
 
-var errWatchEnded = errors.New("watch the records of calls: the watch ended")
+var (
+	errWatchEnded  = errors.New("watch the records of calls: the watch ended")
+	errReconnected = errors.New("watch the records of calls: the connection was lost")
+)
 
-// watchRecords calls f for each record and for each change, until ctx ends. It calls ready
+// watchRecords calls f for each record and for each change, until ctx ends or the connection was lost. It calls ready
 // after the records that exist.
-func watchRecords(ctx context.Context, b *bus.Bus, f func(Record), ready func(), opts ...jetstream.WatchOpt) error {
-	watcher, err := bus.WatchKeys(ctx, b, bus.TasksBucket, keyOf(tools.CallKey{Session: "*", ID: "*"}), opts...)
+func watchRecords(ctx context.Context, b *bus.Bus, connected <-chan nats.Status, f func(Record), ready func()) error {
+	watcher, err := bus.WatchKeys(ctx, b, bus.TasksBucket, keyOf(tools.CallKey{Session: "*", ID: "*"}))
 	if err != nil {
 		return fmt.Errorf("watch the records of calls: %w", err)
 	}
@@ -224,6 +227,8 @@ func watchRecords(ctx context.Context, b *bus.Bus, f func(Record), ready func(),
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-connected:
+			return errReconnected
 		case entry, ok := <-watcher.Updates():
 			switch {
 			case ctx.Err() != nil:

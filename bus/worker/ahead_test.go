@@ -8,8 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -168,5 +172,59 @@ func TestCallThatRunsAhead(t *testing.T) {
 				t.Errorf("it ran %d times in the first worker and %d times in the second", first.Load(), second.Load())
 			}
 		})
+	}
+}
+
+// After a restart of the server, the library needs up to 10 s until the worker hears of changed records again. A call that another
+// worker took ahead meanwhile does not run again, and one that was cancelled does not run.
+func TestRecordsAfterARestartOfTheServer(t *testing.T) {
+	t.Parallel()
+	cfg := embedded.Config{Dir: t.TempDir(), Listen: bustest.FreeAddress(t), NoSync: true}
+	s := bustest.Start(t, cfg)
+	b, err := bus.Connect(t.Context(), bus.Config{Server: s.URL()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
+		t.Fatal(err)
+	}
+	ran, release := make(chan string, 10), make(chan struct{})
+	start(t, b, worker.Config{Slots: 1}, tool(t, "work", tools.Idempotent, func(c tools.Call) string {
+		ran <- c.ID
+		<-release
+		return "done"
+	}))
+	submit(t, b, b.Call("default", "work", "s", "first"), "{}")
+	<-ran
+	s.Close()
+	s = bustest.Start(t, cfg)
+	other := bustest.Dial(t, s, bus.Config{})
+	publish := func(subject string, v any) uint64 {
+		body, err := bus.Encode(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ack, err := other.Publish(t.Context(), bus.Message{Subject: subject, Body: body, Header: nats.Header{bus.FreshHeader: {"1"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ack.Sequence
+	}
+	ahead := tools.Call{ID: "ahead", Session: "s", Tool: "work"}
+	sequence := publish(b.Call("default", "work", "s", "ahead"), ahead)
+	if taken, err := task.TakeAhead(t.Context(), other, tools.CallKey{Session: "s", ID: "ahead"}, sequence); err != nil || !taken {
+		t.Fatal(taken, err)
+	}
+	publish(b.Result("s", "ahead"), tools.NewResultEvent(ahead, tools.NewToolResult("done")))
+	publish(b.Call("default", "work", "s", "cancelled"), tools.Call{})
+	if err := task.RecordCancellation(t.Context(), other, "s", "cancelled"); err != nil {
+		t.Fatal(err)
+	}
+	close(release)
+	waitEmpty(t, other)
+	close(ran)
+	for id := range ran {
+		t.Errorf("call %s ran", id)
 	}
 }

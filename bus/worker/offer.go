@@ -71,14 +71,14 @@ func (w *Worker) lacksTool(a *attempt) bool {
 }
 
 // handOnUnknown returns the verdict that hands a call whose tool this worker lacks to another worker
-// of the queue that has it, or nil if there is none. While it asks, the call uses no slot: no tool
-// runs, and calls of a tool that nobody has would keep the others from running.
+// of the queue that has it, or that may be back soon and have it; nil if there is none. While it asks, the call uses no
+// slot: no tool runs, and calls of a tool that nobody has would keep the others from running.
 func (w *Worker) handOnUnknown(ctx context.Context, a *attempt) error {
 	if !w.lacksTool(a) {
 		return nil
 	}
 	defer w.results.slotless.release(a.Delivery)()
-	if offered, err := w.isOffered(ctx, a); !offered || err != nil {
+	if offered, err := w.isOffered(ctx, a); err != nil || !offered && !w.awaitsOthers() {
 		return err
 	}
 	w.log.Debug().Str("call", a.Key.ID).Str("session", a.Key.Session).Str("tool", a.Call.Tool).Msg("handing the call to a worker that has the tool")
@@ -88,4 +88,28 @@ func (w *Worker) handOnUnknown(ctx context.Context, a *attempt) error {
 // isOffered reports whether another worker of the queue has the tool of a call.
 func (w *Worker) isOffered(ctx context.Context, a *attempt) (bool, error) {
 	return task.IsOffered(ctx, w.bus, tools.OfferQuery{Queue: a.Queue, Tool: a.Call.Tool}, offerTimeout)
+}
+
+// awaitsOthers reports whether workers that lost the server may not be connected again yet.
+func (w *Worker) awaitsOthers() bool {
+	if time.Now().Before(w.locator.OthersBackBy) {
+		return true
+	}
+	reconnected := w.reconnected.Load()
+	return reconnected != nil && time.Since(*reconnected) < returnTime
+}
+
+// noteReconnects notes when this worker is connected again, until ctx ends.
+func (w *Worker) noteReconnects(ctx context.Context) {
+	connected := w.bus.Conn().StatusChanged(nats.CONNECTED)
+	defer w.bus.Conn().RemoveStatusListener(connected)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-connected:
+			now := time.Now()
+			w.reconnected.Store(&now)
+		}
+	}
 }

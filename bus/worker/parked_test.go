@@ -80,6 +80,25 @@ func TestParkedCallWithoutItsRecord(t *testing.T) {
 	})
 }
 
+// Without the bucket of the records, which somebody has deleted, a worker runs calls all the same.
+func TestCallWithoutTheBucketOfRecords(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		start(t, b, worker.Config{}, echo(t, "echo", tools.Idempotent, &runs, nil))
+		time.Sleep(time.Second)
+		if err := b.JetStream().DeleteKeyValue(t.Context(), b.BucketName(bus.TasksBucket)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		results := bustest.Subscribe(t, b, b.Result("s", "a"))
+		submit(t, b, b.Call("default", "echo", "s", "a"), `{"args":{"text":"x"}}`)
+		if got, _ := bustest.Next[tools.ResultEvent](t, results); got.Outcome != tools.Completed {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
 // A call that waits for another one, which it finds parked and its worker does not, or which is due, looks again once a
 // second. Once it did so without a pause, until the other call ran.
 func TestWaitForAParkedCallHasPauses(t *testing.T) {

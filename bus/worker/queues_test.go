@@ -66,3 +66,33 @@ func TestConsumerIsDeletedWhileCallsRun(t *testing.T) {
 		}
 	})
 }
+
+// The worker of the server's process does not take a call for one of a dead process that another worker runs, which has come
+// since its start.
+func TestCallOfAWorkerThatCameLater(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		release := map[string]chan struct{}{"first": make(chan struct{}), "second": make(chan struct{})}
+		next := func(name string, ownServer bool) {
+			start(t, b, worker.Config{Name: name, Slots: 1, OwnServer: ownServer}, echo(t, "slow", tools.Idempotent, &runs, func() { <-release[name] }))
+			time.Sleep(time.Second)
+		}
+		for _, id := range []string{"a", "b"} {
+			submit(t, b, short("default", "slow"), fmt.Sprintf(`{"id":%q,"args":{"text":"x"}}`, id))
+		}
+		time.Sleep(time.Second)
+		next("first", true)
+		next("second", false)
+		if err := b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Calls), b.WorkerConsumer(bus.DefaultQueue).Name); err != nil {
+			t.Fatal(err)
+		}
+		close(release["first"]) // it makes the consumer again, and gets both calls
+		time.Sleep(time.Minute)
+		if n := runs.Load(); n != 2 {
+			t.Errorf("2 calls ran %d times", n)
+		}
+		close(release["second"])
+		waitEmpty(t, b)
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -45,6 +46,42 @@ func TestMixedWorkers(t *testing.T) {
 			t.Errorf("a tool that no worker has: %+v", event)
 		}
 	})
+}
+
+// After a loss of the server, the worker that is connected first does not take a tool for unknown whose worker is back
+// soon. It may be that of the process of the server.
+func TestToolOfAWorkerThatIsNotBackYet(t *testing.T) {
+	for _, ownServer := range []bool{false, true} {
+		bustest.Bubble(t, func(t *testing.T) {
+			b := bustest.New(t)
+			var oldRuns, newRuns atomic.Int32
+			startNew := func() (stop func()) {
+				return workertest.Start(t, b, workertest.Plain{}, worker.Config{Name: "new"}, countingTool(t, "new", &newRuns))
+			}
+			stop := startNew()
+			time.Sleep(time.Second)
+			stop()
+			workertest.Start(t, b, workertest.Plain{}, worker.Config{Name: "old", OwnServer: ownServer}, countingTool(t, "old", &oldRuns))
+			if !ownServer {
+				time.Sleep(time.Hour)
+				if err := b.Conn().ForceReconnect(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Second)
+			result := submitCall(t, b, tools.Call{ID: "a", Session: "s", Tool: "new"})
+			time.Sleep(5 * time.Second)
+			stop = startNew()
+			if event := <-result; event.Outcome != tools.Completed || newRuns.Load() != 1 {
+				t.Errorf("own server %t: %+v after %d runs", ownServer, event, newRuns.Load())
+			}
+			stop()
+			time.Sleep(time.Minute)
+			if event := <-submitCall(t, b, tools.Call{ID: "late", Session: "s", Tool: "new"}); event.Error == nil || event.Error.Code != tools.CodeUnknownTool {
+				t.Errorf("a tool that no worker has any more: %+v", event)
+			}
+		})
+	}
 }
 
 // Calls of a tool that no worker has do not keep the slots from other calls: with one slot, a

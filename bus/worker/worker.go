@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nuid"
@@ -92,6 +93,8 @@ type Worker struct {
 	parking    *parking
 	last       chan struct{} // has an element while a call has its last attempt
 	step       func(string)  // called before each step of a call
+
+	reconnected atomic.Pointer[time.Time] // when it lost the server last, and was connected again; or nil
 }
 
 // New returns a worker that is not running yet.
@@ -116,6 +119,7 @@ func New(b *bus.Bus, registry *tools.Registry, offloader Offloader, cfg Config) 
 		Bus: b, Records: w.records, Results: task.NewResults(b, cfg.Log), Here: w.executions.endOf,
 		CompleteSince: func(ctx context.Context) (time.Time, error) { return drops.CompleteSince(ctx, b) },
 		AskTimeout:    cfg.AskTimeout, Process: nuid.Next(), OwnServer: cfg.OwnServer,
+		OthersCame: func(ctx context.Context) (bool, error) { return admin.OthersAnnounced(ctx, b) },
 	}
 	w.results = &results{
 		bus: b, artifacts: w.artifacts, locator: w.locator, worker: cfg.Name, source: []string{"/stevedore/worker/" + tools.Token(cfg.Name)},
@@ -155,6 +159,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer stopAnswering()
 	group, ctx := errgroup.WithContext(ctx)
 	defer context.AfterFunc(ctx, func() { close(w.executions.stopping) })()
+	group.Go(func() error { w.noteReconnects(ctx); return nil })
 	// It follows the records of calls until the last call was settled. No call starts before it knows
 	// all of them, so that no cancelled one does.
 	following, stopFollowing := context.WithCancel(context.WithoutCancel(ctx))
@@ -183,7 +188,7 @@ const returnTime = 15 * time.Second
 // worker. It is called before this worker consumes or answers requests.
 //
 // With OwnServer, the server and the worker end together. So a call that was stored before
-// this start can only have run in a dead process, unless another worker uses the server. That
+// this start can only have run in a dead process, unless another worker uses the server, or comes later. That
 // one has announced itself, and may need a while until it is connected again and answers.
 func (w *Worker) takeOver(ctx context.Context) error {
 	if !w.cfg.OwnServer {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/index"
 	"github.com/stevedore-bus/stevedore/offload/storetest"
@@ -180,6 +182,83 @@ func TestSweepRemovesOrphans(t *testing.T) {
 		t.Errorf("%+v, %v; want 3 orphans", report, err)
 	}
 	storetest.CheckContent(t, s, kept, storetest.Text(9*index.BlockSize, 33))
+}
+
+// A Put that stands still for longer than the grace of a sweep, before its record, does not name bytes that are gone.
+func TestSweepDuringASlowPut(t *testing.T) {
+	t.Parallel()
+	js := connect(t, startServer(t, server.Options{}))
+	now, data := time.Now(), storetest.Text(9*index.BlockSize, 37)
+	s := openTest(t, js, Config{StoreConfig: offload.StoreConfig{Now: func() time.Time { return now }}})
+	for i, stops := range []bool{true, false} {
+		out, err := s.Put(t.Context(), storetest.NewRecord("s", "a"), bytes.NewReader(data), func(*offload.Record, offload.Content) error {
+			if !stops {
+				return nil
+			}
+			now = now.Add(time.Minute)
+			report, err := s.Sweep(t.Context(), 10*time.Second)
+			if err == nil && report.Blobs != 1 {
+				t.Errorf("sweep: %+v", report)
+			}
+			return err
+		})
+		switch {
+		case err == nil:
+			storetest.CheckContent(t, s, out, data)
+		case !stops:
+			t.Errorf("attempt %d: %v", i+1, err)
+		}
+	}
+}
+
+// A replica that stood still, or is cut off, answers with what it has. A sweep keeps the objects that it lacks, and their chunks
+// can be read.
+func TestSweepBesideAReplicaThatLags(t *testing.T) {
+	t.Parallel()
+	js, clock := connect(t, startServer(t, server.Options{})), &storetest.Clock{}
+	s := openTest(t, js, Config{StoreConfig: offload.StoreConfig{Now: clock.Now}})
+	data := storetest.Text(3*index.BlockSize, 38)
+	out := storetest.Put(t, s, storetest.NewRecord("s", "a"), data)
+	bustest.Lag(t, js, s.stream(), s.metaSubject(strings.TrimPrefix(out.Digest, offload.DigestPrefix)))
+	clock.Advance(2 * time.Hour)
+	for range 20 {
+		if report, err := s.Sweep(t.Context(), time.Hour); err != nil || report != (offload.SweepReport{}) {
+			t.Fatalf("%+v, %v", report, err)
+		}
+		storetest.CheckContent(t, openTest(t, js, Config{}), out, data)
+	}
+}
+
+// A sweep and a list miss no record that is read meanwhile, which moves it to the end of its stream.
+func TestListWhileRecordsMove(t *testing.T) {
+	t.Parallel()
+	const records = 300
+	js, clock := connect(t, startServer(t, server.Options{})), &storetest.Clock{}
+	s := openTest(t, js, Config{StoreConfig: offload.StoreConfig{Now: clock.Now}})
+	for i := range records {
+		storetest.Put(t, s, storetest.NewRecord("s", fmt.Sprint(i)), []byte(fmt.Sprint("content ", i)))
+	}
+	for range 10 {
+		clock.Advance(2 * time.Hour) // each read extends the time of its record, and the content is old
+		var reading sync.WaitGroup
+		reading.Go(func() {
+			for _, i := range rand.Perm(records) {
+				if _, err := s.Get(t.Context(), "s", fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+		listed := 0
+		for _, err := range s.List(t.Context(), "s") {
+			if listed++; err != nil {
+				t.Error(err)
+			}
+		}
+		report, err := s.Sweep(t.Context(), time.Hour)
+		if reading.Wait(); err != nil || listed != records || report != (offload.SweepReport{}) {
+			t.Fatalf("%d of %d records were listed; the sweep: %+v, %v", listed, records, report, err)
+		}
+	}
 }
 
 // TestSweepKeepsContentOfPut: an old content without a record becomes young when a Put

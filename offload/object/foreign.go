@@ -19,7 +19,7 @@ const readAhead = 16
 
 // messages iterates over the chunks of an object, from a sequence of the stream on.
 func (s *Store) messages(ctx context.Context, object string, from uint64) iter.Seq2[jsapi.Message, error] {
-	return s.api.Messages(ctx, s.stream(), jsapi.Get{Sequence: from, NextBySubject: s.chunkSubject(object), Batch: readAhead})
+	return s.api.AllMessages(ctx, s.stream(), jsapi.Get{Sequence: from, NextBySubject: s.chunkSubject(object), Batch: readAhead})
 }
 
 // copyForeign copies any object, including those of stock clients, whose chunks have any

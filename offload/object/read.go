@@ -198,7 +198,9 @@ func (c *content) loadSmall(b *cachedBlob, i int) ([]byte, error) {
 			return nil, fmt.Errorf("read block %d: %w", i, err)
 		}
 		c.s.reads.Add(1)
-		all = append(all, m.Data)
+		if all = append(all, m.Data); len(all) == int(b.Chunks) {
+			break
+		}
 	}
 	if len(all) != int(b.Chunks) {
 		return nil, fmt.Errorf("read block %d: the object has %d of %d chunks: %w", i, len(all), b.Chunks, jetstream.ErrMsgNotFound)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"iter"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -178,16 +177,23 @@ func (s *Store) List(ctx context.Context, session string) iter.Seq2[offload.Reco
 			}
 			keys = session + ".*"
 		}
-		err := s.records.each(ctx, keys, func(k jetstream.KeyValueEntry) bool {
-			if k.Operation() != jetstream.KeyValuePut {
-				return true
-			}
-			e, err := decodeRecord(k.Key(), k.Value())
-			if err != nil {
-				err = fmt.Errorf("%q: %w", k.Key(), err)
-			}
-			return yield(e, err)
+		last := map[string]jsapi.Message{}
+		err := s.records.each(ctx, keys, func(key string, m jsapi.Message) bool {
+			last[key] = m
+			return true
 		})
+		for key, m := range last {
+			if isDeleteMarker(m.Header) {
+				continue
+			}
+			e, err := decodeRecord(key, m.Data)
+			if err != nil {
+				err = fmt.Errorf("%q: %w", key, err)
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
 		if err != nil {
 			yield(record.Entry{}, err)
 		}
@@ -195,38 +201,20 @@ func (s *Store) List(ctx context.Context, session string) iter.Seq2[offload.Reco
 }
 
 // each calls f for the last message of each key, including delete markers, until it returns false. It
-// leaves out what has no key of a record: nobody could remove it.
-func (r *records) each(ctx context.Context, keys string, f func(jetstream.KeyValueEntry) bool) error {
-	w, err := r.kv.Watch(ctx, keys)
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	idle := time.NewTimer(listTimeout)
-	defer idle.Stop()
-	for {
-		select {
-		case k, ok := <-w.Updates():
-			if !ok {
-				return errors.New("the server ended the list")
-			}
-			if k == nil {
-				return nil
-			}
-			if session, id, _ := strings.Cut(k.Key(), "."); record.CheckKey(session, id) == nil && !f(k) {
-				return nil
-			}
-			idle.Reset(listTimeout)
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-idle.C:
-			return fmt.Errorf("no answer for %v", listTimeout)
+// leaves out what has no key of a record: nobody could remove it. One that changes meanwhile may come twice, the newer one last;
+// a watch of the library could end before it.
+func (r *records) each(ctx context.Context, keys string, f func(key string, m jsapi.Message) bool) error {
+	for m, err := range r.api.AllMessages(ctx, "KV_"+r.bucket, jsapi.Get{NextBySubject: r.subject(keys), MaxBytes: 4 << 20}) {
+		if err != nil {
+			return err
+		}
+		key := strings.TrimPrefix(m.Subject, r.subject(""))
+		if session, id, _ := strings.Cut(key, "."); record.CheckKey(session, id) == nil && !f(key, m) {
+			return nil
 		}
 	}
+	return nil
 }
-
-// listTimeout is how long the server may take for the next record of a list.
-const listTimeout = 30 * time.Second
 
 // Delete implements Store.
 func (s *Store) Delete(ctx context.Context, session, id string) error {

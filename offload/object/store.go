@@ -63,8 +63,8 @@ type Config struct {
 //
 // With B and R for the two buckets, a worker needs to publish to $O.B.C.>, $O.B.M.>,
 // $KV.R.>, $JS.API.STREAM.{INFO,MSG.GET}.{OBJ_B,KV_R} and
-// $JS.API.DIRECT.GET.{OBJ_B,KV_R}, and for List to $JS.API.CONSUMER.*.KV_R.>. Only a
-// sweep needs $JS.API.STREAM.{PURGE,MSG.DELETE}.{OBJ_B,KV_R}; a worker with this
+// $JS.API.DIRECT.GET.{OBJ_B,KV_R}. Only a sweep needs
+// $JS.API.STREAM.{PURGE,MSG.DELETE}.{OBJ_B,KV_R}; a worker with this
 // permission also removes the chunks of its failed uploads.
 type Store struct {
 	life      record.Lifecycle
@@ -182,6 +182,10 @@ func checkFormats(ctx context.Context, js jetstream.JetStream, cfg Config) error
 	return nil
 }
 
+// slowPut is how long a Put may take from its object to its record before it looks whether a sweep has
+// removed the object. It is shorter than the grace of any sweep that we advise.
+const slowPut = 5 * time.Second
+
 // Put implements Store.
 func (s *Store) Put(ctx context.Context, rec offload.Record, src io.Reader, summarize func(*offload.Record, offload.Content) error) (offload.Record, error) {
 	out, err := s.put(ctx, rec, src, summarize)
@@ -209,6 +213,7 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	defer in.Release()
 	s.life.Complete(&rec, in.Index, in.Digest)
 	rec.IndexDigest = indexDigest(in)
+	began := s.life.Now()
 	if err := up.commit(ctx, in); err != nil {
 		return rec, err
 	}
@@ -219,7 +224,14 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 			return rec, fmt.Errorf("summarize: %w", err)
 		}
 	}
-	return s.records.create(ctx, rec)
+	rec, err = s.records.create(ctx, rec)
+	if err == nil && s.life.Age(began) >= slowPut {
+		exists, _, lookup := s.renew(ctx, in.Digest, indexDigest(in))
+		if err = lookup; err == nil && !exists {
+			err = errors.New("a sweep has removed its content before it had a record; put it again")
+		}
+	}
+	return rec, err
 }
 
 // used returns the bytes in the bucket, or 0 if there is no quota.

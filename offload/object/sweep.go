@@ -80,7 +80,7 @@ type sweptObject struct {
 }
 
 func (s *Store) objects(ctx context.Context) (list []sweptObject, err error) {
-	for m, err := range s.api.Messages(ctx, s.stream(), jsapi.Get{NextBySubject: "$O." + s.bucket + ".M.>", Batch: 64}) {
+	for m, err := range s.api.AllMessages(ctx, s.stream(), jsapi.Get{NextBySubject: "$O." + s.bucket + ".M.>", Batch: 64}) {
 		if err != nil {
 			return nil, fmt.Errorf("list objects: %w", err)
 		}
@@ -159,17 +159,17 @@ func (r *records) sweep(ctx context.Context, grace time.Duration, report *offloa
 	var expired, forgotten []dueEntry
 	var failed error
 	used := map[string]bool{}
-	err := r.each(ctx, ">", func(k jetstream.KeyValueEntry) bool {
-		e := dueEntry{key: k.Key(), rev: k.Revision()}
-		if k.Operation() != jetstream.KeyValuePut {
-			if r.life.Age(k.Created()) >= grace {
+	err := r.each(ctx, ">", func(key string, m jsapi.Message) bool {
+		e := dueEntry{key: key, rev: m.Sequence}
+		if isDeleteMarker(m.Header) {
+			if r.life.Age(m.Time) >= grace {
 				forgotten = append(forgotten, e)
 			}
 			return true
 		}
 		var err error
-		if e.Entry, err = record.Decode(k.Value()); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%q: %w", k.Key(), err))
+		if e.Entry, err = record.Decode(m.Data); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%q: %w", key, err))
 		}
 		switch {
 		case !r.life.Expired(&e.Entry):
