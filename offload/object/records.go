@@ -177,23 +177,18 @@ func (s *Store) List(ctx context.Context, session string) iter.Seq2[offload.Reco
 			}
 			keys = session + ".*"
 		}
-		last := map[string]jsapi.Message{}
+		seen := map[string]bool{}
 		err := s.records.each(ctx, keys, func(key string, m jsapi.Message) bool {
-			last[key] = m
-			return true
-		})
-		for key, m := range last {
-			if isDeleteMarker(m.Header) {
-				continue
+			if seen[key] || isDeleteMarker(m.Header) {
+				return true
 			}
+			seen[key] = true
 			e, err := decodeRecord(key, m.Data)
 			if err != nil {
 				err = fmt.Errorf("%q: %w", key, err)
 			}
-			if !yield(e, err) {
-				return
-			}
-		}
+			return yield(e, err)
+		})
 		if err != nil {
 			yield(record.Entry{}, err)
 		}
