@@ -198,6 +198,9 @@ func (o *order) join(t *turn) (behindFirst time.Duration, full bool) {
 func (o *order) leave(t *turn) {
 	c := o.chats[t.subject]
 	c.line = slices.DeleteFunc(c.line, func(other *turn) bool { return other == t })
+	if len(c.line) == 0 {
+		c.sent = 0 // a chat that waits is kept, too
+	}
 	if len(c.line) == 0 && c.failures == 0 && time.Until(c.until) <= 0 {
 		delete(o.chats, t.subject)
 	}

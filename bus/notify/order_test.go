@@ -408,6 +408,46 @@ func TestChatGoesOnWhenAnotherProcessHasSent(t *testing.T) {
 	})
 }
 
+// A chat waited for another process when the outbox was lost with its disk. The new one begins at 1 again, and its
+// first notifications are sent.
+func TestChatThatWaitedForAnotherProcessInANewOutbox(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b, o, subject, first := twoOfChat(t)
+		publishTo(t, b, "a", 2)
+		stream, err := b.Stream(t.Context(), bus.Outbox)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waited := make(chan error, 1)
+		go func() {
+			_, err := o.wait(t.Context(), nil, subject, 3) // another process has 2
+			waited <- err
+		}()
+		time.Sleep(maxPoll / 2)
+		if err := first.end(nil); err != nil {
+			t.Error(err)
+		}
+		if err := stream.DeleteMsg(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := consume.Postponed(<-waited); !ok {
+			t.Error("it does not wait")
+		}
+		config := stream.CachedInfo().Config
+		if err := b.JetStream().DeleteStream(t.Context(), config.Name); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.JetStream().CreateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		publishTo(t, b, "a", 0)
+		time.Sleep(maxPoll)
+		if turn, err := o.wait(t.Context(), nil, subject, 1); turn == nil {
+			t.Errorf("the notification of the new outbox counts as sent: %v", err)
+		}
+	})
+}
+
 // A notification on the subject of its channel goes to the subject of its chat, also one that an
 // earlier version stored. It keeps its id and its place.
 func TestNotificationWithoutItsChatsSubject(t *testing.T) {
