@@ -165,6 +165,8 @@ var mutants = []mutant{
 		"bus/agents", "TestMessageDuringAnOutage"},
 	{"a chat that waited takes what a new outbox stores for sent", "bus/notify/order.go", "		c.sent = 0 // a chat that waits is kept, too", "",
 		"bus/notify", "TestChatThatWaitedForAnotherProcessInANewOutbox"},
+	{"commands trust the URL of a process that was killed", "cmd/internal/process/embed.go", "		err = removeLeft(dir)", "		_ = removeLeft",
+		"cmd/internal/process", "TestFilesOfAKilledProcess"},
 	{"a notification is sent twice at once", "bus/notify/order.go", "		case pause <= 0 && previous != 0:", "		case pause <= 0 && previous > t.sequence:",
 		"bus/notify", "TestLeaseEndsDuringSend"},
 	{"a delivery is forgotten", "bus/notify/delivered.go", "	return len(m.Data) > 0\n}", "	return false && len(m.Data) > 0\n}",
