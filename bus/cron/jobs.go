@@ -259,5 +259,5 @@ func (js *Jobs) replaceChanged(ctx context.Context, old Entry, j Job) error {
 	if !j.Disabled {
 		return nil
 	}
-	return js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(j.kind(), old.stored), 0) // nor does it run the tick that waits
+	return js.removeTick(ctx, j.kind(), old.stored) // nor does it run the tick that waits
 }
