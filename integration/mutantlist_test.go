@@ -171,6 +171,8 @@ var mutants = []mutant{
 		"bus/notify", "TestChatThatWaitedForAnotherProcessInANewOutbox"},
 	{"commands trust the URL of a process that was killed", "cmd/internal/process/embed.go", "		err = removeLeft(dir)", "		_ = removeLeft",
 		"cmd/internal/process", "TestFilesOfAKilledProcess"},
+	{"a notification that reached the limit of deliveries is removed", "bus/notify/order.go", "	if o.consumer.Passes(info.Config) {", "	if o.consumer.Passes(info.Config) && info.Paused {",
+		"bus/notify", "TestLimitOfDeliveriesOfAChannel"},
 	{"a notification is sent twice at once", "bus/notify/order.go", "		case pause <= 0 && previous != 0:", "		case pause <= 0 && previous > t.sequence:",
 		"bus/notify", "TestLeaseEndsDuringSend"},
 	{"a delivery is forgotten", "bus/notify/delivered.go", "	return len(m.Data) > 0\n}", "	return false && len(m.Data) > 0\n}",

@@ -172,6 +172,10 @@ func (o *order) settled(ctx context.Context, sequence uint64) bool {
 	if err != nil || !ok || info.AckFloor.Stream < sequence {
 		return false
 	}
+	if o.consumer.Passes(info.Config) { // somebody has changed it, and the floor passes what it does not deliver
+		_ = o.bus.MarkPassed(ctx, info) // the next look tries it again
+		return false
+	}
 	return o.bus.Delete(ctx, bus.Outbox, sequence) == nil
 }
 

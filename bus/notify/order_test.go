@@ -565,6 +565,53 @@ func TestSettledNotificationThatIsStillStored(t *testing.T) {
 	}
 }
 
+// Somebody limits how often the server delivers the notifications of a channel, and takes that back. A notification that
+// reached the limit stays before those of its chat, and the next start of a notifier sends it.
+func TestLimitOfDeliveriesOfAChannel(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		down := true
+		receiver := newChatRecorder(t, nil)
+		receiver.refuse = func(n channel.Notification) error {
+			if down && n.ChatID == "a" {
+				return consume.RetryAfter(time.Second, errors.New("down"))
+			}
+			return nil
+		}
+		cfg := Config{Channels: map[string]channel.Channel{"chat": receiver}, Default: "chat"}
+		stop := start(t, b, cfg)
+		bustest.WaitUntil(t, "the consumer", func() bool {
+			_, ok, err := b.ConsumerInfo(t.Context(), b.ChannelConsumer("chat"))
+			return ok && err == nil
+		})
+		update := func(limit int) {
+			t.Helper()
+			info, _, err := b.ConsumerInfo(t.Context(), b.ChannelConsumer("chat"))
+			if err == nil {
+				info.Config.MaxDeliver = limit
+				_, err = b.JetStream().UpdateConsumer(t.Context(), b.StreamName(bus.Outbox), info.Config)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		update(1)
+		publishTo(t, b, "a", 0)
+		time.Sleep(10 * time.Second)
+		publishTo(t, b, "b", 0)
+		receiver.wait("b", 1)
+		time.Sleep(10 * time.Second)
+		down = false
+		publishTo(t, b, "a", 1)
+		time.Sleep(10 * time.Second)
+		update(-1)
+		time.Sleep(10 * time.Second)
+		stop()
+		start(t, b, cfg)
+		receiver.wait("a", 2)
+	})
+}
+
 // A full outbox of notifications that an earlier version stored has no room for their copies on the
 // subjects of their chats; it empties all the same.
 func TestFullOutboxWithoutSubjectsOfChats(t *testing.T) {
