@@ -131,6 +131,8 @@ var mutants = []mutant{
 		"		err = js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(kind, name), 0)", "bus/cron", "TestTickOfAJobThatCameBack"},
 	{"a tick of a job that was enabled again is removed", "bus/cron/store.go", "err != nil || have.Sequence == 0 || have.Header.Get(jetstream.ScheduleHeader) != \"\"", "err != nil || have.Sequence == 1",
 		"bus/cron", "TestTickOfAJobThatCameBack"},
+	{"a job is changed while its tick is published", "bus/cron/find.go", "due.Sub(info.TimeStamp) > dueSoon", "due.Sub(info.TimeStamp) > -awaitTick",
+		"bus/cron", "TestChangedWhileTheTickIsPublished"},
 	{"a job that waits for a worker is not listed", "bus/cron/jobs.go", "js.all(ctx, kind, after, true, by.mayOwn)", "js.all(ctx, kind, after, false, by.mayOwn)",
 		"bus/cron", "TestOneShot"},
 	{"the run of an earlier job is shown", "bus/cron/lastrun.go", "e.Ended && !record.Due", "e.Ended && e.Name == \"\" && !record.Due", "bus/cron", "TestOneShot"},

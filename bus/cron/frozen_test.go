@@ -18,6 +18,7 @@ import (
 type frozen struct {
 	nats.InProcessConnProvider
 	before       atomic.Pointer[string]
+	others       atomic.Int64 // such requests that come first
 	stands, thaw chan struct{}
 }
 
@@ -32,7 +33,7 @@ func (f *frozen) InProcessConn() (net.Conn, error) {
 }
 
 func (c frozenConn) Write(p []byte) (int, error) {
-	if before := c.before.Load(); before != nil && bytes.Contains(p, []byte(*before)) {
+	if before := c.before.Load(); before != nil && bytes.Contains(p, []byte(*before)) && c.others.Add(-1) < 0 {
 		c.before.Store(nil)
 		close(c.stands)
 		<-c.thaw
@@ -45,11 +46,12 @@ func (c frozenConn) Write(p []byte) (int, error) {
 func TestTickOfAJobThatCameBack(t *testing.T) {
 	for _, test := range []struct {
 		action, before string
+		others         int64
 		back           []string // actions
 	}{
-		{cron.ActionDisable, "STREAM.PURGE", []string{cron.ActionUpdate, cron.ActionEnable}},
-		{cron.ActionDisable, "STREAM.INFO", []string{cron.ActionUpdate, cron.ActionEnable}},
-		{cron.ActionRemove, `"filter":"stevedore.tick`, []string{cron.ActionAdd}},
+		{cron.ActionDisable, "STREAM.PURGE", 0, []string{cron.ActionUpdate, cron.ActionEnable}},
+		{cron.ActionDisable, "STREAM.INFO", 1, []string{cron.ActionUpdate, cron.ActionEnable}},
+		{cron.ActionRemove, `"filter":"stevedore.tick`, 0, []string{cron.ActionAdd}},
 	} {
 		t.Run(test.action+" "+test.before, func(t *testing.T) {
 			bustest.Bubble(t, func(t *testing.T) {
@@ -74,6 +76,7 @@ func TestTickOfAJobThatCameBack(t *testing.T) {
 				if err := do(other, cron.ActionAdd, "1h"); err != nil {
 					t.Fatal(err)
 				}
+				process.others.Store(test.others)
 				process.before.Store(&test.before)
 				done := make(chan error, 1)
 				go func() { done <- do(other, test.action, "") }()

@@ -190,7 +190,7 @@ const maxTries = 10
 func (js *Jobs) Update(ctx context.Context, by Caller, name string, change func(*Job) error) (Entry, error) {
 	var before Entry
 	err := retry(func() error {
-		e, err := js.get(ctx, by, name)
+		e, err := js.getToChange(ctx, by, name)
 		if err != nil {
 			return err
 		}
@@ -216,7 +216,7 @@ func (js *Jobs) Update(ctx context.Context, by Caller, name string, change func(
 // Remove removes a job and its waiting tick; a run that has started continues.
 func (js *Jobs) Remove(ctx context.Context, by Caller, name string) error {
 	err := retry(func() error {
-		e, err := js.get(ctx, by, name)
+		e, err := js.getToChange(ctx, by, name)
 		if err != nil {
 			return err
 		}

@@ -154,13 +154,19 @@ func (js *Jobs) removeTick(ctx context.Context, kind, name string) error {
 // end returns the sequence of what is stored next. Who looks up a schedule after that, and removes what was stored before, keeps
 // the ticks of a schedule that somebody adds or enables since.
 func (js *Jobs) end(ctx context.Context) (sequence uint64, err error) {
+	info, err := js.info(ctx)
+	return info.State.LastSeq + 1, err
+}
+
+// info returns the state of the stream, and the time by the clock of its server.
+func (js *Jobs) info(ctx context.Context) (info jetstream.StreamInfo, err error) {
 	stream, err := js.bus.UsedStream(ctx, bus.Ticks)
 	if stream == nil {
-		return 0, err
+		return info, err
 	}
-	info, err := stream.Info(ctx)
-	if err != nil {
-		return 0, err
+	now, err := stream.Info(ctx)
+	if err == nil {
+		info = *now
 	}
-	return info.State.LastSeq + 1, nil
+	return info, err
 }
