@@ -45,6 +45,8 @@ var mutants = []mutant{
 		"bus/consume", "TestConsumerOfAnEarlierVersion"},
 	{"what reached the limit of deliveries is removed", "bus/consume/trim.go", "	if t.consumer.Passes(info.Config) || ", "	if ",
 		"bus/consume", "TestConsumerWithMaxDeliver"},
+	{"a consumer that cannot be read needs no attention", "bus/status/consumers.go", "		err = cmp.Or(err, failed)", "		_ = failed",
+		"bus/status", "TestConsumerThatCannotBeRead"},
 	{"a limit of deliveries is no problem", "bus/consumers.go", "have.MaxDeliver > 0 || ", "", "bus/status", "TestAlteredConsumerIsNamed"},
 
 	// Turns.
