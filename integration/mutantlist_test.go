@@ -179,6 +179,8 @@ var mutants = []mutant{
 		"bus/agents", "TestMessageDuringAnOutage"},
 	{"a chat that waited takes what a new outbox stores for sent", "bus/notify/order.go", "		c.sent = 0 // a chat that waits is kept, too", "",
 		"bus/notify", "TestChatThatWaitedForAnotherProcessInANewOutbox"},
+	{"a gateway that starts while the worker stops ends", "cmd/internal/process/settings.go", "	if errors.Is(err, fs.ErrNotExist) {", "	if errors.Is(err, fs.ErrExist) {",
+		"cmd/internal/process", "TestCheckJoined"},
 	{"commands trust the URL of a process that was killed", "cmd/internal/process/embed.go", "		err = removeLeft(dir)", "		_ = removeLeft",
 		"cmd/internal/process", "TestFilesOfAKilledProcess"},
 	{"a notification that reached the limit of deliveries is removed", "bus/notify/order.go", "	if o.consumer.Passes(info.Config) {", "	if o.consumer.Passes(info.Config) && info.Paused {",

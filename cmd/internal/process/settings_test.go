@@ -23,7 +23,8 @@ func TestCheckJoined(t *testing.T) {
 		}
 		return o
 	}
-	if _, err := options("--slots", "3").PublishServer("nats://127.0.0.1:1"); err != nil {
+	withdraw, err := options("--slots", "3").PublishServer("nats://127.0.0.1:1")
+	if err != nil {
 		t.Fatal(err)
 	}
 	for arg, want := range map[string]string{"--slots=3": "", "--tools=shell": "its --tools differs"} {
@@ -41,6 +42,13 @@ func TestCheckJoined(t *testing.T) {
 	}
 	if err := options("--slots=3").CheckJoined(); err == nil || !strings.Contains(err.Error(), "version 2") {
 		t.Errorf("another version: %v", err)
+	}
+	// A command that found the worker just before it stopped runs the next one itself.
+	if err := withdraw(); err != nil {
+		t.Fatal(err)
+	}
+	if err := options("--tools=shell").CheckJoined(); err != nil {
+		t.Errorf("the worker stops: %v", err)
 	}
 }
 
