@@ -141,6 +141,8 @@ var mutants = []mutant{
 		"bus/cron", "TestChangedWhileTheTickIsPublished"},
 	{"a call that changes a job and is delivered again changes it twice", "bus/cron/jobs.go", "key != \"\" && e.changedBy == key", "key == e.Name && e.changedBy == key",
 		"bus/cron", "TestUpdateIsRedelivered"},
+	{"a late tick of a job that was removed runs", "bus/worker/tick.go", "withdrawn || err != nil {", "withdrawn && err != nil {",
+		"bus/cron", "TestMadeUpTickOfARemovedJob"},
 	{"a job that waits for a worker is not listed", "bus/cron/jobs.go", "js.all(ctx, kind, after, true, by.mayOwn)", "js.all(ctx, kind, after, false, by.mayOwn)",
 		"bus/cron", "TestOneShot"},
 	{"the run of an earlier job is shown", "bus/cron/lastrun.go", "e.Ended && !record.Due", "e.Ended && e.Name == \"\" && !record.Due", "bus/cron", "TestOneShot"},

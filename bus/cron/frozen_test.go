@@ -2,6 +2,7 @@ package cron_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -104,6 +105,50 @@ func TestTickOfAJobThatCameBack(t *testing.T) {
 				}
 				if !waits() {
 					t.Error("the tick is gone")
+				}
+			})
+		})
+	}
+}
+
+// A process stands still before it publishes the tick of a job that the clocks skipped. The job that was removed or disabled
+// meanwhile does not run.
+func TestMadeUpTickOfARemovedJob(t *testing.T) {
+	for _, action := range []string{cron.ActionRemove, cron.ActionDisable} {
+		t.Run(action, func(t *testing.T) {
+			bustest.Bubble(t, func(t *testing.T) {
+				s := bustest.Server(t)
+				b := bustest.Connect(t, s, bus.Config{})
+				cfg := s.ClientConfig(bus.Config{})
+				process := &frozen{InProcessConnProvider: cfg.InProcess, stands: make(chan struct{}), thaw: make(chan struct{})}
+				cfg.InProcess = process
+				other, err := bus.Connect(t.Context(), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer other.Close()
+				jobs, text := cron.New(b), func(text string) json.RawMessage { return json.RawMessage(`{"text":"` + text + `"}`) }
+				job := cron.Job{Name: "night", Cron: "30 2 * * *", TimeZone: "Europe/Berlin", Tool: "say", Args: text("night")}
+				if _, err := jobs.Add(t.Context(), operator, job); err != nil {
+					t.Fatal(err)
+				}
+				calls, before := runSay(t, b), "HPUB "+b.Tick(bus.Cron, "night")
+				process.before.Store(&before)
+				done := make(chan error, 1)
+				go func() { done <- cron.New(other).RunSkipped(t.Context(), forward.Add(time.Minute)) }()
+				<-process.stands
+				if _, err := jobs.Do(t.Context(), operator, "", cron.Request{Action: action, Name: "night"}); err != nil {
+					t.Fatal(err)
+				}
+				close(process.thaw)
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				if _, err := jobs.Add(t.Context(), operator, cron.Job{Name: "later", At: time.Now().Add(time.Minute), Tool: "say", Args: text("later")}); err != nil {
+					t.Fatal(err)
+				}
+				if call := nextCall(t, calls); string(call.Args) != `{"text":"later"}` {
+					t.Errorf("call %+v", call)
 				}
 			})
 		})
