@@ -187,6 +187,8 @@ var mutants = []mutant{
 		"cmd/internal/process", "TestFilesOfAKilledProcess"},
 	{"a notification that reached the limit of deliveries is removed", "bus/notify/order.go", "	if o.consumer.Passes(info.Config) {", "	if o.consumer.Passes(info.Config) && info.Paused {",
 		"bus/notify", "TestLimitOfDeliveriesOfAChannel"},
+	{"a replica that lags behind hides where a user writes", "state/kv/kv.go", "s.api.GetFromLeader(", "s.api.GetFromAny(",
+		"state/kv", "TestReplicaThatLagsBehind"},
 	{"a notification is sent twice at once", "bus/notify/order.go", "		case pause <= 0 && previous != 0:", "		case pause <= 0 && previous > t.sequence:",
 		"bus/notify", "TestLeaseEndsDuringSend"},
 	{"a delivery is forgotten", "bus/notify/delivered.go", "	return len(m.Data) > 0\n}", "	return false && len(m.Data) > 0\n}",
