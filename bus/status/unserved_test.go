@@ -139,7 +139,8 @@ func TestConsumerThatCannotBeRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		bustest.Consumers(t, b, b.TickConsumer())
-		if s := status.Read(t.Context(), connect("reader")); len(s.Errors) != 1 || !strings.Contains(s.Errors[0], "consumers: look up consumer ticks of STEVEDORE_TICKS") {
+		const want = "consumers: look up consumer ticks of STEVEDORE_TICKS"
+		if s := status.Read(t.Context(), connect("reader")); len(s.Errors) != 1 || !strings.Contains(s.Errors[0], want) {
 			t.Errorf("the reader: %q", s.Errors)
 		}
 	})
