@@ -36,7 +36,7 @@ func NewConversations(b *bus.Bus, facts state.Store, receiving []string) Convers
 
 // sharedState is the state on the bus; that of a server in this process is in a file.
 func sharedState(b *bus.Bus) state.Store {
-	return kv.New(func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) })
+	return kv.New(b.API(), func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) })
 }
 
 // SetReceives tells the notifiers of all processes that this one receives what the users of a channel write.

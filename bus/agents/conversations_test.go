@@ -26,7 +26,7 @@ import (
 
 // stateOf returns the state of a bus.
 func stateOf(b *bus.Bus) state.Store {
-	return kv.New(func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) })
+	return kv.New(b.API(), func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) })
 }
 
 // startNotifier runs a notifier with a phone that records conversations.

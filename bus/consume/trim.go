@@ -3,6 +3,7 @@ package consume
 import (
 	"context"
 	"errors"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -55,6 +56,7 @@ type trimmer struct {
 	purgedTo chan uint64   // the sequence up to which another process purged
 	warned   time.Time
 	floor    uint64    // the sequence up to which all were settled in the previous round
+	created  time.Time // when the consumer was made, in the previous round
 	passed   time.Time // when the consumer was made that has passed messages
 
 	mu     sync.Mutex
@@ -160,6 +162,11 @@ func (t *trimmer) round(ctx context.Context, purged uint64) (floor uint64, err e
 		return purged, err
 	}
 	info := cons.CachedInfo()
+	if !info.Created.Equal(t.created) && !t.created.IsZero() { // perhaps of a new stream, where others have these sequences
+		t.floor = 0
+		t.forget(math.MaxUint64)
+	}
+	t.created = info.Created
 	if t.consumer.Passes(info.Config) || t.passed.Equal(info.Created) { // somebody has changed it, and the floor passes what it does not deliver
 		t.passed = info.Created
 		return purged, errors.Join(t.bus.MarkPassed(ctx, info), t.deleteBehind(ctx))

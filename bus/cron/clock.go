@@ -151,3 +151,17 @@ func (e Entry) dueInServer() (due, chosen time.Time) {
 	}
 	return e.next(e.ChangedAt, e.ChangedAt), e.ChangedAt
 }
+
+// dueSince returns the first time after another one when a tick is due that the server has not published, or zero.
+func (e Entry) dueSince(after time.Time) (due time.Time) {
+	if e.tick.Sequence > e.revision {
+		if _, due = tickTimes(e.tick.Header.Get); due.Before(after) {
+			return time.Time{} // or nobody knows
+		}
+		return due
+	}
+	if e.ChangedAt.After(after) {
+		after = e.ChangedAt
+	}
+	return e.next(e.ChangedAt, after)
+}

@@ -1,10 +1,12 @@
 package cron
 
 import (
+	"context"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/consume"
 )
 
@@ -20,6 +22,16 @@ func DueTime(d *consume.Delivery) (due time.Time, ok bool) {
 func IsOnlyTick(d *consume.Delivery) bool {
 	due, next := tickTimes(d.Header)
 	return !due.IsZero() && next.IsZero()
+}
+
+// WasWithdrawn reports whether d is a tick that Jobs.KeepTime published although somebody had removed or disabled its
+// schedule: its process stood still after it had read that.
+func WasWithdrawn(ctx context.Context, b *bus.Bus, d *consume.Delivery, kind, name string) (bool, error) {
+	if d.Header(dueHeader) == "" && d.Header(skippedHeader) == "" {
+		return false, nil
+	}
+	schedule, err := b.Last(ctx, bus.Ticks, b.Schedule(kind, name))
+	return err == nil && schedule.Header.Get(jetstream.ScheduleHeader) == "", err
 }
 
 // tickTimes returns the due time of a tick and the time of the next tick. Only the server

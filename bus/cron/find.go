@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -75,6 +76,31 @@ func (js *Jobs) get(ctx context.Context, by Caller, name string) (Entry, error) 
 		return Entry{}, ErrNotFound
 	}
 	return js.findByName(ctx, name)
+}
+
+const (
+	// dueSoon is how much later the server looks which ticks are due, and awaitTick how long it takes at most to publish
+	// those that are due at once. One that comes later waits for a server that has stopped, or whose clock has jumped.
+	dueSoon   = 250 * time.Millisecond
+	awaitTick = 5 * time.Second
+)
+
+// getToChange is get, but waits while the server publishes a tick of the job: with the tick, it removes the schedule of a job
+// that runs once, and sets the next due time of another one, also if somebody has changed that schedule since the tick was due.
+func (js *Jobs) getToChange(ctx context.Context, by Caller, name string) (e Entry, err error) {
+	for began := time.Now(); time.Since(began) < awaitTick; {
+		if e, err = js.get(ctx, by, name); err != nil || e.Ended || e.Disabled {
+			return e, err
+		}
+		info, err := js.info(ctx)
+		if due := e.dueSince(info.TimeStamp.Add(-awaitTick)); err != nil || due.IsZero() || due.Sub(info.TimeStamp) > dueSoon {
+			return e, err
+		}
+		if err := tools.Sleep(ctx, dueSoon/4); err != nil {
+			return Entry{}, err
+		}
+	}
+	return e, nil
 }
 
 // findByName returns the only job or heartbeat of any session with a name, and otherwise the only job with it that has ended.

@@ -53,6 +53,8 @@ type Job struct {
 
 	// stored is the name of the schedule; see storedName.
 	stored string
+	// changedBy is the key of the last request with one that changed the job.
+	changedBy string
 }
 
 // sessionMark separates a session and the name of its job in the name of a schedule.
@@ -96,6 +98,7 @@ type body struct {
 type extra struct {
 	CreatedAt time.Time `json:"created_at,omitzero"`
 	Key       string    `json:"key,omitempty"`
+	ChangedBy string    `json:"changed_by,omitempty"`
 }
 
 // encode checks j and returns the body of its schedule.
@@ -120,7 +123,7 @@ func (j Job) encode() ([]byte, error) {
 			Overlap: j.Overlap || !j.At.IsZero(), // a one-shot that is skipped would never run
 			Name:    name,
 		},
-		extra: extra{j.CreatedAt, j.Key},
+		extra: extra{j.CreatedAt, j.Key, j.changedBy},
 	})
 }
 
@@ -174,6 +177,6 @@ func (j *Job) decode(kind, name string, data []byte) error {
 	j.Name, j.Session = cmp.Or(tick.Name, name), cmp.Or(tick.Session, kind+"-"+name) // the default of the worker
 	j.Tool, j.Args, j.Queue, j.Channel, j.ChatID = tick.Tool, tick.Args, tick.Queue, tick.Channel, tick.ChatID
 	j.Timeout, j.Overlap = time.Duration(tick.TimeoutS)*time.Second, tick.Overlap && j.At.IsZero()
-	j.Key, j.CreatedAt = more.Key, more.CreatedAt
+	j.Key, j.CreatedAt, j.changedBy = more.Key, more.CreatedAt, more.ChangedBy
 	return nil
 }

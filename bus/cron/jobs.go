@@ -188,14 +188,22 @@ const maxTries = 10
 // caller changed the job. If change changes nothing, Update writes nothing, and the entry
 // is Unchanged.
 func (js *Jobs) Update(ctx context.Context, by Caller, name string, change func(*Job) error) (Entry, error) {
+	return js.update(ctx, by, name, "", change)
+}
+
+// update is Update for a request with a key, which changes the job once: a duration counts from the time of a change.
+func (js *Jobs) update(ctx context.Context, by Caller, name, key string, change func(*Job) error) (Entry, error) {
 	var before Entry
 	err := retry(func() error {
-		e, err := js.get(ctx, by, name)
+		e, err := js.getToChange(ctx, by, name)
 		if err != nil {
 			return err
 		}
 		if e.kept() {
 			return ErrKept
+		}
+		if key != "" && e.changedBy == key {
+			return nil
 		}
 		before = e
 		j := e.Job
@@ -203,7 +211,7 @@ func (js *Jobs) Update(ctx context.Context, by Caller, name string, change func(
 			return err
 		}
 		j.Name, j.Session, j.Key, j.CreatedAt = e.Name, e.Session, e.Key, e.CreatedAt
-		return js.replaceChanged(ctx, e, j)
+		return js.replaceChanged(ctx, e, j, key)
 	})
 	if err != nil {
 		return Entry{}, fmt.Errorf("update job %q: %w", tools.Excerpt(name, 80), err)
@@ -216,7 +224,7 @@ func (js *Jobs) Update(ctx context.Context, by Caller, name string, change func(
 // Remove removes a job and its waiting tick; a run that has started continues.
 func (js *Jobs) Remove(ctx context.Context, by Caller, name string) error {
 	err := retry(func() error {
-		e, err := js.get(ctx, by, name)
+		e, err := js.getToChange(ctx, by, name)
 		if err != nil {
 			return err
 		}
@@ -243,7 +251,7 @@ func retry(try func() error) error {
 
 // replaceChanged writes j only if it differs from old, because writing restarts
 // the interval.
-func (js *Jobs) replaceChanged(ctx context.Context, old Entry, j Job) error {
+func (js *Jobs) replaceChanged(ctx context.Context, old Entry, j Job, key string) error {
 	if old.Ended && j.At.Equal(old.At) {
 		return tools.Errorf(tools.CodeInvalidArguments, "the job ran at its time, %s, and has ended; give it a new time", old.At.UTC().Format(time.RFC3339))
 	}
@@ -252,6 +260,12 @@ func (js *Jobs) replaceChanged(ctx context.Context, old Entry, j Job) error {
 		return err
 	}
 	if before, err := js.message(old.Job); err != nil || old.Ended || !same(before.Header, before.Body, after) {
+		if key != "" {
+			j.changedBy = key
+			if after, err = js.message(j); err != nil {
+				return err
+			}
+		}
 		if err := js.write(ctx, after, old.revision); err != nil {
 			return err
 		}
@@ -259,5 +273,5 @@ func (js *Jobs) replaceChanged(ctx context.Context, old Entry, j Job) error {
 	if !j.Disabled {
 		return nil
 	}
-	return js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(j.kind(), old.stored), 0) // nor does it run the tick that waits
+	return js.removeTick(ctx, j.kind(), old.stored) // nor does it run the tick that waits
 }

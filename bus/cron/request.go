@@ -63,7 +63,7 @@ type Request struct {
 	maxChars int // of a list for a model, without the last line; 0 means all
 }
 
-// Do executes a request. For ActionAdd, key is the Key of the job.
+// Do executes a request. For ActionAdd, key is the Key of the job. An update with a key changes the job once.
 func (js *Jobs) Do(ctx context.Context, by Caller, key string, r Request) (Answer, error) {
 	a, err := js.do(ctx, by, key, r)
 	if errors.Is(err, ErrNotFound) {
@@ -93,7 +93,7 @@ func (js *Jobs) do(ctx context.Context, by Caller, key string, r Request) (Answe
 		e, err = js.Get(ctx, by, r.Name)
 	case ActionUpdate:
 		now := new(time.Time) // the same for each attempt
-		e, err = js.Update(ctx, by, r.Name, func(j *Job) error { return r.change(ctx, j, now) })
+		e, err = js.update(ctx, by, r.Name, key, func(j *Job) error { return r.change(ctx, j, now) })
 	case ActionEnable, ActionDisable: // a run that has started continues
 		e, err = js.Update(ctx, by, r.Name, func(j *Job) error { j.Disabled = r.Action == ActionDisable; return nil })
 	case ActionRemove:

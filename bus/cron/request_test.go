@@ -208,3 +208,40 @@ func TestUnchangedAndWholeMessage(t *testing.T) {
 		t.Errorf("a change: %.100q", got)
 	}
 }
+
+// A call of the tool that is delivered again after the job has run does not let it run once more.
+func TestUpdateIsRedelivered(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		jobs := cron.New(b)
+		registry := tools.NewRegistry(zerolog.Nop())
+		if err := registry.Register(jobs.Tool(cron.ToolConfig{})); err != nil {
+			t.Fatal(err)
+		}
+		run := func(id, args string) string {
+			t.Helper()
+			result := registry.Run(t.Context(), tools.Call{ID: id, Session: "alice", Tool: "cron", Args: json.RawMessage(args)}, nil)
+			if result.IsError {
+				t.Errorf("%s: %s", args, result.ForLLM)
+			}
+			return result.ForLLM
+		}
+		run("c1", `{"action":"add","name":"tea","in_seconds":1000,"message":"tea"}`)
+		const update = `{"action":"update","name":"tea","in_seconds":20}`
+		at, first := time.Now().Add(20*time.Second), run("c2", update)
+		time.Sleep(time.Second)
+		if text := run("c2", update); text != first {
+			t.Errorf("first %q, again %q", first, text)
+		}
+		time.Sleep(30 * time.Second)
+		if text := run("c2", update); strings.Contains(text, "next") {
+			t.Errorf("again: %q", text)
+		}
+		if e, err := jobs.Get(t.Context(), operator, "tea"); err != nil || !e.Ended || e.At.After(at) {
+			t.Errorf("the job is at %s, ended %t, %v", e.At, e.Ended, err)
+		}
+		if text := run("c3", update); !strings.Contains(text, "next") {
+			t.Errorf("another call: %q", text)
+		}
+	})
+}

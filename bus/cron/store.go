@@ -121,15 +121,52 @@ func (js *Jobs) remove(ctx context.Context, kind, name string, revision uint64) 
 			return err
 		}
 	}
+	end, err := js.end(ctx)
+	if err != nil {
+		return err
+	}
 	have, err := js.bus.Last(ctx, bus.Ticks, js.bus.Schedule(kind, name))
 	if err == nil && have.Sequence > 0 {
 		err = bus.ErrConflict
 	}
 	if err == nil {
-		err = js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(kind, name), 0)
+		err = js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(kind, name), end)
 	}
 	if err == nil {
-		err = js.bus.Purge(ctx, bus.Ticks, js.bus.RunOf(kind, name), 0)
+		err = js.bus.Purge(ctx, bus.Ticks, js.bus.RunOf(kind, name), end)
 	}
 	return err
+}
+
+// removeTick removes the waiting tick of a schedule that was disabled, if it still is.
+func (js *Jobs) removeTick(ctx context.Context, kind, name string) error {
+	end, err := js.end(ctx)
+	if err != nil {
+		return err
+	}
+	have, err := js.bus.Last(ctx, bus.Ticks, js.bus.Schedule(kind, name))
+	if err != nil || have.Sequence == 0 || have.Header.Get(jetstream.ScheduleHeader) != "" {
+		return err
+	}
+	return js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(kind, name), end)
+}
+
+// end returns the sequence of what is stored next. Who looks up a schedule after that, and removes what was stored before, keeps
+// the ticks of a schedule that somebody adds or enables since.
+func (js *Jobs) end(ctx context.Context) (sequence uint64, err error) {
+	info, err := js.info(ctx)
+	return info.State.LastSeq + 1, err
+}
+
+// info returns the state of the stream, and the time by the clock of its server.
+func (js *Jobs) info(ctx context.Context) (info jetstream.StreamInfo, err error) {
+	stream, err := js.bus.UsedStream(ctx, bus.Ticks)
+	if stream == nil {
+		return info, err
+	}
+	now, err := stream.Info(ctx)
+	if err == nil {
+		info = *now
+	}
+	return info, err
 }

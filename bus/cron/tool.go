@@ -83,7 +83,8 @@ func (t *tool) run(ctx context.Context, call tools.Call, args toolArgs) (string,
 			return "", tools.Errorf(tools.CodeInvalidArguments, "the job has nothing to do; give %s", what)
 		}
 		r.Channel, r.ChatID = call.Channel, call.ChatID
-		// An earlier delivery of this call may have added the job.
+	}
+	if args.Action == ActionAdd || args.Action == ActionUpdate { // an earlier delivery of this call may have done it
 		key = fmt.Sprintf("%s.%s.%s", call.SessionToken(), call.IDToken(), call.Digest())
 	}
 	answer, err := t.jobs.Do(ctx, Caller{Session: call.Session}, key, r)

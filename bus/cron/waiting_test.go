@@ -2,8 +2,11 @@ package cron_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -82,5 +85,58 @@ func TestRunWithoutAWorker(t *testing.T) {
 		}
 		check("often", "no stream has its call; the next tick starts it")
 		check("once", "no stream has its call")
+	})
+}
+
+// Jobs are changed while the server publishes their ticks, one after the other, because many are due. It removes the
+// schedule of a job that runs once with its tick, and takes the next due time of another one from the tick. The changes stay.
+func TestChangedWhileTheTickIsPublished(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		jobs, at := cron.New(b), time.Now().Add(time.Hour)
+		const others = 3000
+		var puts errgroup.Group
+		puts.SetLimit(64)
+		for i := range others {
+			puts.Go(func() error {
+				_, err := jobs.Put(t.Context(), cron.Job{Name: fmt.Sprint("other", i), At: at, Tool: "x"}, true)
+				return err
+			})
+		}
+		if err := puts.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		for _, job := range []cron.Job{{Name: "once", At: at}, {Name: "often", Every: time.Hour}, {Name: "removed", At: at}} {
+			job.Tool = "x"
+			if _, err := jobs.Add(t.Context(), operator, job); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Until(at))
+		stream, err := b.Stream(t.Context(), bus.Ticks)
+		for err == nil && stream.CachedInfo().State.LastSeq <= others+3 {
+			_, err = stream.Info(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range []cron.Request{{Name: "once", At: "30m"}, {Name: "often", Every: "1m"}} {
+			r.Action = cron.ActionUpdate
+			if _, err := jobs.Do(t.Context(), operator, "", r); err != nil {
+				t.Error(err)
+			}
+		}
+		if err := jobs.Remove(t.Context(), operator, "removed"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(5 * time.Second)
+		if tick, err := b.Last(t.Context(), bus.Ticks, b.Tick(bus.Cron, "removed")); err != nil || tick.Sequence > 0 {
+			t.Errorf("the job that was removed has the tick %d, %v", tick.Sequence, err)
+		}
+		for _, name := range []string{"once", "often"} {
+			if e, err := jobs.Get(t.Context(), operator, name); err != nil || e.Ended || e.Next.After(at.Add(31*time.Minute)) {
+				t.Errorf("%s: next %s, ended %t, %v", name, e.Next, e.Ended, err)
+			}
+		}
 	})
 }

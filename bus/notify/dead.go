@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -26,6 +27,9 @@ func (n *Notifier) routeDead(ctx context.Context, d *consume.Delivery) error {
 		return nil
 	}
 	body, err := letter.Message(ctx, n.bus)
+	if err != nil && letter.BodySequence != 0 && !errors.Is(err, dead.ErrNoBody) {
+		return err // it cannot be read now
+	}
 	if err != nil {
 		n.log.Warn().Err(err).Uint64("number", d.Sequence).Msg("the message of a dead letter is missing; no notification is sent")
 		return nil

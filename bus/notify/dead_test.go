@@ -1,8 +1,11 @@
 package notify
 
 import (
+	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -44,6 +47,42 @@ func TestOwnersAreNotifiedOfDeadTicks(t *testing.T) {
 	}
 	if len(console.got)+len(log.got) != 0 {
 		t.Error("unexpected notifications")
+	}
+}
+
+// A message that does not fit into its letter may be there although it cannot be read now: the owner is notified later.
+func TestMessageOfADeadTickCannotBeRead(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	random := make([]byte, 785_500)
+	for i := range random {
+		random[i] = byte(rand.Uint32())
+	}
+	publish(t, b, b.Tick(bus.Cron, "report"), `{"tool":"shell","session":"alice","args":{"a":"`+base64.StdEncoding.EncodeToString(random)+`"}}`)
+	tick, err := b.Last(t.Context(), bus.Ticks, b.Tick(bus.Cron, "report"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dead.GiveUp(t.Context(), b, bus.Ticks, tick, 1, "code", errors.New("a reason")); err != nil {
+		t.Fatal(err)
+	}
+	letter, err := b.Last(t.Context(), bus.Dead, b.Dead(bus.DeadTick, "report"))
+	if err != nil || !strings.Contains(string(letter.Body), `"body_sequence"`) {
+		t.Fatalf("%d bytes of a letter, %v", len(letter.Body), err)
+	}
+	console := newRecorder()
+	n, err := New(b, Config{Channels: map[string]channel.Channel{"console": console}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &consume.Delivery{Subject: letter.Subject, Body: letter.Body, Sequence: letter.Sequence, Published: letter.At}
+	unanswered, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := n.routeDead(unanswered, d); err == nil {
+		t.Error("the letter counts as handled")
+	}
+	if err := n.routeDead(t.Context(), d); err != nil || bustest.Messages(t, b, bus.Outbox) != 1 {
+		t.Errorf("%d notifications, %v", bustest.Messages(t, b, bus.Outbox), err)
 	}
 }
 

@@ -172,6 +172,10 @@ func (o *order) settled(ctx context.Context, sequence uint64) bool {
 	if err != nil || !ok || info.AckFloor.Stream < sequence {
 		return false
 	}
+	if o.consumer.Passes(info.Config) { // somebody has changed it, and the floor passes what it does not deliver
+		_ = o.bus.MarkPassed(ctx, info) // the next look tries it again
+		return false
+	}
 	return o.bus.Delete(ctx, bus.Outbox, sequence) == nil
 }
 
@@ -198,6 +202,9 @@ func (o *order) join(t *turn) (behindFirst time.Duration, full bool) {
 func (o *order) leave(t *turn) {
 	c := o.chats[t.subject]
 	c.line = slices.DeleteFunc(c.line, func(other *turn) bool { return other == t })
+	if len(c.line) == 0 {
+		c.sent = 0 // a chat that waits is kept, too
+	}
 	if len(c.line) == 0 && c.failures == 0 && time.Until(c.until) <= 0 {
 		delete(o.chats, t.subject)
 	}

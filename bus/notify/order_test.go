@@ -408,6 +408,46 @@ func TestChatGoesOnWhenAnotherProcessHasSent(t *testing.T) {
 	})
 }
 
+// A chat waited for another process when the outbox was lost with its disk. The new one begins at 1 again, and its
+// first notifications are sent.
+func TestChatThatWaitedForAnotherProcessInANewOutbox(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b, o, subject, first := twoOfChat(t)
+		publishTo(t, b, "a", 2)
+		stream, err := b.Stream(t.Context(), bus.Outbox)
+		if err != nil {
+			t.Fatal(err)
+		}
+		waited := make(chan error, 1)
+		go func() {
+			_, err := o.wait(t.Context(), nil, subject, 3) // another process has 2
+			waited <- err
+		}()
+		time.Sleep(maxPoll / 2)
+		if err := first.end(nil); err != nil {
+			t.Error(err)
+		}
+		if err := stream.DeleteMsg(t.Context(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := consume.Postponed(<-waited); !ok {
+			t.Error("it does not wait")
+		}
+		config := stream.CachedInfo().Config
+		if err := b.JetStream().DeleteStream(t.Context(), config.Name); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.JetStream().CreateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		publishTo(t, b, "a", 0)
+		time.Sleep(maxPoll)
+		if turn, err := o.wait(t.Context(), nil, subject, 1); turn == nil {
+			t.Errorf("the notification of the new outbox counts as sent: %v", err)
+		}
+	})
+}
+
 // A notification on the subject of its channel goes to the subject of its chat, also one that an
 // earlier version stored. It keeps its id and its place.
 func TestNotificationWithoutItsChatsSubject(t *testing.T) {
@@ -523,6 +563,53 @@ func TestSettledNotificationThatIsStillStored(t *testing.T) {
 	if n := r.next(t); n.Text != "next" {
 		t.Errorf("got %q", n.Text)
 	}
+}
+
+// Somebody limits how often the server delivers the notifications of a channel, and takes that back. A notification that
+// reached the limit stays before those of its chat, and the next start of a notifier sends it.
+func TestLimitOfDeliveriesOfAChannel(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		down := true
+		receiver := newChatRecorder(t, nil)
+		receiver.refuse = func(n channel.Notification) error {
+			if down && n.ChatID == "a" {
+				return consume.RetryAfter(time.Second, errors.New("down"))
+			}
+			return nil
+		}
+		cfg := Config{Channels: map[string]channel.Channel{"chat": receiver}, Default: "chat"}
+		stop := start(t, b, cfg)
+		bustest.WaitUntil(t, "the consumer", func() bool {
+			_, ok, err := b.ConsumerInfo(t.Context(), b.ChannelConsumer("chat"))
+			return ok && err == nil
+		})
+		update := func(limit int) {
+			t.Helper()
+			info, _, err := b.ConsumerInfo(t.Context(), b.ChannelConsumer("chat"))
+			if err == nil {
+				info.Config.MaxDeliver = limit
+				_, err = b.JetStream().UpdateConsumer(t.Context(), b.StreamName(bus.Outbox), info.Config)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		update(1)
+		publishTo(t, b, "a", 0)
+		time.Sleep(10 * time.Second)
+		publishTo(t, b, "b", 0)
+		receiver.wait("b", 1)
+		time.Sleep(10 * time.Second)
+		down = false
+		publishTo(t, b, "a", 1)
+		time.Sleep(10 * time.Second)
+		update(-1)
+		time.Sleep(10 * time.Second)
+		stop()
+		start(t, b, cfg)
+		receiver.wait("a", 2)
+	})
 }
 
 // A full outbox of notifications that an earlier version stored has no room for their copies on the

@@ -14,7 +14,7 @@ type CronRequest struct {
 	// Session is the full session id. It is required to add a job if the subject
 	// contains only the hash of the session.
 	Session string `json:"session,omitempty"`
-	// Key makes "add" idempotent: a repeated request with the same key returns the
+	// Key makes "add" and "update" idempotent: a repeated request with the same key returns the
 	// same job.
 	Key string `json:"key,omitempty"`
 }

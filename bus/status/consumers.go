@@ -61,8 +61,8 @@ func Queues(ctx context.Context, b *bus.Bus) (map[string]*jetstream.ConsumerInfo
 
 // countSubjects calls count with the subjects of a stream and their numbers of messages.
 func countSubjects(ctx context.Context, b *bus.Bus, stream string, count func(subject string, n uint64)) error {
-	s, err := b.Stream(ctx, stream)
-	if err != nil {
+	s, err := b.UsedStream(ctx, stream)
+	if s == nil {
 		return err
 	}
 	info, err := s.Info(ctx)
@@ -120,27 +120,28 @@ func Consumers(ctx context.Context, b *bus.Bus, like bus.Consumer) (map[string]*
 // checkConsumer notes a consumer that somebody has paused or changed.
 type checkConsumer func(bus.Consumer, *jetstream.ConsumerInfo)
 
-// readConsumers looks at the consumers that are not of queues or channels, and returns unservedTicks. What it
-// cannot read, others cannot read either.
-func readConsumers(ctx context.Context, b *bus.Bus, check checkConsumer) (ticks uint64) {
+// readConsumers looks at the consumers that are not of queues or channels, and returns unservedTicks. After an error, it
+// has looked at the others.
+func readConsumers(ctx context.Context, b *bus.Bus, check checkConsumer) (ticks uint64, err error) {
 	for _, c := range []bus.Consumer{b.TickConsumer(), b.NotifierConsumer(), b.HeartbeatConsumer(), b.DeadConsumer()} {
-		info, ok, err := b.ConsumerInfo(ctx, c)
-		if ok && err == nil {
+		info, ok, failed := b.ConsumerInfo(ctx, c)
+		if ok && failed == nil {
 			check(c, info)
 		}
-		if c.Stream == bus.Ticks && err == nil {
-			ticks = unservedTicks(ctx, b, info)
+		if c.Stream == bus.Ticks && failed == nil {
+			ticks, failed = unservedTicks(ctx, b, info)
 		}
+		err = cmp.Or(err, failed)
 	}
-	return ticks
+	return ticks, err
 }
 
 // unservedTicks returns the number of ticks that wait while no worker asks for one. The consumer of ticks
 // is nil if no worker has made it yet.
-func unservedTicks(ctx context.Context, b *bus.Bus, consumer *jetstream.ConsumerInfo) (ticks uint64) {
+func unservedTicks(ctx context.Context, b *bus.Bus, consumer *jetstream.ConsumerInfo) (ticks uint64, err error) {
 	switch {
 	case consumer == nil:
-		_ = countSubjects(ctx, b, bus.Ticks, func(subject string, n uint64) {
+		err = countSubjects(ctx, b, bus.Ticks, func(subject string, n uint64) {
 			if tokens := b.Split(subject); len(tokens) > 0 && tokens[0] == "tick" {
 				ticks += n
 			}
@@ -148,7 +149,7 @@ func unservedTicks(ctx context.Context, b *bus.Bus, consumer *jetstream.Consumer
 	case consumer.NumWaiting == 0 && consumer.NumAckPending == 0:
 		ticks = consumer.NumPending
 	}
-	return ticks
+	return ticks, err
 }
 
 func channels(ctx context.Context, b *bus.Bus, check checkConsumer) ([]Channel, error) {

@@ -163,7 +163,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 	for what, read := range map[string]func() error{
 		"streams":      func() error { return s.readStreams(ctx, b) },
 		"queues":       func() error { return readQueues(ctx, b, queues, check) },
-		"consumers":    func() error { s.ticks = readConsumers(ctx, b, check); return nil },
+		"consumers":    func() (err error) { s.ticks, err = readConsumers(ctx, b, check); return err },
 		"workers":      func() (err error) { s.Workers, err = workers(ctx, b); return err },
 		"channels":     func() (err error) { s.Channels, err = channels(ctx, b, check); return err },
 		"parked calls": func() error { return s.readParked(ctx, b) },

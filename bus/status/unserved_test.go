@@ -3,11 +3,14 @@ package status_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -102,4 +105,43 @@ func TestQueueWithoutConsumer(t *testing.T) {
 	if n := bustest.Messages(t, b, bus.Calls); n != 6006 {
 		t.Errorf("%d calls", n)
 	}
+}
+
+// A status that cannot look at a consumer says so: nobody knows whether it is paused.
+func TestConsumerThatCannotBeRead(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir(), Users: []*server.User{
+			{Username: "worker"},
+			{Username: "reader", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Deny: []string{"$JS.API.CONSUMER.INFO.STEVEDORE_TICKS.*"}}}},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.Start()
+		t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+		connect := func(user string) *bus.Bus {
+			t.Helper()
+			b, err := bus.Connect(t.Context(), bus.Config{InProcess: srv, User: user, MaxBytes: 16 << 20, OnDemand: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(b.Close)
+			return b
+		}
+		b := connect("worker")
+		if _, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil {
+			t.Fatal(err)
+		}
+		if s := status.Read(t.Context(), b); len(s.Errors) > 0 {
+			t.Errorf("without the stream of ticks: %q", s.Errors)
+		}
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Tick(bus.Cron, "a"), Body: []byte(`{"tool":"none"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		bustest.Consumers(t, b, b.TickConsumer())
+		const want = "consumers: look up consumer ticks of STEVEDORE_TICKS"
+		if s := status.Read(t.Context(), connect("reader")); len(s.Errors) != 1 || !strings.Contains(s.Errors[0], want) {
+			t.Errorf("the reader: %q", s.Errors)
+		}
+	})
 }

@@ -62,6 +62,9 @@ func (t *ticker) handle(ctx context.Context, d *consume.Delivery) error {
 	if newest, err := t.bus.Last(ctx, bus.Ticks, d.Subject); err != nil || newest.Sequence > d.Sequence {
 		return err // after an outage, there may be two
 	}
+	if withdrawn, err := cron.WasWithdrawn(ctx, t.bus, d, kind, name); withdrawn || err != nil {
+		return err
+	}
 	queue := cmp.Or(body.Queue, bus.DefaultQueue)
 	if !tools.IsToken(queue) {
 		return consume.Reject(consume.CodeUndecodable, fmt.Errorf("queue %.80q is not of the form %s", queue, tools.TokenForm))

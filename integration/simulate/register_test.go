@@ -148,7 +148,7 @@ func (r *register) do(b *bus.Bus, client int, op operation, sequence *uint64, kn
 }
 
 func (r *register) state(b *bus.Bus) *kv.Store {
-	return kv.New(func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) })
+	return kv.New(b.API(), func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) })
 }
 
 // judgeRegisters reads each register once more and checks its history.

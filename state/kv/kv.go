@@ -16,30 +16,32 @@ import (
 // Store keeps each fact under its own key of the bucket, with its value as it is,
 // so that `nats kv get` shows it. The bucket should have a TTL, which removes the
 // facts of old sessions.
-//
-// In a replicated bucket, a replica may answer Get and may lag behind for a moment.
 type Store struct {
+	api  jsapi.API
 	open func(context.Context) (jetstream.KeyValue, error)
 }
 
-// New returns the Store in a bucket. Each operation calls open, which should cache the bucket.
-func New(open func(context.Context) (jetstream.KeyValue, error)) *Store { return &Store{open} }
+// New returns the Store in a bucket of the account of api. Each operation calls open, which should cache the bucket.
+func New(api jsapi.API, open func(context.Context) (jetstream.KeyValue, error)) *Store {
+	return &Store{api, open}
+}
 
-// Get asks the server. It takes an empty value, which other clients may write, for
-// no fact.
+// Get asks the leader of the bucket, because a replica may lag behind. It takes an empty value, which other clients may
+// write, for no fact.
 func (s *Store) Get(ctx context.Context, key string) (state.Fact, error) {
 	bucket, err := s.open(ctx)
 	if err != nil {
 		return state.Fact{}, fmt.Errorf("get state %q: %w", key, err)
 	}
-	entry, err := bucket.Get(ctx, key)
-	if errors.Is(err, jetstream.ErrKeyNotFound) || err == nil && len(entry.Value()) == 0 {
+	name := bucket.Bucket()
+	m, err := s.api.GetFromLeader(ctx, "KV_"+name, jsapi.Get{LastBySubject: "$KV." + name + "." + key})
+	if errors.Is(err, jetstream.ErrMsgNotFound) || err == nil && len(m.Data) == 0 { // also if it was deleted
 		return state.Fact{}, nil
 	}
 	if err != nil {
-		return state.Fact{}, fmt.Errorf("get state %q from bucket %q: %w", key, bucket.Bucket(), err)
+		return state.Fact{}, fmt.Errorf("get state %q from bucket %q: %w", key, name, err)
 	}
-	return state.Fact{Value: string(entry.Value()), UpdatedAt: entry.Created().UTC()}, nil
+	return state.Fact{Value: string(m.Data), UpdatedAt: m.Time.UTC()}, nil
 }
 
 // Set writes the values one after the other. After an error, the keys before the

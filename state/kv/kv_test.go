@@ -13,6 +13,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/jsapi"
 	"github.com/stevedore-bus/stevedore/state"
 )
 
@@ -30,15 +32,16 @@ func TestStores(t *testing.T) {
 		connect := startServer(t)
 		newBucket(t, connect(), jetstream.KeyValueConfig{Bucket: "state"})
 		testStore(t, func() state.Store {
-			bucket, err := connect().KeyValue(t.Context(), "state")
+			js := connect()
+			bucket, err := js.KeyValue(t.Context(), "state")
 			must(t, err)
-			return newStore(bucket)
+			return newStore(js, bucket)
 		})
 	})
 }
 
-func newStore(bucket jetstream.KeyValue) *Store {
-	return New(func(context.Context) (jetstream.KeyValue, error) { return bucket, nil })
+func newStore(js jetstream.JetStream, bucket jetstream.KeyValue) *Store {
+	return New(jsapi.New(js), func(context.Context) (jetstream.KeyValue, error) { return bucket, nil })
 }
 
 func testStore(t *testing.T, open func() state.Store) {
@@ -106,16 +109,18 @@ func testStore(t *testing.T, open func() state.Store) {
 }
 
 func TestEmptyValueOfAnotherClient(t *testing.T) {
-	bucket := newBucket(t, startServer(t)(), jetstream.KeyValueConfig{Bucket: "state"})
+	js := startServer(t)()
+	bucket := newBucket(t, js, jetstream.KeyValueConfig{Bucket: "state"})
 	_, err := bucket.PutString(t.Context(), "k", "")
 	must(t, err)
-	if got, err := newStore(bucket).Get(t.Context(), "k"); got != (state.Fact{}) || err != nil {
+	if got, err := newStore(js, bucket).Get(t.Context(), "k"); got != (state.Fact{}) || err != nil {
 		t.Errorf("got %+v, %v, want no fact", got, err)
 	}
 }
 
 func TestBucketFull(t *testing.T) {
-	s := newStore(newBucket(t, startServer(t)(), jetstream.KeyValueConfig{Bucket: "state", MaxBytes: 4 << 10}))
+	js := startServer(t)()
+	s := newStore(js, newBucket(t, js, jetstream.KeyValueConfig{Bucket: "state", MaxBytes: 4 << 10}))
 	var err error
 	for i := 0; i < 1000 && err == nil; i++ {
 		err = s.Set(t.Context(), map[string]string{fmt.Sprintf("k%d", i): strings.Repeat("v", 100)})
@@ -128,12 +133,26 @@ func TestBucketFull(t *testing.T) {
 
 func TestServerGone(t *testing.T) {
 	srv := runServer(t)
-	s := newStore(newBucket(t, dial(t, srv), jetstream.KeyValueConfig{Bucket: "state"}))
+	js := dial(t, srv)
+	s := newStore(js, newBucket(t, js, jetstream.KeyValueConfig{Bucket: "state"}))
 	must(t, s.Set(t.Context(), map[string]string{"k": "v"}))
 	srv.Shutdown()
 	srv.WaitForShutdown()
 	if _, err := s.Get(t.Context(), "k"); err == nil {
 		t.Error("get: want an error, not an absent fact")
+	}
+}
+
+// A replica that lags behind does not hide the channel that a user has just used.
+func TestReplicaThatLagsBehind(t *testing.T) {
+	js := startServer(t)()
+	s := newStore(js, newBucket(t, js, jetstream.KeyValueConfig{Bucket: "state"}))
+	must(t, state.SetLastChannel(t.Context(), s, "s", state.Channel{Name: "telegram", ChatID: "7"}, false))
+	bustest.Lag(t, js, "KV_state", "$KV.state.last_channel.s")
+	for range 50 {
+		if got, err := state.LastChannel(t.Context(), s, "s"); got.ChatID != "7" || err != nil {
+			t.Fatalf("got %+v, %v", got, err)
+		}
 	}
 }
 

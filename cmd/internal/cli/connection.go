@@ -235,9 +235,9 @@ func (c *Connection) Check() error {
 	return nil
 }
 
-// urlFile contains the URL of the embedded server for the other commands. The URL
+// URLFile contains the URL of the embedded server for the other commands. The URL
 // contains the credential, so only the owner can read the file.
-const urlFile = "server.url"
+const URLFile = "server.url"
 
 // DataLocked reports whether a process runs a server in the data directory.
 func (c *Connection) DataLocked() (bool, error) { return durable.DirLocked(c.Data) }
@@ -260,7 +260,7 @@ func (c *Connection) EmbeddedURL() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", bus.ErrUnreachable, err)
 	}
-	data, err := os.ReadFile(filepath.Join(dir, urlFile))
+	data, err := os.ReadFile(filepath.Join(dir, URLFile))
 	switch {
 	case !locked:
 		return "", fmt.Errorf("%w: no server runs in the data directory %q; start one with \"%s\", or name a server with "+
@@ -276,7 +276,7 @@ func (c *Connection) EmbeddedURL() (string, error) {
 // PublishURL writes the embedded server's URL to a file for Connect. withdraw removes the file and
 // those beside it, unless another process has written it since, because somebody removed the directory.
 func (c *Connection) PublishURL(url string, beside ...string) (withdraw func() error, err error) {
-	name := filepath.Join(c.Data, urlFile)
+	name := filepath.Join(c.Data, URLFile)
 	if err := durable.WriteFile(name, []byte(url+"\n"), 0o600); err != nil {
 		return nil, fmt.Errorf("publish the server's URL: %w", err)
 	}

@@ -3,10 +3,12 @@ package process
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/stevedore-bus/stevedore/bus/embedded"
+	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/state/durable"
 )
 
@@ -28,7 +30,10 @@ func Embed(cfg embedded.Config) (server *embedded.Server, closeServer func() err
 		return nil, nil, fmt.Errorf("%w (--data)", err)
 	}
 	cfg.Dir = dir
-	if err := openData(dir); err != nil {
+	if err = openData(dir); err == nil {
+		err = removeLeft(dir)
+	}
+	if err != nil {
 		return nil, nil, errors.Join(err, lock.Unlock())
 	}
 	server, err = embedded.Start(cfg)
@@ -42,4 +47,15 @@ func Embed(cfg embedded.Config) (server *embedded.Server, closeServer func() err
 		server.Close()
 		return lock.Unlock()
 	}, nil
+}
+
+// removeLeft removes what PublishServer wrote for a process that was killed: the lock of the new one would make commands
+// trust it.
+func removeLeft(dir string) (err error) {
+	for _, name := range []string{cli.URLFile, settingsFile} {
+		if removed := os.Remove(filepath.Join(dir, name)); !errors.Is(removed, fs.ErrNotExist) {
+			err = errors.Join(err, removed)
+		}
+	}
+	return err
 }

@@ -4,7 +4,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +50,9 @@ func (o *Options) PublishServer(url string) (withdraw func() error, err error) {
 // as those of the worker.
 func (o *Options) CheckJoined() error {
 	data, err := os.ReadFile(filepath.Join(o.Connection.Data, settingsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // that worker stops: it withdrew its settings with its URL, which the caller has read just before
+	}
 	var worker workerSettings
 	if err == nil {
 		err = json.Unmarshal(data, &worker)

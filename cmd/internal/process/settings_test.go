@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
+
+	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
 // A command that joins the worker of a data directory learns which of its settings differ, and does
@@ -21,7 +23,8 @@ func TestCheckJoined(t *testing.T) {
 		}
 		return o
 	}
-	if _, err := options("--slots", "3").PublishServer("nats://127.0.0.1:1"); err != nil {
+	withdraw, err := options("--slots", "3").PublishServer("nats://127.0.0.1:1")
+	if err != nil {
 		t.Fatal(err)
 	}
 	for arg, want := range map[string]string{"--slots=3": "", "--tools=shell": "its --tools differs"} {
@@ -39,5 +42,36 @@ func TestCheckJoined(t *testing.T) {
 	}
 	if err := options("--slots=3").CheckJoined(); err == nil || !strings.Contains(err.Error(), "version 2") {
 		t.Errorf("another version: %v", err)
+	}
+	// A command that found the worker just before it stopped runs the next one itself.
+	if err := withdraw(); err != nil {
+		t.Fatal(err)
+	}
+	if err := options("--tools=shell").CheckJoined(); err != nil {
+		t.Errorf("the worker stops: %v", err)
+	}
+}
+
+// While a process starts in the data directory of one that was killed, commands get neither the URL of that one, whose
+// port another program may have, nor its settings.
+func TestFilesOfAKilledProcess(t *testing.T) {
+	o, flags := new(Options), pflag.NewFlagSet("", pflag.ContinueOnError)
+	o.AddFlags(flags)
+	if err := flags.Parse([]string{"--data", t.TempDir()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.PublishServer("nats://user:secret@127.0.0.1:1"); err != nil {
+		t.Fatal(err)
+	}
+	_, closeServer, err := Embed(embedded.Config{Dir: o.Connection.Data, NoSync: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = closeServer() }() // of a test
+	if url, err := o.Connection.EmbeddedURL(); err == nil || !strings.Contains(err.Error(), "is starting or stopping") {
+		t.Errorf("the URL %q, %v", url, err)
+	}
+	if _, err := os.Stat(filepath.Join(o.Connection.Data, settingsFile)); err == nil {
+		t.Error("the settings are still there")
 	}
 }

@@ -117,7 +117,7 @@ const StateFile = "state.json"
 // server, or a bucket that all hosts share.
 func openState(connection *cli.Connection, b *bus.Bus, log zerolog.Logger) (state.Store, error) {
 	if connection.External() {
-		return kv.New(func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) }), nil
+		return kv.New(b.API(), func(ctx context.Context) (jetstream.KeyValue, error) { return b.Bucket(ctx, bus.StateBucket) }), nil
 	}
 	return state.OpenFile(filepath.Join(connection.Data, StateFile), state.FileConfig{Log: log})
 }

@@ -1,0 +1,156 @@
+package cron_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/cron"
+)
+
+// frozen connects a process that stands still before it sends a certain request, until thaw is closed.
+type frozen struct {
+	nats.InProcessConnProvider
+	before       atomic.Pointer[string]
+	others       atomic.Int64 // such requests that come first
+	stands, thaw chan struct{}
+}
+
+type frozenConn struct {
+	net.Conn
+	*frozen
+}
+
+func (f *frozen) InProcessConn() (net.Conn, error) {
+	conn, err := f.InProcessConnProvider.InProcessConn()
+	return frozenConn{conn, f}, err
+}
+
+func (c frozenConn) Write(p []byte) (int, error) {
+	if before := c.before.Load(); before != nil && bytes.Contains(p, []byte(*before)) && c.others.Add(-1) < 0 {
+		c.before.Store(nil)
+		close(c.stands)
+		<-c.thaw
+	}
+	return c.Conn.Write(p)
+}
+
+// A process stands still while it disables or removes a job, and somebody enables it or adds it again meanwhile. The
+// tick of that job stays.
+func TestTickOfAJobThatCameBack(t *testing.T) {
+	for _, test := range []struct {
+		action, before string
+		others         int64
+		back           []string // actions
+	}{
+		{cron.ActionDisable, "STREAM.PURGE", 0, []string{cron.ActionUpdate, cron.ActionEnable}},
+		{cron.ActionDisable, "STREAM.INFO", 1, []string{cron.ActionUpdate, cron.ActionEnable}},
+		{cron.ActionRemove, `"filter":"stevedore.tick`, 0, []string{cron.ActionAdd}},
+	} {
+		t.Run(test.action+" "+test.before, func(t *testing.T) {
+			bustest.Bubble(t, func(t *testing.T) {
+				s := bustest.Server(t)
+				b := bustest.Connect(t, s, bus.Config{})
+				cfg := s.ClientConfig(bus.Config{})
+				process := &frozen{InProcessConnProvider: cfg.InProcess, stands: make(chan struct{}), thaw: make(chan struct{})}
+				cfg.InProcess = process
+				other, err := bus.Connect(t.Context(), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer other.Close()
+				do := func(b *bus.Bus, action, at string) error {
+					r := cron.Request{Action: action, Name: "job"}
+					if action == cron.ActionAdd || action == cron.ActionUpdate {
+						r.Tool, r.At = "x", at
+					}
+					_, err := cron.New(b).Do(t.Context(), operator, "", r)
+					return err
+				}
+				if err := do(other, cron.ActionAdd, "1h"); err != nil {
+					t.Fatal(err)
+				}
+				process.others.Store(test.others)
+				process.before.Store(&test.before)
+				done := make(chan error, 1)
+				go func() { done <- do(other, test.action, "") }()
+				<-process.stands
+				for _, action := range test.back {
+					if err := do(b, action, "1s"); err != nil {
+						t.Fatal(err)
+					}
+				}
+				waits := func() bool {
+					t.Helper()
+					tick, err := b.Last(t.Context(), bus.Ticks, b.Tick(bus.Cron, "job"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					return tick.Sequence > 0
+				}
+				time.Sleep(2 * time.Second)
+				if !waits() {
+					t.Fatal("no tick")
+				}
+				close(process.thaw)
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				if !waits() {
+					t.Error("the tick is gone")
+				}
+			})
+		})
+	}
+}
+
+// A process stands still before it publishes the tick of a job that the clocks skipped. The job that was removed or disabled
+// meanwhile does not run.
+func TestMadeUpTickOfARemovedJob(t *testing.T) {
+	for _, action := range []string{cron.ActionRemove, cron.ActionDisable} {
+		t.Run(action, func(t *testing.T) {
+			bustest.Bubble(t, func(t *testing.T) {
+				s := bustest.Server(t)
+				b := bustest.Connect(t, s, bus.Config{})
+				cfg := s.ClientConfig(bus.Config{})
+				process := &frozen{InProcessConnProvider: cfg.InProcess, stands: make(chan struct{}), thaw: make(chan struct{})}
+				cfg.InProcess = process
+				other, err := bus.Connect(t.Context(), cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer other.Close()
+				jobs, text := cron.New(b), func(text string) json.RawMessage { return json.RawMessage(`{"text":"` + text + `"}`) }
+				job := cron.Job{Name: "night", Cron: "30 2 * * *", TimeZone: "Europe/Berlin", Tool: "say", Args: text("night")}
+				if _, err := jobs.Add(t.Context(), operator, job); err != nil {
+					t.Fatal(err)
+				}
+				calls, before := runSay(t, b), "HPUB "+b.Tick(bus.Cron, "night")
+				process.before.Store(&before)
+				done := make(chan error, 1)
+				go func() { done <- cron.New(other).RunSkipped(t.Context(), forward.Add(time.Minute)) }()
+				<-process.stands
+				if _, err := jobs.Do(t.Context(), operator, "", cron.Request{Action: action, Name: "night"}); err != nil {
+					t.Fatal(err)
+				}
+				close(process.thaw)
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				if _, err := jobs.Add(t.Context(), operator, cron.Job{Name: "later", At: time.Now().Add(time.Minute), Tool: "say", Args: text("later")}); err != nil {
+					t.Fatal(err)
+				}
+				if call := nextCall(t, calls); string(call.Args) != `{"text":"later"}` {
+					t.Errorf("call %+v", call)
+				}
+			})
+		})
+	}
+}
