@@ -3,6 +3,7 @@ package task_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -16,7 +17,7 @@ import (
 func TestRetriedCallIsNotTakenForAParkedOne(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
-	p := task.Parked{Call: tools.Call{ID: "c", Session: "s", Tool: "x"}, Queue: "default", State: task.Waiting}
+	p := task.Parked{Call: tools.Call{ID: "c", Session: "s", Tool: "x"}, Queue: "default", State: task.Waiting, Until: time.Now().Add(time.Hour)}
 	var err error
 	if p.Number, err = task.Park(t.Context(), b, p); err == nil {
 		err = task.Resume(t.Context(), b, p)
@@ -37,6 +38,9 @@ func TestRetriedCallIsNotTakenForAParkedOne(t *testing.T) {
 	}
 	nothing := func(tools.CallKey) {}
 	behind := task.NewFollower(b, task.FollowerConfig{Cancelled: nothing, Expired: nothing, Stop: nothing})
+	ready := make(chan struct{})
+	defer bustest.Run(t, func(ctx context.Context) error { return behind.Run(ctx, func() { close(ready) }) })()
+	<-ready
 	behind.Add(p)
 	l := task.Locator{Bus: b, Records: behind, Results: task.NewResults(b, bustest.Log(t)), Here: func(tools.CallKey) <-chan struct{} { return nil }}
 	place := make(chan task.Place, 1)
