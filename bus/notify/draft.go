@@ -122,7 +122,7 @@ func (n *Notifier) ShowDraft(ctx context.Context, to channel.DraftChannel, name 
 // EndDraft removes the draft of a call whose answer is not delivered to its chat.
 func (n *Notifier) EndDraft(ctx context.Context, to channel.DraftChannel, name string, call tools.Call) error {
 	open := false
-	_, before, err := n.changeDraft(ctx, name, call.ChatID, func(d *draft) bool {
+	d, before, err := n.changeDraft(ctx, name, call.ChatID, func(d *draft) bool {
 		open = d.isOf(call.Session, call.ID) && !d.Closed
 		d.Message, d.Editing, d.Closed = "", false, true
 		return open
@@ -130,7 +130,23 @@ func (n *Notifier) EndDraft(ctx context.Context, to channel.DraftChannel, name s
 	if err != nil || !open || before.Message == "" {
 		return err
 	}
-	return to.RemoveDraft(ctx, call.ChatID, before.Message)
+	return n.removeDraft(ctx, to, name, call.ChatID, before.Message, d.revision)
+}
+
+// removeDraft removes a message that the record of a chat, which has a revision now, no longer names. If that fails, the
+// record names it again, so that whoever sends next to the chat removes it.
+func (n *Notifier) removeDraft(ctx context.Context, to channel.DraftChannel, name, chat, message string, revision uint64) error {
+	err := to.RemoveDraft(ctx, chat, message)
+	if _, refused := consume.Rejected(err); err == nil || refused {
+		return err
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), draftTimeout)
+	defer stop()
+	_, _, storeErr := n.changeDraft(ctx, name, chat, func(d *draft) bool {
+		d.Message, d.Closed, d.Since = message, false, time.Time{} // too old to become the answer
+		return d.revision == revision
+	})
+	return errors.Join(err, storeErr)
 }
 
 // closeDraft prepares the chat of a notification for its delivery, and sets the message that
@@ -174,7 +190,7 @@ func (n *Notifier) closeDraft(ctx context.Context, to channel.Channel, sent *cha
 			sent.Replaces = d.Message
 		}
 		if before.Message != "" && !before.Closed && d.Message == "" {
-			if err := drafts.RemoveDraft(ctx, chat, before.Message); err != nil {
+			if err := n.removeDraft(ctx, drafts, sent.Channel, chat, before.Message, d.revision); err != nil {
 				n.log.Warn().Err(err).Str("channel", sent.Channel).Msg("cannot remove the draft of an answer")
 			}
 		}

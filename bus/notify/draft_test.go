@@ -24,6 +24,7 @@ type draftChat struct {
 	messages []string // removed ones are empty
 	fails    []error  // of the next calls of Send
 	lose     bool     // the next response of Send is lost
+	keeps    int      // so many of the next calls of RemoveDraft fail
 	edit     chan struct{}
 }
 
@@ -72,6 +73,10 @@ func (c *draftChat) ShowDraft(_ context.Context, _, id string, draft channel.Dra
 }
 
 func (c *draftChat) RemoveDraft(_ context.Context, _, id string) error {
+	if c.keeps > 0 {
+		c.keeps--
+		return errors.New("502")
+	}
 	_, err := c.put(id, "")
 	return err
 }
@@ -104,8 +109,42 @@ func TestDraftBecomesTheAnswer(t *testing.T) {
 		"a response that is lost":        {func(s *draftStage) { s.show("c1", "a"); s.chat.lose = true; later(s) }, []string{"answer", "other"}},
 		"a draft that the user deleted":  {func(s *draftStage) { s.show("c1", "a"); _, _ = s.chat.put("0", ""); later(s) }, []string{"answer", "other"}},
 		"an old draft":                   {func(s *draftStage) { s.show("c1", "a"); time.Sleep(2 * maxDraftAge); later(s) }, []string{"answer", "other"}},
-		"no answer":                      {func(s *draftStage) { s.show("c1", "a"); s.end("c1"); s.publish(other) }, []string{"other"}},
-		"a killed process":               {func(s *draftStage) { s.show("c1", "a"); s.killInEdit("c1"); later(s) }, []string{"answer", "other"}},
+		"an old draft in an outage": {func(s *draftStage) {
+			s.show("c1", "a")
+			time.Sleep(2 * maxDraftAge)
+			s.fail(1)
+			later(s)
+		}, []string{"answer", "other"}},
+		"an old draft that stays at first": {func(s *draftStage) {
+			s.show("c1", "a")
+			time.Sleep(2 * maxDraftAge)
+			s.chat.keeps = 1
+			later(s)
+		}, []string{"answer", "other"}},
+		"a message in between in an outage": {func(s *draftStage) {
+			s.show("c1", "a")
+			s.fail(2)
+			s.publish(other)
+			s.show("c1", "ans")
+			later(s)
+		}, []string{"other", "answer", "other"}},
+		"a message in between while the draft stays": {func(s *draftStage) {
+			s.show("c1", "a")
+			s.chat.keeps = 1
+			s.publish(other)
+			s.show("c1", "ans")
+			later(s)
+		}, []string{"other", "answer", "other"}},
+		"no answer in an outage": {func(s *draftStage) {
+			s.show("c1", "a")
+			s.chat.keeps = 1
+			if s.notifier.EndDraft(s.Context(), s.chat, "me", s.call("c1")) == nil {
+				s.Error("the draft is removed in an outage")
+			}
+			s.publish(other)
+		}, []string{"other"}},
+		"no answer":        {func(s *draftStage) { s.show("c1", "a"); s.end("c1"); s.publish(other) }, []string{"other"}},
+		"a killed process": {func(s *draftStage) { s.show("c1", "a"); s.killInEdit("c1"); later(s) }, []string{"answer", "other"}},
 		"an edit that takes its time": {func(s *draftStage) {
 			s.show("c1", "a")
 			s.chat.edit = make(chan struct{})
@@ -173,6 +212,14 @@ func (s *draftStage) show(id, text string) {
 func (s *draftStage) awaits(want ...string) {
 	s.Helper()
 	bustest.WaitUntil(s, "the messages", func() bool { return slices.Equal(s.chat.shows(), want) })
+}
+
+// fail lets the next attempts to send a notification fail with the removal of the draft before it.
+func (s *draftStage) fail(attempts int) {
+	s.chat.keeps = attempts
+	for range attempts {
+		s.chat.fails = append(s.chat.fails, errors.New("502"))
+	}
 }
 
 func (s *draftStage) end(id string) {
