@@ -208,6 +208,8 @@ var mutants = []mutant{
 		"integration/simulate", "TestSimulate"},
 	{"notifications of a chat overtake each other", "bus/notify/order.go", "			case stored == t.sequence:", "			case stored > 0:",
 		"bus/notify", "TestOrderPerChatOverTwoNotifiers"},
+	{"an answer that arrives again is a late one", "bus/agents/inbox.go", "		if r.Answer != nil && r.Answer.Approve == approve", "		if r.Answer != nil && r.Answer.Approve != approve",
+		"bus/agents", "TestAnswersInAChat"},
 	{"a draft that could not be removed is forgotten", "bus/notify/draft.go", "		return d.revision == revision", "		return d.revision == revision && revision == 0",
 		"bus/notify", "TestDraftBecomesTheAnswer"},
 	{"a chat waits on after another process has sent", "bus/notify/order.go", "			case pause > 0 && stored == c.awaits:", "			case pause > 0:",

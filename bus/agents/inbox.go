@@ -184,7 +184,7 @@ func (in *Inbox) answer(ctx context.Context, session string, m channel.Incoming)
 		if shown, err := in.shows(ctx, a, m.ChatID, in.toAll); err != nil {
 			return false, temporary(err)
 		} else if shown {
-			keys = append(keys, channel.ApprovalKey(a.Session, a.ID))
+			keys = append(keys, channel.ApprovalKey(a.Session, a.ID), a.Session, a.ID, a.Tool)
 			break
 		}
 	}
@@ -194,9 +194,19 @@ func (in *Inbox) answer(ctx context.Context, session string, m channel.Incoming)
 	if len(keys) == 0 {
 		return false, nil
 	}
-	text, err := in.Decide(ctx, channel.Decision{Key: keys[0], ChatID: m.ChatID, Approve: approve, Reason: reason, By: in.channel + ":" + m.ChatID})
+	by := in.channel + ":" + m.ChatID
+	text, err := in.Decide(ctx, channel.Decision{Key: keys[0], ChatID: m.ChatID, Approve: approve, Reason: reason, By: by})
 	if err != nil {
 		return false, err
+	}
+	if len(keys) == 4 { // an earlier version stored only the first
+		r, err := task.ReadRecord(ctx, in.bus, tools.CallKey{Session: keys[1], ID: keys[2]})
+		if err != nil {
+			return false, temporary(err)
+		}
+		if r.Answer != nil && r.Answer.Approve == approve && r.Answer.By == tools.Excerpt(by, 200) { // this message, perhaps when it arrived before
+			text = decided(approve, keys[3])
+		}
 	}
 	return true, in.reply(ctx, session, m, text)
 }
@@ -234,10 +244,15 @@ func (in *Inbox) Decide(ctx context.Context, d channel.Decision) (string, error)
 			return "", temporary(err)
 		case err != nil:
 			return err.Error(), nil
-		case d.Approve:
-			return "✅ Approved: " + a.Tool + " runs.", nil
 		}
-		return "❌ Rejected: " + a.Tool + " does not run.", nil
+		return decided(d.Approve, a.Tool), nil
 	}
 	return "This question has been answered, or its time has passed.", nil
+}
+
+func decided(approve bool, tool string) string {
+	if approve {
+		return "✅ Approved: " + tool + " runs."
+	}
+	return "❌ Rejected: " + tool + " does not run."
 }

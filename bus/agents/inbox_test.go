@@ -1,6 +1,8 @@
 package agents
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -164,6 +166,17 @@ func TestAnswersInAChat(t *testing.T) {
 		if accept("2", "Yes!").ID != "" {
 			t.Error("an answer became a message")
 		}
+	}
+	replies := []string{}
+	for m, err := range b.Read(t.Context(), bus.Outbox, bus.Query{Subject: b.Notify("hook", "42")}) {
+		var reply channel.Notification
+		if err = cmp.Or(err, json.Unmarshal(m.Body, &reply)); err != nil {
+			t.Fatal(err)
+		}
+		replies = append(replies, reply.Text)
+	}
+	if !slices.Equal(replies, []string{"✅ Approved: shell runs."}) {
+		t.Errorf("the replies to an answer that arrived twice: %q", replies)
 	}
 	if got := open(); !slices.Equal(got, []string{"other", "second"}) {
 		t.Errorf("after one answer, %q wait", got)
