@@ -169,6 +169,8 @@ var mutants = []mutant{
 	{"a tick of a job that was enabled again is removed", "bus/cron/store.go",
 		"err != nil || have.Sequence == 0 || have.Header.Get(jetstream.ScheduleHeader) != \"\"", "err != nil || have.Sequence == 1",
 		"bus/cron", "TestTickOfAJobThatCameBack"},
+	{"a heartbeat is changed while its tick is published", "bus/cron/jobs.go", "		if changed && have.Sequence > 0 {", "		if changed && have.Sequence > 0 && ctx == nil {",
+		"bus/cron", "TestChangedWhileTheTickIsPublished"},
 	{"a job is changed while its tick is published", "bus/cron/find.go", "due.Sub(info.TimeStamp) > dueSoon", "due.Sub(info.TimeStamp) > -awaitTick",
 		"bus/cron", "TestChangedWhileTheTickIsPublished"},
 	{"a call that changes a job and is delivered again changes it twice", "bus/cron/jobs.go",

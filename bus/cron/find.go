@@ -85,11 +85,16 @@ const (
 	awaitTick = 5 * time.Second
 )
 
-// getToChange is get, but waits while the server publishes a tick of the job: with the tick, it removes the schedule of a job
-// that runs once, and sets the next due time of another one, also if somebody has changed that schedule since the tick was due.
+// getToChange is get behind the tick of the job, if one is due.
 func (js *Jobs) getToChange(ctx context.Context, by Caller, name string) (e Entry, err error) {
+	return js.behindTick(ctx, func() (Entry, error) { return js.get(ctx, by, name) })
+}
+
+// behindTick reads a schedule, but waits while the server publishes a tick of it: with the tick, it removes the schedule of a job
+// that runs once, and sets the next due time of another one, also if somebody has changed that schedule since the tick was due.
+func (js *Jobs) behindTick(ctx context.Context, read func() (Entry, error)) (e Entry, err error) {
 	for began := time.Now(); time.Since(began) < awaitTick; {
-		if e, err = js.get(ctx, by, name); err != nil || e.Ended || e.Disabled {
+		if e, err = read(); err != nil || e.Ended || e.Disabled || e.revision == 0 {
 			return e, err
 		}
 		info, err := js.info(ctx)

@@ -99,7 +99,11 @@ func (js *Jobs) Put(ctx context.Context, heartbeat Job, replace bool) (changed b
 	}
 	err = retry(func() error {
 		have, err := js.bus.Last(ctx, bus.Ticks, m.Subject)
-		if changed = err == nil && (have.Sequence == 0 || replace && !same(have.Header, have.Body, m)); changed {
+		changed = err == nil && (have.Sequence == 0 || replace && !same(have.Header, have.Body, m))
+		if changed && have.Sequence > 0 {
+			err = js.letTickPass(ctx, heartbeat.kind(), heartbeat.scheduleName())
+		}
+		if changed && err == nil {
 			err = js.write(ctx, m, have.Sequence)
 		}
 		return err
@@ -107,11 +111,20 @@ func (js *Jobs) Put(ctx context.Context, heartbeat Job, replace bool) (changed b
 	return changed && err == nil, err
 }
 
+// letTickPass waits while the server publishes a tick of a schedule.
+func (js *Jobs) letTickPass(ctx context.Context, kind, name string) error {
+	_, err := js.behindTick(ctx, func() (Entry, error) { e, _, err := js.read(ctx, kind, name); return e, err })
+	return err
+}
+
 // Delete removes a heartbeat and its waiting tick, and reports whether it existed.
 func (js *Jobs) Delete(ctx context.Context, heartbeat string) (existed bool, err error) {
 	err = retry(func() error {
 		have, err := js.bus.Last(ctx, bus.Ticks, js.bus.Schedule(bus.Heartbeat, heartbeat))
-		if existed = have.Sequence > 0; err == nil {
+		if existed = have.Sequence > 0; existed {
+			err = js.letTickPass(ctx, bus.Heartbeat, heartbeat)
+		}
+		if err == nil {
 			err = js.remove(ctx, bus.Heartbeat, heartbeat, have.Sequence)
 		}
 		return err

@@ -112,14 +112,27 @@ func TestChangedWhileTheTickIsPublished(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		beat := cron.Job{Kind: bus.Heartbeat, Every: time.Hour, Tool: "x"}
+		for _, beat.Name = range []string{"beat", "gone"} {
+			if _, err := jobs.Put(t.Context(), beat, true); err != nil {
+				t.Fatal(err)
+			}
+		}
 		time.Sleep(time.Until(at))
 		stream, err := b.Stream(t.Context(), bus.Ticks)
-		for err == nil && stream.CachedInfo().State.LastSeq <= others+3 {
+		for err == nil && stream.CachedInfo().State.LastSeq <= others+5 {
 			_, err = stream.Info(t.Context())
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
+		var changes errgroup.Group // each waits until the server has published the ticks
+		changes.Go(func() error {
+			beat.Name, beat.Every = "beat", time.Minute
+			_, err := jobs.Put(t.Context(), beat, true)
+			return err
+		})
+		changes.Go(func() error { _, err := jobs.Delete(t.Context(), "gone"); return err })
 		for _, r := range []cron.Request{{Name: "once", At: "30m"}, {Name: "often", Every: "1m"}} {
 			r.Action = cron.ActionUpdate
 			if _, err := jobs.Do(t.Context(), operator, "", r); err != nil {
@@ -129,11 +142,17 @@ func TestChangedWhileTheTickIsPublished(t *testing.T) {
 		if err := jobs.Remove(t.Context(), operator, "removed"); err != nil {
 			t.Error(err)
 		}
+		if err := changes.Wait(); err != nil {
+			t.Error(err)
+		}
 		time.Sleep(5 * time.Second)
 		if tick, err := b.Last(t.Context(), bus.Ticks, b.Tick(bus.Cron, "removed")); err != nil || tick.Sequence > 0 {
 			t.Errorf("the job that was removed has the tick %d, %v", tick.Sequence, err)
 		}
-		for _, name := range []string{"once", "often"} {
+		if tick, err := b.Last(t.Context(), bus.Ticks, b.Tick(bus.Heartbeat, "gone")); err != nil || tick.Sequence > 0 {
+			t.Errorf("the heartbeat that was removed has the tick %d, %v", tick.Sequence, err)
+		}
+		for _, name := range []string{"once", "often", "beat"} {
 			if e, err := jobs.Get(t.Context(), operator, name); err != nil || e.Ended || e.Next.After(at.Add(31*time.Minute)) {
 				t.Errorf("%s: next %s, ended %t, %v", name, e.Next, e.Ended, err)
 			}
