@@ -324,6 +324,8 @@ var mutants = []mutant{
 		"offload/object", "TestSweepKeepsContentOfPut"},
 	{"a slow Put does not look for its content", "offload/object/store.go", "s.life.Age(began) >= slowPut {", "s.life.Age(began) < 0 {",
 		"offload/object", "TestSweepDuringASlowPut"},
+	{"a refused request ends all streams", "tools/agent/provider/client.go", "if err == nil && form != known {", "if form != known {",
+		"tools/agent/provider", "TestRefusalThatOnlyNamesAStream"},
 	{"a slow upload does not look for its chunks", "offload/object/store.go", "	if err := up.commit(ctx, in)", "	began = s.life.Now()\n	if err := up.commit(ctx, in)",
 		"offload/object", "TestSweepBetweenTwoChunks"},
 	{"an edited stream is not named", "bus/settings.go", "			if d.Harmful {", "			if d.Name == \"\" {", "bus/status", "TestAlteredStreamsAreNamed"},
