@@ -328,6 +328,8 @@ var mutants = []mutant{
 		"tools/agent/provider", "TestRefusalThatOnlyNamesAStream"},
 	{"a new MCP server is not told that the client is initialized", "cmd/internal/mcp/wrap/server.go", "	p.tellInitializedLocked(c) // if", "	// if",
 		"cmd/internal/mcp/wrap", "TestInitializedWhileTheServerStarts"},
+	{"a cleaned directory of databases stays away", "offload/tables/cache.go", "if _, err := os.Stat(c.dir); err == nil {", "if c.dir != \"\" {",
+		"offload/tables", "TestCleanedCache"},
 	{"a slow upload does not look for its chunks", "offload/object/store.go", "	if err := up.commit(ctx, in)", "	began = s.life.Now()\n	if err := up.commit(ctx, in)",
 		"offload/object", "TestSweepBetweenTwoChunks"},
 	{"an edited stream is not named", "bus/settings.go", "			if d.Harmful {", "			if d.Name == \"\" {", "bus/status", "TestAlteredStreamsAreNamed"},
