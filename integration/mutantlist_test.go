@@ -330,6 +330,8 @@ var mutants = []mutant{
 		"cmd/internal/mcp/wrap", "TestInitializedWhileTheServerStarts"},
 	{"a cleaned directory of databases stays away", "offload/tables/cache.go", "if _, err := os.Stat(c.dir); err == nil {", "if c.dir != \"\" {",
 		"offload/tables", "TestCleanedCache"},
+	{"an artifact that is being stored is damaged", "offload/disk/read.go", "if errors.Is(err, offload.ErrCorrupt) {", "if s == nil {",
+		"offload/disk", "TestOpenDuringAPut"},
 	{"a slow upload does not look for its chunks", "offload/object/store.go", "	if err := up.commit(ctx, in)", "	began = s.life.Now()\n	if err := up.commit(ctx, in)",
 		"offload/object", "TestSweepBetweenTwoChunks"},
 	{"an edited stream is not named", "bus/settings.go", "			if d.Harmful {", "			if d.Name == \"\" {", "bus/status", "TestAlteredStreamsAreNamed"},
