@@ -332,6 +332,8 @@ var mutants = []mutant{
 		"offload/tables", "TestCleanedCache"},
 	{"an artifact that is being stored is damaged", "offload/disk/read.go", "if errors.Is(err, offload.ErrCorrupt) {", "if s == nil {",
 		"offload/disk", "TestOpenDuringAPut"},
+	{"a refused call ends one MCP session after the other", "cmd/internal/mcp/wrap/answer.go", " && r.lost < maxLost:", ":",
+		"cmd/internal/mcp/wrap", "TestOneRequestFails"},
 	{"a slow upload does not look for its chunks", "offload/object/store.go", "	if err := up.commit(ctx, in)", "	began = s.life.Now()\n	if err := up.commit(ctx, in)",
 		"offload/object", "TestSweepBetweenTwoChunks"},
 	{"an edited stream is not named", "bus/settings.go", "			if d.Harmful {", "			if d.Name == \"\" {", "bus/status", "TestAlteredStreamsAreNamed"},
