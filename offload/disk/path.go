@@ -118,12 +118,12 @@ func (s *Store) Get(ctx context.Context, session, id string) (offload.Record, er
 }
 
 // Open implements offload.Store.
-func (s *Store) Open(_ context.Context, rec offload.Record) (offload.Content, error) {
+func (s *Store) Open(ctx context.Context, rec offload.Record) (offload.Content, error) {
 	t, err := s.tree()
 	if err != nil {
 		return nil, err
 	}
-	c, err := t.open(rec)
+	c, err := t.open(ctx, rec)
 	if err != nil {
 		return nil, fmt.Errorf("open artifact %q: %w", rec.ID, err)
 	}

@@ -48,7 +48,19 @@ func (s *tree) refresh(ctx context.Context, e record.Entry) (record.Entry, error
 	return e, nil
 }
 
-func (s *tree) open(rec offload.Record) (offload.Content, error) {
+// open opens the content of a record. If that is damaged, a Put or a removal may be between its two files: open looks again when it has ended.
+func (s *tree) open(ctx context.Context, rec offload.Record) (offload.Content, error) {
+	c, err := s.openNow(rec)
+	if errors.Is(err, offload.ErrCorrupt) {
+		if unlock, failed := s.dir.lock(ctx, rec.Session+"/"+rec.ID); failed == nil {
+			defer unlock()
+			return s.openNow(rec)
+		}
+	}
+	return c, err
+}
+
+func (s *tree) openNow(rec offload.Record) (offload.Content, error) {
 	e, err := s.lookup(rec.Session, rec.ID)
 	if err != nil {
 		return nil, err

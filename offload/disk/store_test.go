@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"bytes"
 	"errors"
 	"os"
 	"path/filepath"
@@ -139,5 +140,43 @@ func TestExpiredRecordStaysExpired(t *testing.T) {
 	}
 	if _, err := s.Get(t.Context(), "s", "a"); !errors.Is(err, offload.ErrExpired) {
 		t.Errorf("get: %v, want ErrExpired", err)
+	}
+}
+
+// An artifact that is listed while it is put, or removed, is complete or not there, but not damaged.
+func TestOpenDuringAPut(t *testing.T) {
+	t.Parallel()
+	s := openTest(t, t.TempDir(), offload.StoreConfig{})
+	s.now.links = false // to copy the content takes longer than to make a link
+	data, ended := storetest.Text(20*index.BlockSize, 61), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for range 20 {
+			_, err := s.Put(t.Context(), storetest.NewRecord("s", "a"), bytes.NewReader(data), nil)
+			if err = errors.Join(err, s.Delete(t.Context(), "s", "a")); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	defer func() { <-ended }()
+	for {
+		select {
+		case <-ended:
+			return
+		default:
+		}
+		for rec, err := range s.List(t.Context(), "s") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := s.Open(t.Context(), rec)
+			if err == nil {
+				err = c.Close()
+			}
+			if err != nil && !errors.Is(err, offload.ErrNotFound) {
+				t.Fatal(err)
+			}
+		}
 	}
 }

@@ -261,6 +261,41 @@ func TestListWhileRecordsMove(t *testing.T) {
 	}
 }
 
+// A Put that stands still between two chunks, for longer than the grace of a sweep, does not store a record whose content lacks chunks.
+func TestSweepBetweenTwoChunks(t *testing.T) {
+	t.Parallel()
+	js := connect(t, startServer(t, server.Options{}))
+	now, data := time.Now(), storetest.Text(9*index.BlockSize, 38)
+	s := openTest(t, js, Config{StoreConfig: offload.StoreConfig{Now: func() time.Time { return now }}})
+	stands := readFunc(func([]byte) (int, error) {
+		for {
+			info, err := s.blobs.Info(t.Context())
+			if err != nil {
+				return 0, err
+			}
+			if info.State.Msgs > 0 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		now = now.Add(time.Minute)
+		if report, err := s.Sweep(t.Context(), 10*time.Second); err != nil || report.Orphans == 0 {
+			return 0, fmt.Errorf("sweep: %+v, %w", report, err)
+		}
+		return 0, io.EOF
+	})
+	half := len(data) * 2 / 3
+	slow := io.MultiReader(bytes.NewReader(data[:half]), stands, bytes.NewReader(data[half:]))
+	if out, err := s.Put(t.Context(), storetest.NewRecord("s", "a"), slow, nil); err == nil {
+		storetest.CheckContent(t, s, out, data)
+	}
+	out, err := s.Put(t.Context(), storetest.NewRecord("s", "a"), bytes.NewReader(data), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	storetest.CheckContent(t, s, out, data)
+}
+
 // TestSweepKeepsContentOfPut: an old content without a record becomes young when a Put
 // finds it.
 func TestSweepKeepsContentOfPut(t *testing.T) {

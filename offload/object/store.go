@@ -182,8 +182,8 @@ func checkFormats(ctx context.Context, js jetstream.JetStream, cfg Config) error
 	return nil
 }
 
-// slowPut is how long a Put may take from its object to its record before it looks whether a sweep has
-// removed the object. It is shorter than the grace of any sweep that we advise.
+// slowPut is how long a Put may take from its first chunk to its record before it looks whether a sweep has
+// removed its object or a chunk. It is shorter than the grace of any sweep that we advise.
 const slowPut = 5 * time.Second
 
 // Put implements Store.
@@ -199,6 +199,7 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	if err := record.CheckKey(rec.Session, rec.ID); err != nil {
 		return rec, err
 	}
+	began := s.life.Now() // before the first chunk, which a sweep removes if the others do not come
 	used, err := s.used(ctx)
 	if err != nil {
 		return rec, err
@@ -213,7 +214,6 @@ func (s *Store) put(ctx context.Context, rec offload.Record, src io.Reader, summ
 	defer in.Release()
 	s.life.Complete(&rec, in.Index, in.Digest)
 	rec.IndexDigest = indexDigest(in)
-	began := s.life.Now()
 	if err := up.commit(ctx, in); err != nil {
 		return rec, err
 	}

@@ -52,8 +52,12 @@ func (c *Cache) Dir() (string, error) {
 }
 
 func (c *Cache) dirLocked() (string, error) {
-	if c.dir != "" {
+	if _, err := os.Stat(c.dir); err == nil {
 		return c.dir, nil
+	}
+	if c.dir != "" { // what cleans temporary directories has removed it
+		_ = c.lock.Unlock()
+		c.dir, c.files = "", map[string]*entry{}
 	}
 	durable.RemoveLeft(c.parent, dirPrefix, os.RemoveAll)
 	dir, lock, err := durable.TempDir(c.parent, dirPrefix)
@@ -74,8 +78,11 @@ func (c *Cache) Take(key string) (file string, exists bool, done func(), err err
 		return "", false, nil, err
 	}
 	if e := c.files[key]; e != nil {
-		e.users++
-		return e.file, true, func() { c.release(e) }, nil
+		if _, err := os.Stat(e.file); err == nil {
+			e.users++
+			return e.file, true, func() { c.release(e) }, nil
+		}
+		delete(c.files, key)
 	}
 	c.made++
 	file = filepath.Join(dir, fmt.Sprintf("%d.db", c.made))

@@ -97,8 +97,8 @@ type api struct {
 // proxies, and accepts an answer in one piece too.
 func (c *client) complete(ctx context.Context, probe bool, format api) (agent.Response, error) {
 	return repeat(ctx, c.retryTimeout, probe, func() (agent.Response, error) {
-		for {
-			form, _ := c.form.Load().(requestForm)
+		form, _ := c.form.Load().(requestForm)
+		for known := form; ; {
 			body, err := jsonform.Encode(format.request(form))
 			if err != nil {
 				return agent.Response{}, &agent.ProviderError{Code: agent.CodeBadRequest, Message: err.Error()}
@@ -106,9 +106,12 @@ func (c *client) complete(ctx context.Context, probe bool, format api) (agent.Re
 			res, err := c.post(ctx, body, format)
 			next, ok := form.fallback(err)
 			if !ok {
+				if err == nil && form != known { // otherwise the form was not the reason
+					c.form.Store(form)
+				}
 				return res, err
 			}
-			c.form.Store(next)
+			form = next
 		}
 	})
 }

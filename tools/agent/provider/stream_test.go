@@ -422,6 +422,26 @@ func TestServerWithoutStreams(t *testing.T) {
 	}
 }
 
+// A request that is refused for another reason, with an error that contains the word, takes no streams from the later ones.
+func TestRefusalThatOnlyNamesAStream(t *testing.T) {
+	t.Parallel()
+	refused := reply{400, nil, `{"error":{"type":"invalid_request_error","message":"the upstream found messages.1 invalid"}}`}
+	p := serve(t, "/chat/completions", refused, refused, reply{200, nil, `{"choices":[{"message":{"content":"hi"}}]}`})
+	model, err := provider.NewOpenAI("m", provider.Config{BaseURL: p.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := model.Complete(t.Context(), lookAround); err == nil {
+		t.Fatal("the refused request succeeded")
+	}
+	if _, err := model.Complete(t.Context(), lookAround); err != nil {
+		t.Fatal(err)
+	}
+	if got := p.received(); len(got) != 3 || !strings.Contains(got[2], `"stream":true`) {
+		t.Errorf("%d requests, the last one %s", len(got), got[len(got)-1])
+	}
+}
+
 // Blocks keep all fields of their stream, also those of unknown types.
 func TestAnthropicStreamedBlocks(t *testing.T) {
 	t.Parallel()

@@ -101,6 +101,10 @@ const (
 func (e *RequestError) Error() string { return e.Err.Error() }
 func (e *RequestError) Unwrap() error { return e.Err }
 
+// maxLost is how often a request is sent in a new session. An error that only names a session, which the server answers each
+// time, must not end all sessions, and with them the other calls.
+const maxLost = 5
+
 // requestFailed sends a request again, or answers it with an error. The other requests
 // go on.
 func (p *proxy) requestFailed(e *RequestError) {
@@ -116,8 +120,8 @@ func (p *proxy) requestFailed(e *RequestError) {
 	switch {
 	case r == nil || r.answered:
 		p.cfg.Log.Debug().Str("server", p.cfg.Name).Str("error", text).Msg("a message did not reach the MCP server")
-	case e.Delivery == Lost && !r.cancelled:
-		r.queued, r.attempts = false, r.attempts-1
+	case e.Delivery == Lost && !r.cancelled && r.lost < maxLost:
+		r.queued, r.attempts, r.lost = false, r.attempts-1, r.lost+1
 	case e.Delivery == Unknown && p.repeatableLocked(r):
 		p.queueLocked(r)
 	case e.Delivery == Refused:

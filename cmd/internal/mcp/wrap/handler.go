@@ -45,7 +45,7 @@ const (
 	// for the same owner, so that nobody takes them all.
 	maxSessions = 100
 	maxOfOwner  = 50
-	// maxIdle is how long a session without requests and streams is kept.
+	// maxIdle is how long a session without requests, streams and calls in the background is kept.
 	maxIdle = 30 * time.Minute
 )
 
@@ -186,7 +186,7 @@ func (h *Handler) open(key, identity, owner string, shared bool) (*served, error
 		return nil, errTooMany
 	}
 	s := newServed(identity, shared)
-	s.owner = owner
+	s.owner, s.busy = owner, func() bool { return h.inBackground(s) }
 	cfg := h.cfg.Proxy(identity)
 	cfg.jobs = &h.jobs
 	h.sessions[key] = s
@@ -204,4 +204,16 @@ func (h *Handler) open(key, identity, owner string, shared bool) (*served, error
 	})
 	h.proxies.Go(func() { s.closeWhenIdle(h.ctx, maxIdle) })
 	return s, nil
+}
+
+// inBackground reports whether a call of a session runs in the background. Its client, or another session of its identity, will
+// read the result.
+func (h *Handler) inBackground(s *served) (found bool) {
+	h.jobs.Range(func(_, value any) bool {
+		j := value.(*job)
+		client, ok := j.owner.client.(*draining)
+		found = ok && client.Link == Link(s) && !isClosed(j.done)
+		return !found
+	})
+	return found
 }

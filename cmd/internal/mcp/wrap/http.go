@@ -309,7 +309,7 @@ func (h *HTTP) status(res *http.Response, m *wire.Message, session bool) error {
 		}
 	case session && (res.StatusCode == http.StatusNotFound ||
 		res.StatusCode == http.StatusBadRequest && bytes.Contains(bytes.ToLower(body), []byte("session"))): // as many servers answer after a restart
-		return &RequestError{Delivery: Lost, Err: errors.New("the server has forgotten the session")}
+		return &RequestError{Delivery: Lost, Err: errors.New("the server has forgotten the session: " + text)}
 	case parseErr == nil && m.IsRequest() && answer.Error != nil && answer.ID == m.ID:
 		h.deliver(m, []*wire.Message{answer})
 		return nil

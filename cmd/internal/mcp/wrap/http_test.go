@@ -192,6 +192,11 @@ func TestOneRequestFails(t *testing.T) {
 				http.Error(w, "session not found", http.StatusNotFound)
 				return
 			}
+		case "shop":
+			if n <= 10 {
+				http.Error(w, "your session at the shop has ended", http.StatusBadRequest)
+				return
+			}
 		}
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[{"type":"text","text":"%s done"}]}}`, id, tool)
 	})
@@ -224,5 +229,11 @@ func TestOneRequestFails(t *testing.T) {
 	// The server has forgotten the session: a new one begins, and the call is sent again.
 	if got := texts(s.call(t, "lost", nil)); got != "lost done" {
 		t.Errorf("lost: %q", got)
+	}
+	// It has not: a new session does not help.
+	calls.Store(0)
+	checkContains(t, texts(s.call(t, "shop", nil)), "shop was not run", "400 Bad Request: your session at the shop has ended")
+	if n := calls.Load(); n != 6 {
+		t.Errorf("shop: %d calls", n)
 	}
 }

@@ -75,6 +75,7 @@ type request struct {
 	overBudget bool               // its result is short, but the session got too many of them
 	cancelled  bool
 	attempts   int // how often it was written
+	lost       int // how often the server had forgotten its session
 	written    time.Time
 	progress   time.Time // when progress was last sent to the client
 }

@@ -76,3 +76,58 @@ func TestNoWorkAfterTheEnd(t *testing.T) {
 		t.Errorf("the store was read %d times", n)
 	}
 }
+
+// A client that says that it is initialized while a new process starts says so to the new one.
+func TestInitializedWhileTheServerStarts(t *testing.T) {
+	t.Parallel()
+	client, far := Pipe()
+	servers := make(chan Link, 2)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Run(t.Context(), far, Config{Name: "test", Server: func(context.Context) (Link, error) {
+			near, server := Pipe()
+			servers <- server
+			return near, nil
+		}})
+	}()
+	send := func(to Link, m *wire.Message) {
+		t.Helper()
+		if err := to.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	receive := func(from Link) *wire.Message {
+		t.Helper()
+		m, err := from.Receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	answer := func(server Link) {
+		t.Helper()
+		send(server, wire.Response(receive(server).ID, fields{"protocolVersion": "2025-06-18", "capabilities": fields{}}))
+	}
+	send(client, wire.Request("1", "initialize", fields{"protocolVersion": "2025-06-18"}))
+	first := <-servers
+	answer(first)
+	receive(client)
+	first.Close()
+	second := <-servers
+	send(client, wire.Request("", "notifications/initialized", nil))
+	send(client, wire.Request("2", "ping", nil))
+	send(client, wire.Request("2", "ping", nil))
+	receive(client) // the proxy refuses the second one, so it has read the others
+	answer(second)
+	for _, want := range []string{"notifications/initialized", "ping"} {
+		if m := receive(second); m.Method != want {
+			t.Errorf("the new process gets %s, want %s", m.Method, want)
+			break
+		}
+	}
+	client.Close()
+	second.Close()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

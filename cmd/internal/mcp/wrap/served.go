@@ -25,6 +25,7 @@ type served struct {
 	identity string
 	owner    string
 	shared   bool
+	busy     func() bool // a call of it runs in the background; nil means none
 
 	mu     sync.Mutex
 	seq    int
@@ -145,7 +146,7 @@ func (s *served) closeWhenIdle(ctx context.Context, limit time.Duration) {
 		case <-time.After(limit / 4):
 		}
 		s.mu.Lock()
-		idle := s.events == nil && time.Since(s.active) > limit
+		idle := s.events == nil && time.Since(s.active) > limit && (s.busy == nil || !s.busy())
 		for _, e := range s.open {
 			idle = idle && isClosed(e.done)
 		}

@@ -33,6 +33,36 @@ func TestRequestOfAClientThatIsGone(t *testing.T) {
 	}
 }
 
+// A session whose call runs in the background stays: its result was promised to the client.
+func TestSessionOfACallInTheBackground(t *testing.T) {
+	t.Parallel()
+	h := NewHandler(HandlerConfig{Proxy: func(string) Config {
+		return Config{Server: func(ctx context.Context) (Link, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}
+	}})
+	t.Cleanup(h.Close)
+	s, err := h.open("key", "alice", "alice", false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j := &job{owner: &proxy{client: Draining(s, 0, func() {})}, done: make(chan struct{})}
+	h.jobs.Store("alice/a", j)
+	go s.closeWhenIdle(t.Context(), 4*time.Millisecond)
+	select {
+	case <-s.closed:
+		t.Fatal("the session has ended")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(j.done)
+	select {
+	case <-s.closed:
+	case <-time.After(testTimeout):
+		t.Error("the session stays open")
+	}
+}
+
 // The stream of a subscription is kept open as that of a GET; an answer that is not a stream gets no comments.
 func TestSubscriptionIsKeptOpen(t *testing.T) {
 	t.Parallel()

@@ -23,6 +23,7 @@ type connection struct {
 	Link
 	generation int
 	ready      bool      // requests of the client may be sent
+	told       bool      // it got notifications/initialized before it was ready
 	answered   bool      // it answered a request
 	heard      time.Time // when its last message came
 	queue      chan *wire.Message
@@ -166,15 +167,15 @@ func (p *proxy) session(ctx context.Context) (answered bool, err error) {
 // requests that wait.
 func (p *proxy) prepare(ctx context.Context, c *connection) error {
 	p.mu.Lock()
-	params, initialized, replay := p.initialize, p.initialized, slices.Collect(maps.Values(p.replay))
+	params, replay := p.initialize, slices.Collect(maps.Values(p.replay))
 	p.mu.Unlock()
 	if params != nil {
 		if _, err := p.ask(ctx, c, "initialize", params); err != nil {
 			return fmt.Errorf("initialize: %w", err)
 		}
-		if initialized {
-			c.send(wire.Request("", "notifications/initialized", nil))
-		}
+		p.mu.Lock()
+		p.tellInitializedLocked(c)
+		p.mu.Unlock()
 		for _, m := range replay {
 			if _, err := p.ask(ctx, c, m.Method, m.Params); err != nil {
 				p.cfg.Log.Warn().Str("server", p.cfg.Name).Str("method", m.Method).Err(err).Msg("cannot repeat a request after a restart")
@@ -186,6 +187,13 @@ func (p *proxy) prepare(ctx context.Context, c *connection) error {
 	}
 	p.resume(c)
 	return nil
+}
+
+// tellInitializedLocked sends a new process the notifications/initialized that an earlier one got, or none.
+func (p *proxy) tellInitializedLocked(c *connection) {
+	if p.initialize != nil && p.initialized && !c.told {
+		c.told = c.send(wire.Request("", "notifications/initialized", nil))
+	}
 }
 
 // ask sends a request of the proxy itself and returns the result.
@@ -242,6 +250,7 @@ func (p *proxy) resume(c *connection) {
 	if p.server != c { // it has ended already, and the next one will send them
 		return
 	}
+	p.tellInitializedLocked(c) // if the client sent it while the process started
 	c.ready = true
 	for _, r := range slices.SortedFunc(maps.Values(p.pending), func(a, b *request) int { return cmp.Compare(a.seq, b.seq) }) {
 		switch {
