@@ -48,7 +48,7 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 func clearCancelled(ctx context.Context, b *bus.Bus, t Task) error {
 	record, err := ReadRecord(ctx, b, tools.CallKey{Session: t.Session, ID: t.ID})
 	if err == nil {
-		err = cancelMade(ctx, b, record)
+		err = CancelMade(ctx, b, record.Made)
 	}
 	if err == nil && record.Parked != nil {
 		err = unpark(ctx, b, *record.Parked)
@@ -119,9 +119,9 @@ func publishCancelled(ctx context.Context, b *bus.Bus, t Task, by string) (won b
 	return won, err
 }
 
-// cancelMade cancels those of the calls that a cancelled call made which have not ended.
-func cancelMade(ctx context.Context, b *bus.Bus, r Record) error {
-	for _, k := range r.Made {
+// CancelMade cancels those of the calls that a cancelled call made which have not ended.
+func CancelMade(ctx context.Context, b *bus.Bus, made []tools.CallKey) error {
+	for _, k := range made {
 		stored, err := ReadResults(ctx, b, k.Session, k.ID)
 		if err != nil {
 			return err
