@@ -129,6 +129,8 @@ var mutants = []mutant{
 		"bus/agents", "TestCancelOfARunWhoseWorkerWasKilled"},
 	{"a cancelled sub-agent whose worker was killed leaves its calls", "bus/worker/handle.go", "	if errors.Is(context.Cause(toolCtx), errCancelled) {", "	if errors.Is(context.Cause(toolCtx), errDone) {",
 		"bus/agents", "TestCancelOfARunWhoseWorkerWasKilled"},
+	{"another call with the id of a parked one ends the wait for that one", "bus/rpc/waiter.go", "ok && !w.isOfAnother(ctx, l) {", "ok {",
+		"bus/rpc", "TestSubmitBesideAnotherCallWithItsID"},
 	{"the open calls lack one that goes on", "bus/task/queued.go", "now.Add(-movedLately)", "now.Add(movedLately)", "bus/task", "TestOpenCallsThatMoveBetweenPages"},
 	{"the open calls lack one that begins to wait", "bus/task/queued.go", "		after = afterParked\n	}", "		return calls, 0, nil\n	}", "bus/task", "TestOpenCallsThatMoveBetweenPages"},
 	{"a late resume replaces a call that runs", "bus/task/parked.go", "		return err == nil && !over\n", "		return err == nil\n", "bus/task", "TestLateResume"},
