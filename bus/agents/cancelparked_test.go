@@ -187,6 +187,35 @@ func TestCancelOfASubagentThatWasPublishedAgain(t *testing.T) {
 	}
 }
 
+// A cancelled agent goes on to cancel a call that it made until that is recorded.
+func TestCancelOfACallIsRepeated(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		kv, err := b.Bucket(t.Context(), bus.TasksBucket)
+		if err == nil {
+			_, err = kv.PutString(t.Context(), "call.s.made", "cannot be read")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancelled, cancel := context.WithCancelCause(t.Context())
+		cancel(tools.Errorf(tools.CodeCancelled, "cancelled by a test"))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = busCaller{b}.Call(cancelled, tools.Call{ID: "made", Session: "s", Tool: "x"})
+		}()
+		time.Sleep(time.Minute)
+		if _, err := kv.Put(t.Context(), "call.s.made", []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		<-ended
+		if r, err := task.ReadRecord(t.Context(), b, tools.CallKey{Session: "s", ID: "made"}); err != nil || r.Cancelled.IsZero() {
+			t.Errorf("the record of the call is %+v, %v", r, err)
+		}
+	})
+}
+
 // A run that its worker handed back when it stopped, and that is cancelled before another worker continues it, is
 // cancelled with its calls, also if their ids are so long that subjects have their hashes.
 func TestCancelOfARunThatWasHandedBack(t *testing.T) {
