@@ -22,7 +22,9 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 	}
 	if !t.EndedAt.IsZero() {
 		if t.State == Cancelled {
-			err = clearCancelled(ctx, b, t)
+			if err = reportCancelled(ctx, b, t); err == nil {
+				err = clearCancelled(ctx, b, t)
+			}
 		}
 		return t, cmp.Or(err, error(tools.Errorf(tools.CodeInvalidArguments, "task %q has already ended: %s", id, t.State)))
 	}
@@ -42,6 +44,16 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 		return Task{}, err
 	}
 	return Get(ctx, b, session, id)
+}
+
+// reportCancelled stores the report of a call that another process cancelled: no worker does when its message is removed.
+func reportCancelled(ctx context.Context, b *bus.Bus, t Task) error {
+	stored, err := ReadResults(ctx, b, t.Session, t.ID)
+	if err != nil || len(stored) == 0 {
+		return err
+	}
+	results := &Results{bus: b, log: b.Config().Log, failsFull: true}
+	return results.Report(ctx, tools.CallKey{Session: t.Session, ID: t.ID}, stored[0])
 }
 
 // clearCancelled removes what a cancelled call leaves: the calls that it made, its wait, and its messages that no worker has.
