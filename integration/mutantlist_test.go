@@ -136,6 +136,7 @@ var mutants = []mutant{
 	{"a scheduled call that was cancelled in part has no report", "bus/task/cancel.go", "if err = reportCancelled(ctx, b, t); err == nil {", "if err == nil {", "bus/task", "TestCancelAgainStoresTheReport"},
 	{"a retry of an earlier letter removes the result of a later one", "bus/rpc/retry.go", "last.Error.CallSequence > letter.Sequence:", "last.Error.CallSequence < letter.Sequence:",
 		"bus/rpc", "TestRetryOfTheLetterBefore"},
+	{"a question is listed twice", "bus/approvals/approval.go", "			delete(open, k)\n", "", "bus/approvals", "TestListHasAQuestionOnce"},
 	{"the open calls lack one that goes on", "bus/task/queued.go", "now.Add(-movedLately)", "now.Add(movedLately)", "bus/task", "TestOpenCallsThatMoveBetweenPages"},
 	{"the open calls lack one that begins to wait", "bus/task/queued.go", "		after = afterParked\n	}", "		return calls, 0, nil\n	}", "bus/task", "TestOpenCallsThatMoveBetweenPages"},
 	{"a late resume replaces a call that runs", "bus/task/parked.go", "		return err == nil && !over\n", "		return err == nil\n", "bus/task", "TestLateResume"},
