@@ -16,7 +16,8 @@ func TestListHasAQuestionOnce(t *testing.T) {
 	t.Parallel()
 	b := bustest.New(t)
 	for n := range 300 { // more than the server sends at once
-		p := task.Parked{Call: tools.Call{ID: fmt.Sprint(n), Session: "s", Tool: "x"}, Queue: "default", State: task.InputRequired, Until: time.Now().Add(time.Hour)}
+		call := tools.Call{ID: fmt.Sprint(n), Session: "s", Tool: "x"}
+		p := task.Parked{Call: call, Queue: "default", State: task.InputRequired, Until: time.Now().Add(time.Hour)}
 		if _, err := task.Park(t.Context(), b, p); err != nil {
 			t.Fatal(err)
 		}
