@@ -121,6 +121,15 @@ func (r *Registry) Checkpoint(ctx context.Context, call Call, since time.Time) (
 	return checkpoint, true, err
 }
 
+// Made returns the calls that a call made and did not get the results of, if its tool is a CallingTool.
+func (r *Registry) Made(ctx context.Context, call Call) ([]CallKey, error) {
+	e, _ := r.lookup(call.Tool)
+	if calling, ok := e.tool.(CallingTool); ok {
+		return calling.Made(ctx, call)
+	}
+	return nil, nil
+}
+
 // Definitions lists all tools, sorted by name, so that prompts are stable.
 func (r *Registry) Definitions() []Definition {
 	r.mu.RLock()

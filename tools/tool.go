@@ -84,3 +84,11 @@ type ResumableTool interface {
 	// it waits for only after since.
 	Checkpoint(ctx context.Context, call Call, since time.Time) (Checkpoint, error)
 }
+
+// CallingTool is a ResumableTool whose calls make other calls, and wait for them.
+type CallingTool interface {
+	ResumableTool
+	// Made returns the calls that a call made and did not get the results of: if the worker of the call died, they go on, and
+	// the worker that gets the call next cancels them if the call was cancelled meanwhile.
+	Made(ctx context.Context, call Call) ([]CallKey, error)
+}

@@ -42,6 +42,7 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // busLog translates the errors of session.Store for the agent.
@@ -111,11 +112,33 @@ type busCaller struct{ bus *bus.Bus }
 func (c busCaller) Call(ctx context.Context, call tools.Call) (tools.ResultEvent, error) {
 	event, err := c.callUntilParked(ctx, call)
 	if err != nil && agent.IsCancelled(ctx) {
-		cancelling, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer stop()
-		err = errors.Join(err, c.cancel(cancelling, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()}))
+		err = errors.Join(err, c.untilCancelled(ctx, tools.CallKey{Session: call.SessionToken(), ID: call.IDToken()}))
 	}
 	return event, err
+}
+
+const (
+	// cancelTimeout is how long a cancelled agent tries to cancel a call that it made: the bus may be away.
+	cancelTimeout = 10 * time.Minute
+	// stopTimeout is the same after its worker began to stop. The next worker goes on.
+	stopTimeout = 5 * time.Second
+)
+
+// untilCancelled is cancel, repeated until it succeeds.
+func (c busCaller) untilCancelled(ctx context.Context, k tools.CallKey) error {
+	cancelling, stop := context.WithTimeout(context.WithoutCancel(ctx), cancelTimeout)
+	defer stop()
+	go func() {
+		select {
+		case <-cancelling.Done():
+		case <-tools.Stopping(ctx):
+			_ = tools.Sleep(cancelling, stopTimeout)
+			stop()
+		}
+	}()
+	return retry.Do(cancelling, retry.Pauses(200*time.Millisecond, stopTimeout, 0), bus.IsClosed, nil, func() error {
+		return c.cancel(cancelling, k)
+	})
 }
 
 // cancel cancels a call that a cancelled agent made. The worker that runs the call stops it

@@ -2,6 +2,7 @@ package agents
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -186,10 +187,40 @@ func TestCancelOfASubagentThatWasPublishedAgain(t *testing.T) {
 	}
 }
 
+// A cancelled agent goes on to cancel a call that it made until that is recorded.
+func TestCancelOfACallIsRepeated(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		kv, err := b.Bucket(t.Context(), bus.TasksBucket)
+		if err == nil {
+			_, err = kv.PutString(t.Context(), "call.s.made", "cannot be read")
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancelled, cancel := context.WithCancelCause(t.Context())
+		cancel(tools.Errorf(tools.CodeCancelled, "cancelled by a test"))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = busCaller{b}.Call(cancelled, tools.Call{ID: "made", Session: "s", Tool: "x"})
+		}()
+		time.Sleep(time.Minute)
+		if _, err := kv.Put(t.Context(), "call.s.made", []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		<-ended
+		if r, err := task.ReadRecord(t.Context(), b, tools.CallKey{Session: "s", ID: "made"}); err != nil || r.Cancelled.IsZero() {
+			t.Errorf("the record of the call is %+v, %v", r, err)
+		}
+	})
+}
+
 // A run that its worker handed back when it stopped, and that is cancelled before another worker continues it, is
-// cancelled with its calls.
+// cancelled with its calls, also if their ids are so long that subjects have their hashes.
 func TestCancelOfARunThatWasHandedBack(t *testing.T) {
 	t.Parallel()
+	id := strings.Repeat("r", 62)
 	b := bustest.New(t)
 	started := make(chan struct{}, 1)
 	block, err := tools.NewTool("block", "blocks until the worker stops", func(ctx context.Context, _ tools.Call, _ struct{}) *tools.Result {
@@ -201,18 +232,18 @@ func TestCancelOfARunThatWasHandedBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop := startModel(t, b, newUnreliable(t, overloaded, time.Time{}, `{"tools":[{"name":"block"}]}`), worker.Config{}, block.WithEffect(tools.Idempotent))
-	if _, err := rpc.Enqueue(t.Context(), b, bus.AgentQueue, prompt("s", "r", "go")); err != nil {
+	if _, err := rpc.Enqueue(t.Context(), b, bus.AgentQueue, prompt("s", id, "go")); err != nil {
 		t.Fatal(err)
 	}
 	<-started
 	stop()
-	if got, err := task.Get(t.Context(), b, "s", "r"); err != nil || got.State != task.Waiting {
+	if got, err := task.Get(t.Context(), b, "s", id); err != nil || got.State != task.Waiting {
 		t.Fatalf("the run is %+v, %v", got, err)
 	}
-	if _, err := task.Cancel(t.Context(), b, "s", "r", "a test"); err != nil {
+	if _, err := task.Cancel(t.Context(), b, "s", id, "a test"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := task.Get(t.Context(), b, "s", "r-t1-0"); err != nil || got.State != task.Cancelled {
+	if got, err := task.Get(t.Context(), b, "s", tools.Token(tools.Token(id+"-t1-0"))); err != nil || got.State != task.Cancelled {
 		t.Errorf("its call is %+v, %v", got, err)
 	}
 }

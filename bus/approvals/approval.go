@@ -78,12 +78,21 @@ func openIn(r task.Record) (a Approval, ok bool) {
 // List returns the calls of a session that wait for an approval, or those of all
 // sessions if it is "*". The session is a token.
 func List(ctx context.Context, b *bus.Bus, session string) ([]Approval, error) {
-	waiting := []Approval{}
+	waiting, open := []Approval{}, map[tools.CallKey]Approval{}
+	var found []tools.CallKey
 	err := task.ListRecords(ctx, b, session, func(r task.Record) {
+		delete(open, r.Key()) // it has changed since it was read
 		if a, ok := openIn(r); ok {
-			waiting = append(waiting, a)
+			open[r.Key()] = a
+			found = append(found, r.Key())
 		}
 	})
+	for _, k := range found {
+		if a, ok := open[k]; ok {
+			waiting = append(waiting, a)
+			delete(open, k)
+		}
+	}
 	return waiting, err
 }
 

@@ -2,13 +2,18 @@ package rpc_test
 
 import (
 	"context"
+	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/task"
+	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/bus/worker/workertest"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -82,5 +87,43 @@ func TestSubmitAfterARequeue(t *testing.T) {
 		if n := bustest.Waiting(t, b); n != 1 {
 			t.Errorf("%d calls are queued, want the requeued one", n)
 		}
+	})
+}
+
+// Another call with the id of one that is parked becomes a dead letter. Who waits for the result of the parked one goes on waiting.
+func TestSubmitBesideAnotherCallWithItsID(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		echo, err := tools.NewTool("echo", "", func(context.Context, tools.Call, struct {
+			Text string `json:"text"`
+		}) *tools.Result {
+			return tools.NewToolResult("done")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		workertest.Start(t, b, workertest.Plain{}, worker.Config{Approvals: approvals.Rules{Needed: func(tools.Call) bool { return true }}}, echo)
+		call := tools.Call{ID: "c", Session: "s", Tool: "echo", Args: json.RawMessage(`{"text":"a"}`)}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			if event, err := rpc.Submit(t.Context(), b, "default", call); err != nil || event.ForLLM != "done" {
+				t.Errorf("the call ended with %q, %v", event.ForLLM, err)
+			}
+		}()
+		key := tools.CallKey{Session: "s", ID: "c"}
+		bustest.WaitUntil(t, "the question", func() bool {
+			_, parked, err := task.ReadParked(t.Context(), b, key)
+			return err == nil && parked && bustest.Messages(t, b, bus.Calls) == 0
+		})
+		other := call
+		other.Args = json.RawMessage(`{"text":"b"}`)
+		if _, err := rpc.Submit(t.Context(), b, "default", other); tools.CodeOf(err) != tools.CodeMismatch {
+			t.Errorf("the other call: %v", err)
+		}
+		if _, err := approvals.Answer(t.Context(), b, key, task.Answer{Approve: true}); err != nil {
+			t.Error(err)
+		}
+		<-done
 	})
 }

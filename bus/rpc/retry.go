@@ -100,6 +100,8 @@ func removeResult(ctx context.Context, b *bus.Bus, letter dead.Stored) error {
 			return errors.New("the tool is once-only and may have run; check the effects, then submit the call with another id")
 		case last.Error == nil || last.Error.Code != tools.CodeGivenUp:
 			return fmt.Errorf("the call has another result (%s); remove the dead letter", last.Outcome)
+		case last.Error.CallSequence > letter.Sequence: // the server may still know the key of the message of this letter
+			return errors.New("the call was retried and failed again; retry its later dead letter, and remove this one")
 		}
 		if err := b.Delete(ctx, bus.Results, last.Sequence); err != nil {
 			return fmt.Errorf("remove the result of call %q in session %q: %w", id, session, err)

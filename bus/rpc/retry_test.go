@@ -194,6 +194,40 @@ func TestLateGiveUpEndsNoRetriedCall(t *testing.T) {
 	})
 }
 
+// A process may die after it published the message of a letter again, so that the letter stays. If the call fails again, which
+// gives it another letter, a retry of the first one at once would publish nothing: it must not remove the result.
+func TestRetryOfTheLetterBefore(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		call := tools.Call{ID: "c", Session: "s", Tool: "plain"}
+		die := func() (stop func()) {
+			for range 2 {
+				if err := task.CountStart(t.Context(), b, tools.CallKey{Session: "s", ID: "c"}, 1); err != nil {
+					t.Fatal(err)
+				}
+			}
+			bustest.Fail(t, b, "default", 3)
+			stop = workertest.Start(t, b, memOffloader(), worker.Config{MaxAttempts: 3, AskTimeout: 50 * time.Millisecond}, simpleTool{"plain", tools.Keyed})
+			if got := ends(t, b, call, false); got.Error == nil || got.Error.Code != tools.CodeGivenUp {
+				t.Fatalf("%+v", got)
+			}
+			return stop
+		}
+		publish(t, b, bus.Message{Subject: b.Call("default", "plain", "s", "c"), Body: []byte("{}")})
+		die()()
+		first := letters(t, b, "plain")[0]
+		if err := retryLetter(t, b, first); err != nil {
+			t.Fatal(err)
+		}
+		die()
+		err := retryLetter(t, b, first) // before the worker removes the message
+		time.Sleep(time.Minute)
+		if _, ok, readErr := task.ReadResult(t.Context(), b, b.Result("s", "c")); readErr != nil || !ok {
+			t.Errorf("the call has no result after the retry of the first letter: %v, %v", err, readErr)
+		}
+	})
+}
+
 // A dead letter of a call whose id belongs to another one can be retried, and is rejected again: it removes nothing of
 // the other call, which a worker gave up on.
 func TestRetryOfAnotherCallRemovesNothing(t *testing.T) {

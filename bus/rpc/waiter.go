@@ -35,6 +35,7 @@ const (
 // dead letter of the call with the subject callSubject.
 type waiter struct {
 	bus         *bus.Bus
+	call        tools.Call
 	subject     string
 	callSubject string
 	stored      string // the subject on which the server repeats the message
@@ -48,7 +49,7 @@ type waiter struct {
 func newWaiter(b *bus.Bus, subjectOf func(session, call string) string, call tools.Call, callSubject string) (*waiter, error) {
 	session := call.SessionToken()
 	subject := subjectOf(session, call.IDToken())
-	w := &waiter{bus: b, subject: subject, callSubject: callSubject, stored: b.Stored(subject), msgs: make(chan *nats.Msg, 16)}
+	w := &waiter{bus: b, call: call, subject: subject, callSubject: callSubject, stored: b.Stored(subject), msgs: make(chan *nats.Msg, 16)}
 	subjects := [][2]string{{b.Stored(subjectOf(session, "*")), w.stored}} // one subscription for all calls of the session
 	if letters := b.Dead(bus.DeadCall, call.Tool); callSubject != "" {
 		subjects = append(subjects, [2]string{letters, letters})
@@ -91,7 +92,7 @@ func (w *waiter) wait(ctx context.Context) (stored task.StoredResult, err error)
 			if stored, ok := w.result(msg); ok {
 				return stored, nil
 			}
-			if l, ok := w.deadLetter(msg); ok {
+			if l, ok := w.deadLetter(msg); ok && !w.isOfAnother(ctx, l) {
 				if l.Code == tools.CodeMismatch || l.Code == consume.CodeUndecodable {
 					return stored, &DeadLetterError{l} // it gets no result
 				}
@@ -130,6 +131,20 @@ func (w *waiter) deadLetter(msg *nats.Msg) (letter dead.Letter, ok bool) {
 	}
 	err := json.Unmarshal(msg.Data, &letter)
 	return letter, err == nil && letter.Subject == w.callSubject
+}
+
+// isOfAnother reports whether a letter has another call with the id of the one that the waiter waits for. That one may be parked.
+func (w *waiter) isOfAnother(ctx context.Context, l dead.Letter) bool {
+	if l.Code != tools.CodeMismatch || l.ArgsIn != "" {
+		return false
+	}
+	body, err := l.Message(ctx, w.bus)
+	if err != nil {
+		return false
+	}
+	call, err := tools.DecodeCall(body)
+	call.Tool = w.call.Tool
+	return err == nil && call.Digest() != w.call.Digest()
 }
 
 // WatchProgress calls show for each progress event of a call, one at a time. stop shows

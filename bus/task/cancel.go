@@ -22,7 +22,9 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 	}
 	if !t.EndedAt.IsZero() {
 		if t.State == Cancelled {
-			err = clearCancelled(ctx, b, t)
+			if err = reportCancelled(ctx, b, t); err == nil {
+				err = clearCancelled(ctx, b, t)
+			}
 		}
 		return t, cmp.Or(err, error(tools.Errorf(tools.CodeInvalidArguments, "task %q has already ended: %s", id, t.State)))
 	}
@@ -44,11 +46,21 @@ func Cancel(ctx context.Context, b *bus.Bus, session, id, by string) (Task, erro
 	return Get(ctx, b, session, id)
 }
 
+// reportCancelled stores the report of a call that another process cancelled: no worker does when its message is removed.
+func reportCancelled(ctx context.Context, b *bus.Bus, t Task) error {
+	stored, err := ReadResults(ctx, b, t.Session, t.ID)
+	if err != nil || len(stored) == 0 {
+		return err
+	}
+	results := &Results{bus: b, log: b.Config().Log, failsFull: true}
+	return results.Report(ctx, tools.CallKey{Session: t.Session, ID: t.ID}, stored[0])
+}
+
 // clearCancelled removes what a cancelled call leaves: the calls that it made, its wait, and its messages that no worker has.
 func clearCancelled(ctx context.Context, b *bus.Bus, t Task) error {
 	record, err := ReadRecord(ctx, b, tools.CallKey{Session: t.Session, ID: t.ID})
 	if err == nil {
-		err = cancelMade(ctx, b, record)
+		err = CancelMade(ctx, b, record.Made)
 	}
 	if err == nil && record.Parked != nil {
 		err = unpark(ctx, b, *record.Parked)
@@ -119,9 +131,9 @@ func publishCancelled(ctx context.Context, b *bus.Bus, t Task, by string) (won b
 	return won, err
 }
 
-// cancelMade cancels those of the calls that a cancelled call made which have not ended.
-func cancelMade(ctx context.Context, b *bus.Bus, r Record) error {
-	for _, k := range r.Made {
+// CancelMade cancels those of the calls that a cancelled call made which have not ended.
+func CancelMade(ctx context.Context, b *bus.Bus, made []tools.CallKey) error {
+	for _, k := range made {
 		stored, err := ReadResults(ctx, b, k.Session, k.ID)
 		if err != nil {
 			return err

@@ -9,6 +9,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -194,4 +195,28 @@ func TestFollowerWatchesAgain(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A process may die after it stored the result of a scheduled call that it cancelled, and before it stored the report that
+// the notifier reads. The next cancellation removes the message of the call, so it stores the report.
+func TestCancelAgainStoresTheReport(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	call := tools.Call{ID: "c", Session: "s", Tool: "x", Action: bus.Cron}
+	body, err := bus.Encode(tools.NewResultEvent(call, tools.Failure(tools.Errorf(tools.CodeCancelled, "cancelled"))))
+	if err == nil {
+		_, err = rpc.Enqueue(t.Context(), b, "default", call)
+	}
+	if err == nil {
+		_, err = b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "c"), Body: body})
+	}
+	if err == nil {
+		err = task.CancelOpen(t.Context(), b, tools.CallKey{Session: "s", ID: "c"}, "a test")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if report, err := b.Last(t.Context(), bus.Results, b.Report("s", "c")); err != nil || string(report.Body) != string(body) {
+		t.Errorf("the report is %q, %v", report.Body, err)
+	}
 }

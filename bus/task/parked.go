@@ -125,7 +125,7 @@ func Park(ctx context.Context, b *bus.Bus, p Parked) (uint64, error) {
 		return nil
 	})
 	if err == nil && r.Parked == nil {
-		if err = cancelMade(ctx, b, r); err == nil {
+		if err = CancelMade(ctx, b, r.Made); err == nil {
 			err = tools.Errorf(tools.CodeCancelled, "the call was cancelled")
 		}
 	}

@@ -129,6 +129,12 @@ func (w *Worker) toResult(ctx context.Context, a *attempt) (toolCtx context.Cont
 	res = w.run(toolCtx, a)
 	a.exec.flushProgress() // before the result
 	waitRecorded()
+	if errors.Is(context.Cause(toolCtx), errCancelled) { // before the tool ran, or before it knew what it had made
+		if err := w.cancelMade(ctx, a); err != nil {
+			_ = res.Close()
+			return nil, nil, err
+		}
+	}
 	res, err = w.returned(ctx, toolCtx, a, res)
 	return toolCtx, res, err
 }

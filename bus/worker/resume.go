@@ -34,6 +34,9 @@ func (w *Worker) resume(ctx context.Context, a *attempt, contested bool) error {
 		case task.IsParked:
 			return done(w.parking.gate.AskAbout(ctx, place.Parked))
 		case task.HasEnded:
+			if n := len(place.Stored); n > 0 && place.Stored[n-1].Outcome == tools.Cancelled {
+				return done(w.cancelMade(ctx, a))
+			}
 			return errDone
 		case task.IsClaimed:
 			if place.Died || time.Since(silentSince) >= w.cfg.ClaimTimeout {
@@ -52,6 +55,18 @@ func (w *Worker) resume(ctx context.Context, a *attempt, contested bool) error {
 			silentSince = time.Now()
 		}
 	}
+}
+
+// cancelMade cancels what a cancelled call made whose worker died: that one would have done it.
+func (w *Worker) cancelMade(ctx context.Context, a *attempt) error {
+	if !a.Redelivered {
+		return nil
+	}
+	made, err := w.registry.Made(ctx, a.Call)
+	if err == nil {
+		err = task.CancelMade(ctx, w.bus, made)
+	}
+	return err
 }
 
 // done returns errDone if a last step succeeded, and otherwise its error.

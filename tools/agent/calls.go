@@ -111,9 +111,9 @@ func makeCall(ctx context.Context, runner ToolRunner, call tools.Call) (event to
 }
 
 // keysOf names calls of the last turn.
-func (r *run) keysOf(indexes []int) (keys []tools.CallKey) {
+func (s *runState) keysOf(session string, indexes []int) (keys []tools.CallKey) {
 	for _, index := range indexes {
-		keys = append(keys, tools.CallKey{Session: r.session, ID: r.conv.open.callID(index)})
+		keys = append(keys, tools.CallKey{Session: session, ID: tools.Token(s.callID(index))})
 	}
 	return keys
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/tools"
@@ -31,6 +32,28 @@ func (t resumableTool) Checkpoint(ctx context.Context, call tools.Call, since ti
 		}
 	}
 	return tools.Checkpoint{Steps: len(h.steps), Restarts: countAfter(h.starts, last)}, nil
+}
+
+// Made returns the calls of the run's last turn that have no result in the log, or the sub-agent of a spawn call. Another run of
+// the session may have ended the run.
+func (t resumableTool) Made(ctx context.Context, call tools.Call) (made []tools.CallKey, err error) {
+	if child, ok := ChildCall(call); ok && call.Tool == SpawnTool {
+		return []tools.CallKey{{Session: child.SessionToken(), ID: child.IDToken()}}, nil
+	}
+	call = t.runOf(call)
+	session, run := call.SessionToken(), call.IDToken()
+	log, _, err := t.log.Read(ctx, session, 0)
+	if err != nil {
+		return nil, err
+	}
+	entries, _ := DecodeEntries(log) // what cannot be decoded is of another version, or no entry
+	if end := slices.IndexFunc(entries, func(e Entry) bool { return e.Kind == KindEnd && e.Run == run }); end >= 0 {
+		entries = entries[:end]
+	}
+	if s := replay(entries).open; s != nil && s.id == run {
+		made = s.keysOf(session, s.pending())
+	}
+	return made, nil
 }
 
 func countAfter(times []time.Time, after time.Time) (n int) {

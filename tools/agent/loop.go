@@ -30,7 +30,7 @@ func (r *run) loop(ctx context.Context) (Outcome, error) {
 		case ctx.Err() != nil:
 			return r.interrupted(ctx)
 		case isStopping(ctx):
-			return Outcome{}, handedBack(r.keysOf(pending)...)
+			return Outcome{}, handedBack(s.keysOf(r.session, pending)...)
 		case len(pending) > 0 && reasonOf(s.stop) != Done:
 			err = r.rejectCalls(ctx, pending, fmt.Sprintf("the turn ended early (%s), so the call may be incomplete and did not run; if it was too long, repeat it in a shorter turn", s.stop))
 		case len(pending) > 0 && limit != "":
