@@ -42,7 +42,6 @@ import (
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
-	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // busLog translates the errors of session.Store for the agent.
@@ -136,9 +135,12 @@ func (c busCaller) untilCancelled(ctx context.Context, k tools.CallKey) error {
 			stop()
 		}
 	}()
-	return retry.Do(cancelling, retry.Pauses(200*time.Millisecond, stopTimeout, 0), bus.IsClosed, nil, func() error {
-		return c.cancel(cancelling, k)
-	})
+	for pause := 200 * time.Millisecond; ; pause = min(2*pause, stopTimeout) {
+		err := c.cancel(cancelling, k)
+		if err == nil || bus.IsClosed(err) || tools.Sleep(cancelling, pause) != nil {
+			return err
+		}
+	}
 }
 
 // cancel cancels a call that a cancelled agent made. The worker that runs the call stops it
