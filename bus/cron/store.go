@@ -151,8 +151,8 @@ func (js *Jobs) removeTick(ctx context.Context, kind, name string) error {
 	return js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(kind, name), end)
 }
 
-// end returns the sequence of what is stored next. Who looks up a schedule after that, and removes what was stored before, keeps
-// the ticks of a schedule that somebody adds or enables since.
+// end returns the sequence of what is stored next. A caller that reads a schedule after that, and removes only what was
+// stored before, keeps the ticks of a schedule that somebody adds or enables since.
 func (js *Jobs) end(ctx context.Context) (sequence uint64, err error) {
 	info, err := js.info(ctx)
 	return info.State.LastSeq + 1, err

@@ -90,7 +90,7 @@ func TestSubmitAfterARequeue(t *testing.T) {
 	})
 }
 
-// Another call with the id of one that is parked becomes a dead letter. Who waits for the result of the parked one goes on waiting.
+// Another call with the id of a parked one becomes a dead letter. A client that waits for the parked call goes on waiting.
 func TestSubmitBesideAnotherCallWithItsID(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
 		b := bustest.New(t)

@@ -155,9 +155,9 @@ func ListParked(ctx context.Context, b *bus.Bus, session string) (calls []Parked
 }
 
 // ListMoving returns the records of calls of a session, or of all sessions if it is "*", that are
-// parked, or that moved at or after a time of ServerTime. Who reads the calls stream after that
-// time, and then these records, misses none that moves meanwhile: one of these that is not parked
-// is in the stream again, or has ended. As in ListRecords, a record may come twice.
+// parked, or that moved at or after a time of ServerTime. A caller that reads the calls stream after
+// that time, and then these records, finds each call that moves meanwhile: if the call of such a record is not
+// parked, it is in the stream again or has ended. As in ListRecords, a record may come twice.
 func ListMoving(ctx context.Context, b *bus.Bus, session string, since time.Time) (records []Record, err error) {
 	err = ListRecords(ctx, b, session, func(r Record) {
 		if r.Parked != nil || r.Parks > 0 && !r.changed.Before(since) {
