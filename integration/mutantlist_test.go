@@ -87,6 +87,8 @@ var mutants = []mutant{
 	{"a purge removes other queues", "bus/consume/trim.go", "jetstream.WithPurgeSubject(t.consumer.Trim), ", "", "bus/consume", "TestTrimBesideAnUnservedQueue"},
 	{"nothing is removed behind a long call", "bus/consume/trim.go", "			behind = append(behind, m.sequence)", "			_ = m", "bus/consume", "TestTrimBehindALongCall"},
 	{"a poison message is handled again", "bus/consume/handle.go", "	case d.Final && d.Attempt > k.cfg.MaxAttempts:", "	case d.Final && d.Attempt > 1000*k.cfg.MaxAttempts:", "bus/consume", "TestPoisonIsNotHandled"},
+	{"a claim that is acknowledged late starts a call that has ended", "bus/worker/resume.go", "time.Since(began) < slowClaim {", "time.Since(began) < time.Hour {",
+		"bus/worker", "TestClaimThatIsAcknowledgedLate"},
 	{"a last attempt runs although its call has ended", "bus/worker/attempts.go", "	if has && err == nil {", "	if has && err == nil && a == nil {", "bus/worker", "TestLastAttemptOfACallThatHasEnded"},
 	{"a call is acknowledged before it runs", "bus/consume/handle.go", "		err = k.attempt(d)\n", "		_ = d.ack()\n		err = k.attempt(d)\n",
 		"bus/consume", "TestVerdicts"},

@@ -15,6 +15,41 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
+// The acknowledgement of a claim is lost for so long that another worker ends the call, whose outcome is unknown then. The worker
+// that has the claim does not begin the call after that.
+func TestClaimThatIsAcknowledgedLate(t *testing.T) {
+	t.Parallel()
+	s := bustest.Listen(t)
+	b := bustest.Connect(t, s, bus.Config{Lease: time.Second, Log: bustest.Log(t)})
+	proxy := bustest.NewProxy(t, s)
+	var runs atomic.Int64
+	once := echo(t, "once", tools.Once, &runs, nil)
+	cutOff := sync.OnceFunc(proxy.DropReplies)
+	stop := workertest.StartSteps(t, proxy.Connect(t), workertest.Plain{}, worker.Config{Name: "slow"}, func(s string) {
+		if s == "claim" {
+			cutOff()
+		}
+	}, once)
+	submit(t, b, "stevedore.call.default.once", `{"id":"a","args":{"text":"x"}}`)
+	bustest.WaitUntil(t, "the claim", func() bool {
+		claim, _, err := task.ReadClaim(t.Context(), b, "default", "a")
+		return err == nil && claim.Worker == "slow"
+	})
+	proxy.Hold() // so that the slow worker loses its lease
+	start(t, b, worker.Config{Name: "other", AskTimeout: 300 * time.Millisecond, ClaimTimeout: time.Second}, once)
+	var result tools.ResultEvent
+	bustest.WaitUntil(t, "a result", func() (ok bool) {
+		result, ok = event(t, b, b.Result("default", "a"))
+		return ok
+	})
+	proxy.Heal()
+	proxy.Cut()
+	stop()
+	if result.Outcome != tools.Unknown || runs.Load() != 0 {
+		t.Errorf("result %+v after %d runs", result, runs.Load())
+	}
+}
+
 // A worker gives up on a once-only call while the claim of another worker is on its way.
 // The other worker then does not run the call, whose result says that it never ran.
 func TestGivingUpTakesTheClaim(t *testing.T) {

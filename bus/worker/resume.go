@@ -105,7 +105,7 @@ func (w *Worker) claim(ctx context.Context, a *attempt) (toolCtx context.Context
 	for {
 		toolCtx, claimed := w.executions.begin(ctx, a)
 		if claimed && a.Once() {
-			_, claimed, err = w.writeClaim(ctx, a, false)
+			claimed, err = w.claimOnce(ctx, a)
 		}
 		if claimed || err != nil {
 			return toolCtx, err
@@ -115,6 +115,23 @@ func (w *Worker) claim(ctx context.Context, a *attempt) (toolCtx context.Context
 			return nil, err
 		}
 	}
+}
+
+// slowClaim is shorter than a worker waits for one that has claimed a call and does not answer.
+const slowClaim = time.Second
+
+// claimOnce stores the claim of a once-only call. If that took long, because the acknowledgement was lost, another worker may
+// have ended the call as one that nobody runs: then the error is errDone.
+func (w *Worker) claimOnce(ctx context.Context, a *attempt) (won bool, err error) {
+	began := time.Now()
+	if _, won, err = w.writeClaim(ctx, a, false); !won || err != nil || time.Since(began) < slowClaim {
+		return won, err
+	}
+	ended, err := w.results.hasEnded(ctx, a)
+	if ended && err == nil {
+		err = errDone
+	}
+	return won, err
 }
 
 // writeClaim stores the claim of a call that this worker starts, or gives up on. It returns the
