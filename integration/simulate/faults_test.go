@@ -12,8 +12,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 )
 
-// marks are in what a process sends: one of each kind of message (docs/protocol.md), a completion in a conversation, and acknowledgements.
-var marks = []string{".claim.", ".result.", ".report.", ".completion.", ".session.", `"kind":"notice"`, ".notify.", "PUB $KV.", "PUB $JS.ACK."}
+// marks are in what a process sends: one of each kind of message (docs/protocol.md), a completion in a conversation, and acknowledgements, also of ticks.
+var marks = []string{".claim.", ".result.", ".report.", ".completion.", ".session.", `"kind":"notice"`, ".notify.", "PUB $KV.", "PUB $JS.ACK.", "_TICKS.ticks."}
 
 // breakSomething lets one thing fail.
 func (s *simulation) breakSomething() {

@@ -231,24 +231,24 @@ func (s *simulation) judgeDeadline(p *promise, end event, fail func(string, ...a
 
 // judgeJobs holds the jobs against their promise: they may miss ticks while the server is away, and then go on.
 func (s *simulation) judgeJobs(ctx context.Context, results records, fail func(string, ...any)) (checked int) {
-	for job := range jobs {
+	for job, of := range jobs {
 		checked++
 		last := s.began
 		for _, run := range append(s.ledger.jobs[job], jobRun{at: time.Now()}) {
-			if gap := run.at.Sub(last); gap > jobPause {
+			if gap := run.at.Sub(last); gap > jobPause+of.every-jobInterval {
 				fail("%s did not run between %s and %s (%v)", job, last.Format(time.TimeOnly), run.at.Format(time.TimeOnly), gap)
 			}
 			last = run.at
 		}
-		s.judgeTicks(ctx, results, job, fail)
+		s.judgeTicks(ctx, results, job, of.every, fail)
 	}
 	return checked
 }
 
-// judgeTicks holds the ticks of a job against their promise: each makes at most one call, the calls
-// begin in the order of the ticks, and a call begins only if the one before it has its result. One that became a dead letter
-// has a result, and another one after somebody retried it.
-func (s *simulation) judgeTicks(ctx context.Context, results records, job string, fail func(string, ...any)) {
+// judgeTicks holds the ticks of a job against their promise: each makes at most one call, they are an interval apart, the
+// calls begin in the order of the ticks, and a call begins only if the one before it has its result. One that became a dead
+// letter has a result, and another one after somebody retried it. A server that starts counts a short interval anew.
+func (s *simulation) judgeTicks(ctx context.Context, results records, job string, every time.Duration, fail func(string, ...any)) {
 	seen := map[string]bool{}
 	var last jobRun
 	for _, run := range s.ledger.jobs[job] {
@@ -256,7 +256,7 @@ func (s *simulation) judgeTicks(ctx context.Context, results records, job string
 			continue
 		}
 		seen[run.call] = true
-		if due(run.call) <= due(last.call) {
+		if gap := due(run.call).Sub(due(last.call)); gap <= 0 || gap < every-time.Second && !s.startedServer(due(last.call).Add(-every), due(run.call).Add(time.Second)) {
 			fail("%s began at %s, after %s at %s", run.call, run.at.Format(time.TimeOnly), last.call, last.at.Format(time.TimeOnly))
 		}
 		before, ok := read(ctx, results, "result", &promise{session: "jobs", id: last.call})
@@ -267,12 +267,23 @@ func (s *simulation) judgeTicks(ctx context.Context, results records, job string
 	}
 }
 
-// due returns the time in the id of a scheduled call, in a form that sorts.
-func due(call string) string {
-	_, at, _ := strings.Cut(call, "T")
-	date := call[:len(call)-len(at)]
-	at, _, _ = strings.Cut(at, "Z")
-	return date + at
+// startedServer says whether the server started between two times.
+func (s *simulation) startedServer(from, to time.Time) bool {
+	return slices.ContainsFunc(s.starts, func(at time.Time) bool { return !at.Before(from) && !at.After(to) })
+}
+
+// due returns the due time in the id of a scheduled call, or no time without one.
+func due(call string) time.Time {
+	if call == "" {
+		return time.Time{}
+	}
+	stamp := call[strings.Index(call, "T")-len("20060102"):]
+	digits, _, _ := strings.Cut(stamp, "Z")
+	due, err := time.Parse("20060102T150405.999999999", digits[:15]+"."+digits[15:]+"0")
+	if err != nil {
+		panic(err)
+	}
+	return due
 }
 
 // judgeCalm holds a time without faults against what is promised only then: everything happens once,
@@ -327,9 +338,9 @@ func (s *simulation) judgeCalm(ctx context.Context, results records, c calm, fai
 	}
 	checked += l.judgeOrder(c, fail)
 	for job, of := range jobs {
-		interval := jobInterval // of the ticks that find no run of an earlier one
+		interval := of.every // of the ticks that find no run of an earlier one
 		for interval < time.Duration(of.ms)*time.Millisecond {
-			interval += jobInterval
+			interval += of.every
 		}
 		times := []time.Time{c.from}
 		for _, run := range l.jobs[job] {

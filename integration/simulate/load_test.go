@@ -181,18 +181,23 @@ func (s *simulation) makeJob() {
 	})
 }
 
-// jobs are the schedules, with the tool of each and how long it runs. The last one runs for longer
-// than its interval.
+// jobs are the schedules, with the tool of each, how long it runs, and its interval. job-4 runs for longer than its
+// interval. A tick whose acknowledgement is lost comes again only if the interval is longer than the lease, since only
+// the newest tick of a job counts.
 var jobs = map[string]struct {
-	tool string
-	ms   int
-}{"job-1": {"once", 20}, "job-2": {"once", 20}, "job-3": {"idempotent", 20}, "job-4": {"keyed", 45_000}}
+	tool  string
+	ms    int
+	every time.Duration
+}{
+	"job-1": {"once", 20, jobInterval}, "job-2": {"once", 20, 2 * jobInterval},
+	"job-3": {"idempotent", 20, 2 * jobInterval}, "job-4": {"keyed", 45_000, jobInterval},
+}
 
 func (s *simulation) addJobs() {
 	for name, job := range jobs {
 		in, err := json.Marshal(args{MS: job.ms, Job: name})
 		if err == nil {
-			_, err = cron.New(s.client).Add(s.t.Context(), cron.Caller{Operator: true}, cron.Job{Name: name, Session: "jobs", Every: jobInterval, Tool: job.tool, Args: in})
+			_, err = cron.New(s.client).Add(s.t.Context(), cron.Caller{Operator: true}, cron.Job{Name: name, Session: "jobs", Every: job.every, Tool: job.tool, Args: in})
 		}
 		if err != nil {
 			s.t.Fatal(err)

@@ -41,9 +41,10 @@ type simulation struct {
 
 	dir       string
 	server    *atomic.Pointer[embedded.Server] // nil while none runs
-	neighbour *simulation                      // another tenant on the server
-	host      *simulation                      // of a neighbour: the installation that has the server
-	hour      time.Duration                    // after which the parts of an hour begin again
+	starts    []time.Time
+	neighbour *simulation   // another tenant on the server
+	host      *simulation   // of a neighbour: the installation that has the server
+	hour      time.Duration // after which the parts of an hour begin again
 
 	disks      *powered // the file system of dir, if its power can fail
 	disk       storeFaults
@@ -189,6 +190,7 @@ func (s *simulation) startServer() {
 		s.t.Fatal(err)
 	}
 	s.server.Store(srv)
+	s.starts = append(s.starts, time.Now())
 }
 
 func (s *simulation) newLink() *link {
