@@ -58,7 +58,7 @@ func TestCancelReachesAllParkedCalls(t *testing.T) {
 				want = 3
 			}
 			bustest.WaitUntil(t, "the parked calls", func() bool {
-				parked, err := task.ListParked(t.Context(), b, "*")
+				parked, err := task.ListMoving(t.Context(), b, "*", time.Now().Add(time.Hour))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -77,7 +77,7 @@ func TestCancelReachesAllParkedCalls(t *testing.T) {
 				t.Errorf("the run: %+v", event)
 			}
 			bustest.WaitUntil(t, "no parked calls", func() bool {
-				parked, err := task.ListParked(t.Context(), b, "*")
+				parked, err := task.ListMoving(t.Context(), b, "*", time.Now().Add(time.Hour))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -139,7 +139,7 @@ func TestCancelBetweenRecords(t *testing.T) {
 					startModel(t, b, newUnreliable(t, overloaded, time.Time{}), worker.Config{})
 				}
 				bustest.WaitUntil(t, "no parked calls", func() bool {
-					parked, err := task.ListParked(t.Context(), b, "*")
+					parked, err := task.ListMoving(t.Context(), b, "*", time.Now().Add(time.Hour))
 					if err != nil {
 						t.Fatal(err)
 					}

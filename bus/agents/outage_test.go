@@ -138,7 +138,7 @@ func TestOutageOfTheProvider(t *testing.T) {
 				t.Errorf("%s has the entries %v", id, n)
 			}
 		}
-		if parked, err := task.ListParked(t.Context(), b, "*"); len(parked) > 0 || err != nil {
+		if parked, err := task.ListMoving(t.Context(), b, "*", time.Now().Add(time.Hour)); len(parked) > 0 || err != nil {
 			t.Errorf("still parked: %v, %v", parked, err)
 		}
 	})
@@ -224,7 +224,7 @@ func TestEndOfParkedRuns(t *testing.T) {
 			t.Errorf("a cancelled run: %+v", event)
 		}
 		time.Sleep(time.Minute)
-		if parked, err := task.ListParked(t.Context(), b, "*"); len(parked) > 0 || err != nil {
+		if parked, err := task.ListMoving(t.Context(), b, "*", time.Now().Add(time.Hour)); len(parked) > 0 || err != nil {
 			t.Errorf("after the cancellation, parked: %v, %v", parked, err)
 		}
 		if _, err := task.Cancel(t.Context(), b, "c", "cancel", "a test"); err == nil || errors.Is(err, context.Canceled) {

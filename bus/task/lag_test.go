@@ -34,7 +34,7 @@ func TestListsBesideAReplicaThatLags(t *testing.T) {
 		if list, err := task.ListPage(t.Context(), b, "s", task.Page{}); err != nil || len(list.Tasks) != 2*n {
 			t.Fatalf("the page has %d tasks, %v", len(list.Tasks), err)
 		}
-		if parked, err := task.ListParked(t.Context(), b, "s"); err != nil || len(parked) != n {
+		if parked, err := task.ListMoving(t.Context(), b, "s", time.Now().Add(time.Hour)); err != nil || len(parked) != n {
 			t.Fatalf("parked are %d, %v", len(parked), err)
 		}
 		if calls, _, err := task.ListOpen(t.Context(), b, 0, 100, func(task.Task) bool { return true }); err != nil || len(calls) != 2*n {

@@ -141,23 +141,11 @@ func ReadParked(ctx context.Context, b *bus.Bus, k tools.CallKey) (p Parked, ok 
 	return *r.Parked, true, nil
 }
 
-// ListParked returns the parked calls of a session, or of all sessions if it is "*".
-func ListParked(ctx context.Context, b *bus.Bus, session string) (calls []Parked, err error) {
-	err = ListRecords(ctx, b, session, func(r Record) {
-		if r.Parked != nil {
-			calls = append(calls, *r.Parked)
-		}
-	})
-	if err != nil {
-		return nil, err
-	}
-	return calls, nil
-}
-
 // ListMoving returns the records of calls of a session, or of all sessions if it is "*", that are
 // parked, or that moved at or after a time of ServerTime. A caller that reads the calls stream after
 // that time, and then these records, finds each call that moves meanwhile: if the call of such a record is not
-// parked, it is in the stream again or has ended. As in ListRecords, a record may come twice.
+// parked, it is in the stream again or has ended. A time in the future leaves the calls that are parked.
+// As in ListRecords, a record may come twice.
 func ListMoving(ctx context.Context, b *bus.Bus, session string, since time.Time) (records []Record, err error) {
 	err = ListRecords(ctx, b, session, func(r Record) {
 		if r.Parked != nil || r.Parks > 0 && !r.changed.Before(since) {

@@ -27,7 +27,7 @@ func TestInterruptedList(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	if list, err := task.ListParked(t.Context(), b, "s"); err != nil || len(list) != calls {
+	if list, err := task.ListMoving(t.Context(), b, "s", time.Now().Add(time.Hour)); err != nil || len(list) != calls {
 		t.Fatalf("a list of %d calls of %d, %v", len(list), calls, err)
 	}
 	took := time.Since(began)
@@ -35,7 +35,7 @@ func TestInterruptedList(t *testing.T) {
 	for i := range tries {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(took*time.Duration(i)/tries, cancel)
-		list, err := task.ListParked(ctx, b, "s")
+		list, err := task.ListMoving(ctx, b, "s", time.Now().Add(time.Hour))
 		cancel()
 		if err == nil && len(list) != calls {
 			t.Fatalf("a list of %d calls of %d", len(list), calls)

@@ -322,7 +322,7 @@ func TestApprovalOfALargeCall(t *testing.T) {
 			t.Errorf("the cancelled call: %+v", event)
 		}
 		bustest.WaitUntil(t, "no call and no record to remain", func() bool {
-			parked, err := task.ListParked(t.Context(), b, "*")
+			parked, err := task.ListMoving(t.Context(), b, "*", time.Now().Add(time.Hour))
 			return err == nil && len(parked) == 0 && bustest.Messages(t, b, bus.Calls) == 0
 		})
 		if runs.Load() != 1 || asked.Load() < 3 {
