@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/rs/zerolog"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/builtin"
 	"github.com/stevedore-bus/stevedore/tools/limited"
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 	if role := os.Getenv("STEVEDORE_TEST_ROLE"); role != "" {
 		syscall.Exit(roles[role]())
 	}
-	os.Exit(m.Run())
+	os.Exit(slow.RunWaiting(m))
 }
 
 // roles are the child processes that tests start from the test binary.
