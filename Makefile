@@ -152,7 +152,7 @@ FIRST ?= 1
 simulate:
 	@mkdir -p bin && go test -c -o bin/simulate.test ./integration/simulate
 	@seq $(FIRST) $$(($(FIRST) + $(HOURS) / 2 - 1)) | xargs -P $$(getconf _NPROCESSORS_ONLN) -I @ sh -c \
-	  'STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=@ bin/simulate.test -test.v -test.run TestSimulate -test.timeout 30m >bin/simulate-@.log 2>&1; \
+	  'GOGC=300 STEVEDORE_SIMULATE=1 STEVEDORE_SIMULATE_SEED=@ bin/simulate.test -test.v -test.run TestSimulate -test.timeout 30m >bin/simulate-@.log 2>&1; \
 	  grep -h "seed @:" bin/simulate-@.log; \
 	  if grep -q "^PASS" bin/simulate-@.log; then rm bin/simulate-@.log; else echo "seed @ FAILED: bin/simulate-@.log"; \
 	  STEVEDORE_SHRINK=@ bin/simulate.test -test.v -test.run TestShrink -test.timeout 0; fi' | \
