@@ -133,7 +133,7 @@ func (s *simulation) judge() (checked int) {
 		}
 	}
 	for _, calm := range l.calms {
-		checked += s.judgeCalm(ctx, results, calm, fail)
+		checked += s.judgeBacklog(ctx, results, calm, fail) + s.judgeCalm(ctx, results, calm, fail)
 	}
 	if info, err := results.Info(ctx, jetstream.WithSubjectFilter(s.subject(">"))); err != nil {
 		fail("the results: %v", err)
@@ -284,6 +284,27 @@ func due(call string) time.Time {
 		panic(err)
 	}
 	return due
+}
+
+// judgeBacklog holds what was accepted before the last faults against the promise that work goes on by itself: it has
+// ended when recovery has passed since, unless somebody retried it later. Runs of agents also wait for the provider, which
+// fails at any time.
+func (s *simulation) judgeBacklog(ctx context.Context, results records, c calm, fail func(string, ...any)) (checked int) {
+	for id, p := range s.ledger.accepted {
+		if !p.at.Add(time.Duration(p.ms)*time.Millisecond).Before(c.from.Add(-recovery)) || p.reply != "" || s.ledger.retried[id] {
+			continue
+		}
+		checked++
+		end, _ := read(ctx, results, "result", p)
+		if end.Outcome == "async" {
+			end, _ = read(ctx, results, "completion", p)
+		}
+		if end.at.After(c.from) {
+			fail("%s (%s) was accepted at %s, and ended at %s, although nothing has failed for %v before %s", id, p.tool, p.at.Format(time.TimeOnly),
+				end.at.Format(time.TimeOnly), recovery, c.from.Format(time.TimeOnly))
+		}
+	}
+	return checked
 }
 
 // judgeCalm holds a time without faults against what is promised only then: everything happens once,
