@@ -355,6 +355,8 @@ var mutants = []mutant{
 		"offload/disk", "TestOpenDuringAPut"},
 	{"a refused call ends one MCP session after the other", "cmd/internal/mcp/wrap/answer.go", " && r.lost < maxLost:", ":",
 		"cmd/internal/mcp/wrap", "TestOneRequestFails"},
+	{"a call whose stream cannot be resumed is sent again", "cmd/internal/mcp/wrap/httpstream.go", "return &RequestError{Delivery: Unknown, Err: doErr}", "return doErr",
+		"cmd/internal/mcp/wrap", "TestResumeFindsNoServer"},
 	{"a call in the background ends with its idle session", "cmd/internal/mcp/wrap/handler.go", "		found = ok && client", "		found = ok && j == nil && client",
 		"cmd/internal/mcp/wrap", "TestSessionOfACallInTheBackground"},
 	{"a slow upload does not look for its chunks", "offload/object/store.go", "	if err := up.commit(ctx, in)", "	began = s.life.Now()\n	if err := up.commit(ctx, in)",

@@ -115,6 +115,32 @@ func TestResumedStream(t *testing.T) {
 	}
 }
 
+// A server that has begun a call may act, also if nobody can connect to it when the client asks for the rest of the stream:
+// the call is not sent again, and nobody says that it was not run.
+func TestResumeFindsNoServer(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		srv.Listener.Close()
+		w.Header().Set("Connection", "close")
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "id: e1\nretry: 10\ndata: \n\n")
+	})
+	srv.Start()
+	defer srv.Close()
+	h := NewHTTP(srv.URL, nil, "--header")
+	defer h.Close()
+	if err := h.Send(wire.Request("1", "tools/call", fields{"name": "act"})); err != nil {
+		t.Fatal(err)
+	}
+	_, err := h.Receive()
+	if failed, ok := errors.AsType[*RequestError](err); !ok || failed.ID != "1" || failed.Delivery != Unknown || calls.Load() != 1 {
+		t.Errorf("%d calls, then %#v", calls.Load(), err)
+	}
+}
+
 // rpc answers the requests of a session over HTTP with what call returns for a tool.
 func rpc(t *testing.T, call func(w http.ResponseWriter, tool, id string)) *session {
 	t.Helper()

@@ -32,8 +32,8 @@ func (h *HTTP) stream(ctx context.Context, m *wire.Message, body io.Reader) erro
 			return ctx.Err()
 		}
 		res, doErr := h.do(ctx, http.MethodGet, nil, http.Header{"Accept": {"text/event-stream"}, "Last-Event-Id": {resume.ID}}, readRouting(m).version)
-		if doErr != nil {
-			return doErr
+		if doErr != nil { // of a connection that does not begin, too: the server has the request
+			return &RequestError{Delivery: Unknown, Err: doErr}
 		}
 		if res.StatusCode != http.StatusOK {
 			err = fmt.Errorf("its stream ended before the response, and it does not resume the stream (%s)", res.Status)
