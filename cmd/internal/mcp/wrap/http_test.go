@@ -141,6 +141,47 @@ func TestResumeFindsNoServer(t *testing.T) {
 	}
 }
 
+// A server, or a proxy before it, that cannot open the stream of what belongs to no request now is asked again: without it, nobody
+// hears of changes of its tools. One that has no such stream is asked once.
+func TestStreamOfTheServerIsOpenedLater(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]int64{http.StatusServiceUnavailable: 2, http.StatusMethodNotAllowed: 1} {
+		var asked atomic.Int64
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Method == http.MethodPost:
+				w.WriteHeader(http.StatusAccepted)
+			case asked.Add(1) == 1:
+				w.WriteHeader(status)
+			default:
+				w.Header().Set("Content-Type", "text/event-stream")
+				io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n")
+				http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			}
+		}))
+		defer srv.Close()
+		h := NewHTTP(srv.URL, nil, "--header")
+		defer h.Close()
+		if err := h.Send(wire.Request("", "notifications/initialized", nil)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case r := <-h.in:
+			if want == 1 || r.m == nil || r.m.Method != "notifications/tools/list_changed" {
+				t.Errorf("%d: %+v", status, r)
+			}
+		case <-time.After(2 * time.Second): // the second request comes before
+			if want == 2 {
+				t.Errorf("%d: nothing arrived", status)
+			}
+		}
+		if n := asked.Load(); n != want {
+			t.Errorf("%d: asked %d times", status, n)
+		}
+	}
+}
+
 // rpc answers the requests of a session over HTTP with what call returns for a tool.
 func rpc(t *testing.T, call func(w http.ResponseWriter, tool, id string)) *session {
 	t.Helper()

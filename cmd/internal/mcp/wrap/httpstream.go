@@ -83,7 +83,10 @@ func (h *HTTP) listen() {
 				return err
 			}
 			defer res.Body.Close()
-			if res.StatusCode != http.StatusOK {
+			switch code := res.StatusCode; {
+			case code == http.StatusTooManyRequests, code >= 500 && code != http.StatusNotImplemented: // perhaps of a proxy before it
+				return errors.New(res.Status)
+			case code != http.StatusOK:
 				return nil // the server has nothing to say
 			}
 			policy.Reset()
