@@ -361,6 +361,8 @@ var mutants = []mutant{
 		"cmd/internal/mcp/wrap", "TestStreamOfTheServerIsOpenedLater"},
 	{"a run that is cancelled before it is parked leaves its calls", "tools/agent/loop.go", "		case isPause(err) && (ctx.Err() == nil || IsCancelled(ctx)):", "		case isPause(err) && ctx.Err() == nil:",
 		"bus/agents", "TestCancelWhileTheResultsAreLogged"},
+	{"calls that look alike become one", "tools/agent/provider/openaistream.go", ` && call.isComplete() {`, ` && call == nil {`,
+		"tools/agent/provider", "TestOpenAICallsThatLookAlike"},
 	{"a call in the background ends with its idle session", "cmd/internal/mcp/wrap/handler.go", "		found = ok && client", "		found = ok && j == nil && client",
 		"cmd/internal/mcp/wrap", "TestSessionOfACallInTheBackground"},
 	{"a slow upload does not look for its chunks", "offload/object/store.go", "	if err := up.commit(ctx, in)", "	began = s.life.Now()\n	if err := up.commit(ctx, in)",
