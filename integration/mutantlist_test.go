@@ -365,6 +365,8 @@ var mutants = []mutant{
 		"tools/agent/provider", "TestOpenAICallsThatLookAlike"},
 	{"a budget ends with its stream", "bus/agents/budget.go", "if err != nil || info.State.LastSeq+1 >= from {", "if err != nil || info.State.LastSeq < from {",
 		"bus/agents", "TestBudgetAfterTheStreamWasLost"},
+	{"a cancellation of an MCP client is tried once", "cmd/internal/mcp/call.go", "err := c.cancel(call); err == nil || final(err) {", "err := c.cancel(call); err == nil || err != nil {",
+		"cmd/internal/mcp", "TestCancelIsRepeated"},
 	{"a call in the background ends with its idle session", "cmd/internal/mcp/wrap/handler.go", "		found = ok && client", "		found = ok && j == nil && client",
 		"cmd/internal/mcp/wrap", "TestSessionOfACallInTheBackground"},
 	{"a slow upload does not look for its chunks", "offload/object/store.go", "	if err := up.commit(ctx, in)", "	began = s.life.Now()\n	if err := up.commit(ctx, in)",

@@ -3,6 +3,7 @@ package mcp
 import (
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -81,4 +82,30 @@ func TestCancelTaskAgain(t *testing.T) {
 	if got, err := task.Get(t.Context(), b, "s", "made"); err != nil || got.State != task.Cancelled {
 		t.Errorf("the call that it made is %s, %v", got.State, err)
 	}
+}
+
+// A client that cancels its call while the bus is away does so once: the gateway goes on to cancel it.
+func TestCancelIsRepeated(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		call := tools.Call{ID: "c", Session: "s", Tool: "x"}
+		_, err := rpc.Enqueue(t.Context(), b, "q", call)
+		kv, bucketErr := b.Bucket(t.Context(), bus.TasksBucket)
+		if err == nil && bucketErr == nil {
+			_, err = kv.PutString(t.Context(), "call.s.c", "cannot be read")
+		}
+		if err != nil || bucketErr != nil {
+			t.Fatal(err, bucketErr)
+		}
+		g := New(b, Config{})
+		(&client{gateway: g, session: "s"}).cancelled(call)
+		time.Sleep(time.Minute)
+		if _, err := kv.PutString(t.Context(), "call.s.c", "{}"); err != nil {
+			t.Fatal(err)
+		}
+		bustest.WaitUntil(t, "the cancellation", func() bool {
+			r, err := task.ReadRecord(t.Context(), b, tools.CallKey{Session: "s", ID: "c"})
+			return err == nil && !r.Cancelled.IsZero()
+		})
+	})
 }
