@@ -367,6 +367,8 @@ var mutants = []mutant{
 		"bus/agents", "TestBudgetAfterTheStreamWasLost"},
 	{"a cancellation of an MCP client is tried once", "cmd/internal/mcp/call.go", "err := c.cancel(call); err == nil || final(err) {", "err := c.cancel(call); err == nil || err != nil {",
 		"cmd/internal/mcp", "TestCancelIsRepeated"},
+	{"the question of a cancelled call can be answered", "bus/task/record.go", "r.Answer == nil && r.Cancelled.IsZero()", "r.Answer == nil",
+		"bus/approvals", "TestQuestionOfACancelledCall"},
 	{"a call in the background ends with its idle session", "cmd/internal/mcp/wrap/handler.go", "		found = ok && client", "		found = ok && j == nil && client",
 		"cmd/internal/mcp/wrap", "TestSessionOfACallInTheBackground"},
 	{"a slow upload does not look for its chunks", "offload/object/store.go", "	if err := up.commit(ctx, in)", "	began = s.life.Now()\n	if err := up.commit(ctx, in)",
