@@ -182,6 +182,43 @@ func TestStreamOfTheServerIsOpenedLater(t *testing.T) {
 	}
 }
 
+// A server that was started again has forgotten the session, and may have other tools: the link ends, so that the next one lists
+// them, also if nobody sends a request.
+func TestForgottenSessionEndsTheLink(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPost:
+			w.Header().Set("Mcp-Session-Id", "s")
+			w.WriteHeader(http.StatusAccepted)
+		case asked.Add(1) == 1:
+			w.Header().Set("Content-Type", "text/event-stream") // its stream ends with its process
+		default:
+			http.Error(w, "unknown session", http.StatusNotFound)
+		}
+	}))
+	defer srv.Close()
+	h := NewHTTP(srv.URL, nil, "--header")
+	defer h.Close()
+	for _, m := range []*wire.Message{wire.Request("1", "initialize", fields{}), wire.Request("", "notifications/initialized", nil)} {
+		if err := h.Send(m); err != nil {
+			t.Fatal(err)
+		}
+		if m.IsRequest() {
+			_, _ = h.Receive() // the answer has no body
+		}
+	}
+	select {
+	case <-h.ctx.Done():
+		if _, err := h.Receive(); err == nil || !strings.Contains(err.Error(), "forgotten the session") {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Errorf("after %d requests for the stream, the link goes on", asked.Load())
+	}
+}
+
 // rpc answers the requests of a session over HTTP with what call returns for a tool.
 func rpc(t *testing.T, call func(w http.ResponseWriter, tool, id string)) *session {
 	t.Helper()
