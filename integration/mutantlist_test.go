@@ -373,6 +373,8 @@ var mutants = []mutant{
 		"cmd/internal/mcp/wrap", "TestForgottenSessionEndsTheLink"},
 	{"a result is logged before its output is sent", "tools/agent/calls.go", "	if err != nil {\n		return nil, err\n	}\n	return res, nil", "	return res, err",
 		"tools/agent", "TestOutputOfInterruptedRun|TestTokensOfASubagentAreReadAgain"},
+	{"a run that is cancelled while its log fails leaves its calls", "tools/agent/run.go", "if err != nil && !isPause(err) && IsCancelled(ctx) {", "if err == nil && !isPause(err) && IsCancelled(ctx) {",
+		"tools/agent", "TestCancelWhileTheLogFails"},
 	{"a call in the background ends with its idle session", "cmd/internal/mcp/wrap/handler.go", "		found = ok && client", "		found = ok && j == nil && client",
 		"cmd/internal/mcp/wrap", "TestSessionOfACallInTheBackground"},
 	{"a slow upload does not look for its chunks", "offload/object/store.go", "	if err := up.commit(ctx, in)", "	began = s.life.Now()\n	if err := up.commit(ctx, in)",
