@@ -375,6 +375,7 @@ var mutants = []mutant{
 		"tools/agent", "TestOutputOfInterruptedRun|TestTokensOfASubagentAreReadAgain"},
 	{"a run that is cancelled while its log fails leaves its calls", "tools/agent/run.go", "if err != nil && !isPause(err) && IsCancelled(ctx) {", "if err == nil && !isPause(err) && IsCancelled(ctx) {",
 		"tools/agent", "TestCancelWhileTheLogFails"},
+	{"two workers change a file at once", "tools/builtin/replace.go", "	defer ws.lock(ctx, filepath.Dir(rel))()\n", "", "tools/builtin", "TestChangesInTwoWorkers"},
 	{"a call in the background ends with its idle session", "cmd/internal/mcp/wrap/handler.go", "		found = ok && client", "		found = ok && j == nil && client",
 		"cmd/internal/mcp/wrap", "TestSessionOfACallInTheBackground"},
 	{"a slow upload does not look for its chunks", "offload/object/store.go", "	if err := up.commit(ctx, in)", "	began = s.life.Now()\n	if err := up.commit(ctx, in)",
