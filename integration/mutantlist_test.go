@@ -376,6 +376,8 @@ var mutants = []mutant{
 	{"a run that is cancelled while its log fails leaves its calls", "tools/agent/run.go", "if err != nil && !isPause(err) && IsCancelled(ctx) {", "if err == nil && !isPause(err) && IsCancelled(ctx) {",
 		"tools/agent", "TestCancelWhileTheLogFails"},
 	{"two workers change a file at once", "tools/builtin/replace.go", "	defer ws.lock(ctx, filepath.Dir(rel))()\n", "", "tools/builtin", "TestChangesInTwoWorkers"},
+	{"an answer while the agent goes on is dropped", "bus/approvals/approval.go", "		if err != nil || depth > maxMadeDepth {", "		if r.Parked == nil || err != nil || depth > maxMadeDepth {",
+		"cmd/internal/mcp", "TestAnswerWhileTheAgentGoesOn"},
 	{"a call in the background ends with its idle session", "cmd/internal/mcp/wrap/handler.go", "		found = ok && client", "		found = ok && j == nil && client",
 		"cmd/internal/mcp/wrap", "TestSessionOfACallInTheBackground"},
 	{"a slow upload does not look for its chunks", "offload/object/store.go", "	if err := up.commit(ctx, in)", "	began = s.life.Now()\n	if err := up.commit(ctx, in)",

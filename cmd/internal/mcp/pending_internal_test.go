@@ -109,3 +109,33 @@ func TestCancelIsRepeated(t *testing.T) {
 		})
 	})
 }
+
+// An agent that waits for two approvals goes on when one of them is given, and waits again for the other one. An answer to that one
+// in between is not dropped: nobody would ask again.
+func TestAnswerWhileTheAgentGoesOn(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	c := &client{gateway: New(b, Config{}), session: "s"}
+	asks, sub := tools.CallKey{Session: "sub", ID: "asks"}, tools.CallKey{Session: "s", ID: "sub"}
+	for _, p := range []task.Parked{
+		{Call: tools.Call{ID: "asks", Session: "sub"}, State: task.InputRequired},
+		{Call: tools.Call{ID: "sub", Session: "s"}, State: task.Waiting, WaitsFor: []tools.CallKey{asks}, Made: true},
+		{Call: tools.Call{ID: "c", Session: "s"}, State: task.Waiting, WaitsFor: []tools.CallKey{sub}, Made: true},
+	} {
+		p.Call.Tool, p.Queue, p.Until = "x", "q", time.Now().Add(time.Hour)
+		var err error
+		if p.Number, err = task.Park(t.Context(), b, p); err == nil && p.State == task.Waiting {
+			err = task.Resume(t.Context(), b, p)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	form := &sdk.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}}
+	if err := c.answer(t.Context(), "c", sdk.InputResponseMap{"sub.asks": form}); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := task.ReadRecord(t.Context(), b, asks); err != nil || r.Answer == nil || !r.Answer.Approve {
+		t.Errorf("the answer is %+v, %v", r.Answer, err)
+	}
+}
