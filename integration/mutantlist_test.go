@@ -375,7 +375,7 @@ var mutants = []mutant{
 		"tools/agent", "TestOutputOfInterruptedRun|TestTokensOfASubagentAreReadAgain"},
 	{"a run that is cancelled while its log fails leaves its calls", "tools/agent/run.go", "if err != nil && !isPause(err) && IsCancelled(ctx) {", "if err == nil && !isPause(err) && IsCancelled(ctx) {",
 		"tools/agent", "TestCancelWhileTheLogFails"},
-	{"two workers change a file at once", "tools/builtin/replace.go", "	defer ws.lock(ctx, filepath.Dir(rel))()\n", "", "tools/builtin", "TestChangesInTwoWorkers"},
+	{"two workers change a file at once", "tools/builtin/replace.go", "	_ = durable.Lock(ctx, f)\n", "	_ = ctx\n", "tools/builtin", "TestChangesInTwoWorkers"},
 	{"an answer while the agent goes on is dropped", "bus/approvals/approval.go", "		if err != nil || depth > maxMadeDepth {", "		if r.Parked == nil || err != nil || depth > maxMadeDepth {",
 		"cmd/internal/mcp", "TestAnswerWhileTheAgentGoesOn"},
 	{"a call in the background ends with its idle session", "cmd/internal/mcp/wrap/handler.go", "		found = ok && client", "		found = ok && j == nil && client",
