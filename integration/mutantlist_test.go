@@ -378,6 +378,8 @@ var mutants = []mutant{
 	{"two workers change a file at once", "tools/builtin/replace.go", "	_ = durable.Lock(ctx, f)\n", "	_ = ctx\n", "tools/builtin", "TestChangesInTwoWorkers"},
 	{"an answer while the agent goes on is dropped", "bus/approvals/approval.go", "		if err != nil || depth > maxMadeDepth {", "		if r.Parked == nil || err != nil || depth > maxMadeDepth {",
 		"cmd/internal/mcp", "TestAnswerWhileTheAgentGoesOn"},
+	{"a run ends with what it began with", "tools/agent/agenttools.go", "	if a == nil {\n		return false\n	}\n	log, _, err", "	if a == nil || session != \"\" {\n		return false\n	}\n	log, _, err",
+		"tools/agent", "TestRunGoesOnWithoutWhatItBeganWith"},
 	{"a call in the background ends with its idle session", "cmd/internal/mcp/wrap/handler.go", "		found = ok && client", "		found = ok && j == nil && client",
 		"cmd/internal/mcp/wrap", "TestSessionOfACallInTheBackground"},
 	{"a slow upload does not look for its chunks", "offload/object/store.go", "	if err := up.commit(ctx, in)", "	began = s.life.Now()\n	if err := up.commit(ctx, in)",
