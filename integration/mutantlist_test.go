@@ -380,6 +380,7 @@ var mutants = []mutant{
 		"cmd/internal/mcp", "TestAnswerWhileTheAgentGoesOn"},
 	{"a run ends with what it began with", "tools/agent/agenttools.go", "	if a == nil {\n		return false\n	}\n	log, _, err", "	if a == nil || session != \"\" {\n		return false\n	}\n	log, _, err",
 		"tools/agent", "TestRunGoesOnWithoutWhatItBeganWith"},
+	{"the model of a run loses a tool that starts", "tools/agent/setup.go", "	if lacks {", "	if lacks && before == nil {", "tools/agent", "TestRunGoesOnWithoutWhatItBeganWith"},
 	{"a call in the background ends with its idle session", "cmd/internal/mcp/wrap/handler.go", "		found = ok && client", "		found = ok && j == nil && client",
 		"cmd/internal/mcp/wrap", "TestSessionOfACallInTheBackground"},
 	{"a slow upload does not look for its chunks", "offload/object/store.go", "	if err := up.commit(ctx, in)", "	began = s.life.Now()\n	if err := up.commit(ctx, in)",

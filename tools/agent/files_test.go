@@ -10,6 +10,7 @@ import (
 	"image/png"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,9 +97,9 @@ func TestRunGoesOnWithoutWhatItBeganWith(t *testing.T) {
 	for _, gone := range []string{"file", "tool"} {
 		t.Run(gone, func(t *testing.T) {
 			s := newStage(t, sayTool(t), newTool(t, "other", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result { return nil }))
+			model := &recorder{Provider: parseScript(t, asks("say", `{"text":"hi"}`), `{"expect":["said hi"],"text":"done"}`)}
 			all, err := agent.Tools(agent.ToolsConfig{
-				Models:       map[string]agent.Provider{"m": parseScript(t, asks("say", `{"text":"hi"}`), `{"expect":["said hi"],"text":"done"}`)},
-				DefaultModel: "m", Runner: s.runner, Conversations: &s.log, Definitions: s.registry.Definitions, Files: offload.NewReader(s.store, offload.ReaderConfig{}),
+				Models: map[string]agent.Provider{"m": model}, DefaultModel: "m", Runner: s.runner, Conversations: &s.log, Definitions: s.registry.Definitions, Files: offload.NewReader(s.store, offload.ReaderConfig{}),
 			})
 			if err == nil {
 				err = s.registry.Register(all...)
@@ -129,6 +130,9 @@ func TestRunGoesOnWithoutWhatItBeganWith(t *testing.T) {
 			}
 			if res := s.registry.Run(t.Context(), call, nil); res.IsError || res.ForLLM != "done" {
 				t.Errorf("the second attempt: %+v", res)
+			}
+			if got := model.toolNames(1); !slices.Equal(got, []string{"say", "other"}) { // another worker may have it, or this one soon
+				t.Errorf("the model sees %q", got)
 			}
 			call.ID = "another"
 			if res := s.registry.Run(t.Context(), call, nil); !res.IsError {

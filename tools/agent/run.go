@@ -188,6 +188,7 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 			err = r.appendClaim(ctx, Entry{Kind: KindUser, Message: prompt, Call: &r.call, Limits: &r.limits, Fresh: r.cfg.Fresh,
 				ToolOutput: r.cfg.ToolOutput, Files: r.cfg.InstructionFiles})
 		case open.id == r.id:
+			r.keepTools()
 			err = r.appendClaim(ctx, Entry{Kind: KindResumed})
 		default:
 			if err = r.abandon(ctx, open, stale); err == nil {
