@@ -24,7 +24,8 @@ type Budget struct {
 
 	turn   chan struct{} // has a value while one caller reads; the fields below are its own
 	day    time.Time
-	next   uint64 // sequence of the first entry that is not counted
+	next   uint64    // sequence of the first entry that is not counted
+	since  time.Time // the begin of the day, or when the last entry that is counted was stored
 	total  float64
 	costs  map[string]float64 // by the token of the session, without sub-agents
 	parent parents            // of the session of a sub-agent
@@ -89,18 +90,19 @@ func (u *Budget) check(scope, whose string, spent, limit float64) error {
 func (u *Budget) count(ctx context.Context) error {
 	today := time.Now().UTC().Truncate(24 * time.Hour)
 	if !today.Equal(u.day) {
-		u.day, u.next, u.total = today, 0, 0
+		u.day, u.since, u.next, u.total = today, today, 0, 0
 		u.costs, u.parent, u.warned = map[string]float64{}, parents{}, map[string]bool{}
 	}
-	q := bus.Query{Subject: u.bus.Session("*"), From: u.next}
-	if u.next == 0 { // no entry of today was read yet; the stream may have those of 90 days
-		q.Since = today
+	from := u.next
+	q := bus.Query{Subject: u.bus.Session("*"), From: from}
+	if from == 0 { // no entry of today was read yet; the stream may have those of 90 days
+		q.Since = u.since
 	}
 	for m, err := range u.bus.Read(ctx, bus.Sessions, q) {
 		if err != nil {
 			return err
 		}
-		u.next = m.Sequence + 1
+		u.next, u.since = m.Sequence+1, m.At
 		e, err := agent.DecodeEntry(m.Body)
 		if err != nil || m.At.Before(today) {
 			continue
@@ -111,7 +113,19 @@ func (u *Budget) count(ctx context.Context) error {
 			u.costs[token] += e.Usage.Cost
 		}
 	}
-	return nil
+	if from == 0 || u.next > from {
+		return nil
+	}
+	stream, err := u.bus.UsedStream(ctx, bus.Sessions)
+	if stream == nil {
+		return err
+	}
+	info, err := stream.Info(ctx)
+	if err != nil || info.State.LastSeq+1 >= from {
+		return err
+	}
+	u.next = 0 // the stream was lost, and the new one begins at 1 again; what was spent stays spent
+	return u.count(ctx)
 }
 
 // parents are the sessions that started the sub-agents with a session, both as tokens; "" for that of a user.

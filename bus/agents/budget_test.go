@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
 	"github.com/stevedore-bus/stevedore/bus/session"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -94,5 +95,43 @@ func TestBudget(t *testing.T) {
 			t.Errorf("a check beside one that reads: %v", err)
 		}
 		<-budget.turn
+	})
+}
+
+// The stream of conversations is lost with its disk. The new one begins at 1 again: what agents cost since counts.
+func TestBudgetAfterTheStreamWasLost(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		budget := NewBudget(b, 5.5, 0, zerolog.Nop())
+		check := func(name, want string) {
+			t.Helper()
+			body, err := json.Marshal(agent.Entry{Kind: agent.KindAssistant, Usage: &agent.Usage{Cost: 1}})
+			if err == nil {
+				_, err = session.New(b).Append(t.Context(), name, 0, body)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+			if err := budget.Check(t.Context(), name); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("after the turn of %s: %v, want %q", name, err, want)
+			}
+		}
+		for _, name := range []string{"a", "b", "c", "d"} {
+			check(name, "")
+		}
+		stream, err := b.Stream(t.Context(), bus.Sessions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := stream.CachedInfo().Config
+		if err := b.JetStream().DeleteStream(t.Context(), config.Name); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.JetStream().CreateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		check("e", "")
+		check("f", "spent: 6.00") // what was spent before stays spent
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
 	"github.com/stevedore-bus/stevedore/tools/agent/provider"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // startAgents runs a worker with scripted agents until the test ends.
@@ -40,6 +41,14 @@ func startModel(t *testing.T, b *bus.Bus, model agent.Provider, cfg worker.Confi
 
 func startModelWith(t *testing.T, b *bus.Bus, store offload.Store, model agent.Provider, cfg worker.Config, toolset ...tools.Tool) (stop func()) {
 	t.Helper()
+	return startSteps(t, b, store, model, cfg, func(string) {}, toolset...)
+}
+
+// startSteps starts a worker that calls onStep before each step.
+func startSteps(
+	t *testing.T, b *bus.Bus, store offload.Store, model agent.Provider, cfg worker.Config, onStep func(string), toolset ...tools.Tool,
+) (stop func()) {
+	t.Helper()
 	registry := tools.NewRegistry(zerolog.Nop())
 	setup := NewToolsConfig(b, store, bustest.Log(t))
 	setup.Definitions, setup.DefaultModel, setup.Models = registry.Definitions, "m", map[string]agent.Provider{"m": model}
@@ -55,7 +64,8 @@ func startModelWith(t *testing.T, b *bus.Bus, store offload.Store, model agent.P
 		t.Fatal(err)
 	}
 	cfg.Queues, cfg.Log = append([]string{bus.DefaultQueue}, Queues(2)...), bustest.Log(t)
-	return bustest.Run(t, worker.New(b, registry, offload.NewOffloader(store, offload.Config{}), cfg).Run)
+	w := worker.New(b, registry, offload.NewOffloader(store, offload.Config{}), cfg)
+	return bustest.Run(t, func(ctx context.Context) error { return w.Run(tracing.OnStep(ctx, onStep)) })
 }
 
 func prompt(session, id, text string) tools.Call {

@@ -12,6 +12,8 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/bus/worker"
+	"github.com/stevedore-bus/stevedore/offload"
+	"github.com/stevedore-bus/stevedore/offload/mem"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
@@ -151,6 +153,40 @@ func TestCancelBetweenRecords(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A run that is cancelled after it knows that its calls are parked, and before its worker parks it, leaves no parked calls: the log of
+// its other results may take long.
+func TestCancelWhileTheResultsAreLogged(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		danger, err := tools.NewTool("danger", "must not run", func(context.Context, tools.Call, struct{}) *tools.Result {
+			t.Error("the tool ran")
+			return tools.NewToolResult("ran")
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cancelled := false
+		startSteps(t, b, mem.New(offload.StoreConfig{}), newUnreliable(t, overloaded, time.Time{}, `{"tools":[{"name":"danger"}]}`),
+			worker.Config{Approvals: approvals.Rules{Needed: func(call tools.Call) bool { return call.Tool == "danger" }}}, func(step string) {
+				if step != "log_answers" || cancelled {
+					return
+				}
+				cancelled = true
+				if _, err := task.Cancel(t.Context(), b, "s", "r", "a test"); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Second) // the worker hears of it
+			}, danger)
+		if event, err := rpc.Submit(t.Context(), b, bus.AgentQueue, prompt("s", "r", "go")); err != nil || event.Outcome != tools.Cancelled {
+			t.Errorf("the run: %+v, %v", event, err)
+		}
+		bustest.WaitUntil(t, "the end of the question", func() bool {
+			got, err := task.Get(t.Context(), b, "s", "r-t1-0")
+			return err == nil && got.State == task.Cancelled
+		})
+	})
 }
 
 // A cancelled agent also cancels the calls that its sub-agent made and that are still parked, if the sub-agent was

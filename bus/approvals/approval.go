@@ -100,13 +100,14 @@ func List(ctx context.Context, b *bus.Bus, session string) ([]Approval, error) {
 const maxMadeDepth = 16
 
 // For returns the approvals that a call waits for: its own, or those of the calls
-// that it made, such as the tool calls of an agent and its sub-agents.
+// that it made, such as the tool calls of an agent and its sub-agents. A call that
+// waits for several goes on when one is given, and then waits again.
 func For(ctx context.Context, b *bus.Bus, k tools.CallKey) ([]Approval, error) {
 	var waiting []Approval
 	var follow func(k tools.CallKey, depth int) error
 	follow = func(k tools.CallKey, depth int) error {
 		r, err := task.ReadRecord(ctx, b, k)
-		if r.Parked == nil || err != nil || depth > maxMadeDepth {
+		if err != nil || depth > maxMadeDepth {
 			return err
 		}
 		if a, ok := openIn(r); ok {

@@ -45,3 +45,31 @@ func TestFirstAnswerCounts(t *testing.T) {
 		}
 	}
 }
+
+// Nobody is asked about a call that was cancelled, also if the process that cancelled it died before it ended the wait: a yes does
+// not let it run.
+func TestQuestionOfACancelledCall(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	call := tools.Call{ID: "c", Session: "s", Tool: "danger"}
+	parked := task.Parked{Call: call, Queue: "default", State: task.InputRequired, Since: time.Now(), Until: time.Now().Add(time.Hour)}
+	if _, err := task.Park(t.Context(), b, parked); err != nil {
+		t.Fatal(err)
+	}
+	if err := task.RecordCancellation(t.Context(), b, "s", "c"); err != nil {
+		t.Fatal(err)
+	}
+	key := tools.CallKey{Session: "s", ID: "c"}
+	if all, err := approvals.List(t.Context(), b, "*"); err != nil || len(all) > 0 {
+		t.Errorf("the open questions are %+v, %v", all, err)
+	}
+	if its, err := approvals.For(t.Context(), b, key); err != nil || len(its) > 0 {
+		t.Errorf("the questions of the call are %+v, %v", its, err)
+	}
+	if _, err := approvals.Answer(t.Context(), b, key, task.Answer{Approve: true, By: "a person"}); tools.CodeOf(err) != tools.CodeNotFound {
+		t.Errorf("an answer: %v", err)
+	}
+	if got, err := task.Get(t.Context(), b, "s", "c"); err != nil || got.State != task.Waiting || got.Message != "waiting for a worker, since it was cancelled" {
+		t.Errorf("the task is %s: %s, %v", got.State, got.Message, err)
+	}
+}

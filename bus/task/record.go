@@ -57,9 +57,9 @@ func (r Record) Key() tools.CallKey { return r.key }
 // EntryKey is the key of the record in the bucket of tasks.
 func (r Record) EntryKey() string { return keyOf(r.key) }
 
-// Asks reports whether the call waits for a person's answer.
+// Asks reports whether the call waits for a person's answer. One that was cancelled does not, although its wait may not have ended.
 func (r Record) Asks() bool {
-	return r.Parked != nil && r.Parked.State == InputRequired && r.Answer == nil
+	return r.Parked != nil && r.Parked.State == InputRequired && r.Answer == nil && r.Cancelled.IsZero()
 }
 
 // Answer is a person's answer. The first one counts.

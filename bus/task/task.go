@@ -217,7 +217,11 @@ func (t *Task) setRunning(r RunningCall) {
 func (t *Task) setParked(r Record) {
 	p := *r.Parked
 	t.State, t.Tool, t.call, t.Message = p.State, p.Call.Tool, p.Call, p.Text()
-	if p.State == InputRequired && !r.Asks() {
+	switch {
+	case p.State != InputRequired || r.Asks():
+	case r.Answer == nil:
+		t.State, t.Message = Waiting, "waiting for a worker, since it was cancelled"
+	default:
 		t.State, t.Message = Waiting, "waiting for a worker, since it was answered"
 	}
 	t.Args = tools.ShownArgs(p.Call)

@@ -88,11 +88,11 @@ func (c ToolsConfig) runAgent(ctx context.Context, call tools.Call, in agentArgs
 	limits.TimeoutS = smallerLimit(limits.TimeoutS, in.TimeoutS)
 	c.Config.Fresh = in.Fresh
 	a, err := c.newAgent(limits, in.System, in.Tools)
-	if err != nil {
-		return tools.Failure(err)
+	var prompt []Block
+	if err == nil {
+		prompt, err = c.promptBlocks(ctx, call, in)
 	}
-	prompt, err := c.promptBlocks(ctx, call, in)
-	if err != nil {
+	if err != nil && !c.goesOn(ctx, a, call.SessionToken(), call.IDToken()) {
 		return tools.Failure(err)
 	}
 	o, err := a.Run(ctx, call, prompt...)
@@ -111,7 +111,18 @@ func (c ToolsConfig) runAgent(ctx context.Context, call tools.Call, in agentArgs
 	return res
 }
 
-// newAgent returns the agent for one run.
+// goesOn reports whether an agent can go on with a run of a session that has begun: the log has its prompt and its tools, and neither the
+// files of the user nor all the tools need to be here now.
+func (c ToolsConfig) goesOn(ctx context.Context, a *Agent, session, run string) bool {
+	if a == nil {
+		return false
+	}
+	log, _, err := c.Conversations.Read(ctx, session, 0)
+	entries, _ := DecodeEntries(log) // the run says which one is damaged
+	return err == nil && slices.ContainsFunc(entries, func(e Entry) bool { return e.Kind == KindUser && e.Run == run })
+}
+
+// newAgent returns the agent for one run. If it lacks a tool of toolNames, there is also an error.
 func (c ToolsConfig) newAgent(limits Limits, system string, toolNames []string) (*Agent, error) {
 	model := cmp.Or(limits.Model, c.DefaultModel)
 	provider := c.Models[model]
@@ -133,30 +144,28 @@ func (c ToolsConfig) newAgent(limits Limits, system string, toolNames []string) 
 			cfg.Tools = append(cfg.Tools, withoutLimitsArg(def))
 		}
 	}
+	var err error
 	if toolNames != nil {
-		var err error
-		if cfg.Tools, err = selectTools(cfg.Tools, toolNames); err != nil {
-			return nil, err
-		}
+		cfg.Tools, err = selectTools(cfg.Tools, toolNames)
 	}
-	return New(provider, c.Runner, c.Conversations, cfg), nil
+	return New(provider, c.Runner, c.Conversations, cfg), err
 }
 
-// selectTools returns the named tools, each once.
+// selectTools returns the named tools, each once, and an error for the first one that is missing.
 func selectTools(defs []tools.Definition, names []string) ([]tools.Definition, error) {
 	known := make([]string, len(defs))
 	for i, def := range defs {
 		known[i] = def.Name
 	}
 	var selected []tools.Definition
+	var missing error
 	for i, name := range names {
-		k := slices.Index(known, name)
-		if k < 0 {
-			return nil, tools.Errorf(tools.CodeInvalidArguments, "an agent cannot have the tool %q; it can have %q", tools.Excerpt(name, 80), known)
-		}
-		if !slices.Contains(names[:i], name) {
+		switch k := slices.Index(known, name); {
+		case k < 0 && missing == nil:
+			missing = tools.Errorf(tools.CodeInvalidArguments, "an agent cannot have the tool %q; it can have %q", tools.Excerpt(name, 80), known)
+		case k >= 0 && !slices.Contains(names[:i], name):
 			selected = append(selected, defs[k])
 		}
 	}
-	return selected, nil
+	return selected, missing
 }

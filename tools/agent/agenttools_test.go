@@ -3,9 +3,11 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rs/zerolog"
@@ -74,6 +76,62 @@ func TestSubagentTool(t *testing.T) {
 		if strings.Contains(fmt.Sprint(m), "delegating") {
 			t.Error("the child sees its parent's conversation")
 		}
+	}
+}
+
+// unreadable is a log that cannot be read once after the sub-agent has ended.
+type unreadable struct {
+	*memConversations
+	failed atomic.Bool
+}
+
+func (u *unreadable) Read(ctx context.Context, session string, after uint64) ([][]byte, uint64, error) {
+	entries, last, err := u.memConversations.Read(ctx, session, after)
+	if n := len(entries); session != "s" && n > 0 && strings.Contains(string(entries[n-1]), `"kind":"end"`) && u.failed.CompareAndSwap(false, true) {
+		return nil, 0, errors.New("the bus is away")
+	}
+	return entries, last, err
+}
+
+// newUnreadableStage is newAgentStage with such a log.
+func newUnreadableStage(t *testing.T, script ...string) (*stage, *unreadable) {
+	t.Helper()
+	s := newStage(t)
+	log := &unreadable{memConversations: &s.log}
+	all, err := agent.Tools(agent.ToolsConfig{
+		Models: map[string]agent.Provider{"m": parseScript(t, script...)}, DefaultModel: "m",
+		Runner: s.runner, Conversations: log, Definitions: s.registry.Definitions,
+	})
+	if err == nil {
+		err = s.registry.Register(all...)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, log
+}
+
+// What a sub-agent used counts for the run that made it, also if its conversation cannot be read at first.
+func TestTokensOfASubagentAreReadAgain(t *testing.T) {
+	s, log := newUnreadableStage(t, asks("subagent", `{"task":"child"}`), `{"text":"done"}`, `{"for":"^child"}`, `{"text":"born","usage":{"input_tokens":700}}`)
+	if e := s.call(t, "r", "agent", `{"prompt":"go"}`); e.IsError {
+		t.Fatalf("result %+v", e)
+	}
+	entries := s.entries(t, "s")
+	if end := entries[len(entries)-1].End; !log.failed.Load() || end == nil || end.SubagentTokens < 700 {
+		t.Errorf("the run ended with %+v", end)
+	}
+}
+
+// The user gets the whole report of a task in the background, also if the conversation of its sub-agent cannot be read at first.
+func TestReportOfASpawnedSubagentIsReadAgain(t *testing.T) {
+	long := strings.Repeat("!", 600)
+	s, log := newUnreadableStage(t, `{"text":"never"}`, `{"for":"^child"}`, `{"text":"`+long+`"}`)
+	done := make(chan *tools.Result, 1)
+	call := tools.Call{ID: "p", Session: "s", Tool: "spawn", Args: json.RawMessage(`{"task":"child"}`)}
+	s.registry.Run(t.Context(), call, func(_ context.Context, res *tools.Result) { done <- res })
+	if report := <-done; !log.failed.Load() || report.ForUser != long {
+		t.Errorf("report %+v", report)
 	}
 }
 

@@ -95,7 +95,10 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 	if err == nil && s.toolOutput == OutputAll { // before the result is in the log: a resumed run sends it again
 		err = r.sendOutput(ctx, *res)
 	}
-	return res, err
+	if err != nil {
+		return nil, err
+	}
+	return res, nil
 }
 
 // makeCall makes a call, and again as long as nobody knows whether it was taken.

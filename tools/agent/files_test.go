@@ -2,18 +2,22 @@ package agent_test
 
 import (
 	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
 	"image"
 	"image/color"
 	"image/png"
 	"io"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/agent"
+	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
 // picture returns a PNG that hardly compresses.
@@ -84,5 +88,56 @@ func TestFilesOfTheUser(t *testing.T) {
 		if !e.IsError || !strings.Contains(e.ForLLM, want) {
 			t.Errorf("files %.20s: %.300s, want %q", files, e.ForLLM, want)
 		}
+	}
+}
+
+// A run that another worker continues has its prompt and its tools in its log. It goes on although an artifact that the user sent has
+// expired meanwhile, or a tool that the call names is not there yet, as that of an MCP server that starts.
+func TestRunGoesOnWithoutWhatItBeganWith(t *testing.T) {
+	for _, gone := range []string{"file", "tool"} {
+		t.Run(gone, func(t *testing.T) {
+			s := newStage(t, sayTool(t), newTool(t, "other", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result { return nil }))
+			model := &recorder{Provider: parseScript(t, asks("say", `{"text":"hi"}`), `{"expect":["said hi"],"text":"done"}`)}
+			all, err := agent.Tools(agent.ToolsConfig{
+				Models: map[string]agent.Provider{"m": model}, DefaultModel: "m", Runner: s.runner, Conversations: &s.log, Definitions: s.registry.Definitions, Files: offload.NewReader(s.store, offload.ReaderConfig{}),
+			})
+			if err == nil {
+				err = s.registry.Register(all...)
+			}
+			if err == nil {
+				_, err = offload.NewOffloader(s.store, offload.Config{}).Attach(t.Context(), tools.Call{ID: "f", Session: "s"}, io.NewSectionReader(strings.NewReader("text"), 0, 4))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			call := tools.Call{ID: "r", Session: "s", Tool: "agent", Args: json.RawMessage(`{"prompt":"go","files":["f"],"tools":["say","other"]}`)}
+			ctx, cancel := context.WithCancel(t.Context())
+			res := s.registry.Run(tracing.OnStep(ctx, func(step string) {
+				if step == "log_turn" { // the worker stops
+					cancel()
+				}
+			}), call, nil)
+			if !res.IsError || len(s.entries(t, "s")) == 0 {
+				t.Fatalf("the first attempt: %+v", res)
+			}
+			if gone == "tool" {
+				_, err = s.registry.Replace([]string{"other"})
+			} else {
+				err = s.store.Delete(t.Context(), "s", "f")
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res := s.registry.Run(t.Context(), call, nil); res.IsError || res.ForLLM != "done" {
+				t.Errorf("the second attempt: %+v", res)
+			}
+			if got := model.toolNames(1); !slices.Equal(got, []string{"say", "other"}) { // another worker may have it, or this one soon
+				t.Errorf("the model sees %q", got)
+			}
+			call.ID = "another"
+			if res := s.registry.Run(t.Context(), call, nil); !res.IsError {
+				t.Errorf("another run: %+v", res)
+			}
+		})
 	}
 }

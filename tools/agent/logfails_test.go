@@ -130,3 +130,48 @@ func TestSpawnWhoseCallFailsForMinutes(t *testing.T) {
 		}
 	})
 }
+
+// parkingRunner parks calls of the tool "asks", and notes those that a cancelled run makes.
+type parkingRunner struct {
+	agent.ToolRunner
+	cancelled chan string
+}
+
+func (r parkingRunner) Call(ctx context.Context, call tools.Call) (tools.ResultEvent, error) {
+	switch {
+	case call.Tool != "asks":
+		return r.ToolRunner.Call(ctx, call)
+	case ctx.Err() != nil:
+		r.cancelled <- call.ID
+		return tools.ResultEvent{}, ctx.Err()
+	}
+	return tools.ResultEvent{}, &tools.Pause{Until: time.Now().Add(time.Hour), WaitsFor: []tools.CallKey{{Session: "s", ID: call.ID}}, Made: true}
+}
+
+// A run that is cancelled while its log fails has calls that nobody else knows: it cancels a parked one.
+func TestCancelWhileTheLogFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		say := func(context.Context, tools.Call, sayArgs) *tools.Result {
+			time.Sleep(time.Minute)
+			return tools.NewToolResult("done")
+		}
+		s := newStage(t, newTool(t, "slow", tools.Idempotent, say), newTool(t, "asks", tools.Once, say))
+		start := time.Now()
+		log := &failingLog{&s.log, start.Add(30 * time.Second), start.Add(time.Hour)}
+		runner := parkingRunner{s.runner, make(chan string, 10)}
+		a := agent.New(parseScript(t, `{"tools":[{"name":"slow"},{"name":"asks"}]}`), runner, log, agent.Config{Tools: s.registry.Definitions()})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(70*time.Second, func() { cancel(tools.Errorf(tools.CodeCancelled, "cancelled")) })
+		if o, err := a.Run(ctx, tools.Call{ID: "r", Session: "s"}, agent.Text("go")); err == nil {
+			t.Errorf("the run ended with %+v", o)
+		}
+		select {
+		case id := <-runner.cancelled:
+			if id != "r-t1-1" {
+				t.Errorf("the call %s was cancelled", id)
+			}
+		default:
+			t.Error("the parked call was not cancelled")
+		}
+	})
+}

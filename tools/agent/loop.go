@@ -48,10 +48,10 @@ func (r *run) loop(ctx context.Context) (Outcome, error) {
 		case err == nil:
 		case errors.Is(err, ErrConflict), errors.Is(err, errLog):
 			return Outcome{}, err
+		case isPause(err) && (ctx.Err() == nil || IsCancelled(ctx)): // who parks a cancelled run cancels the calls that it waits for
+			return Outcome{}, err
 		case ctx.Err() != nil:
 			return r.interrupted(ctx)
-		case isPause(err):
-			return Outcome{}, err
 		case tools.CodeOf(err) == CodeCostBudget:
 			return r.finish(ctx, costBudget, err)
 		default:

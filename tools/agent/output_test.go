@@ -186,7 +186,7 @@ func TestSilentHeartbeatSendsNoOutput(t *testing.T) {
 	}
 }
 
-// The process dies before each of its steps, or between a message and the log. The
+// The process dies before each of its steps, before a message, or between a message and the log. The
 // outputs and the reply are sent, whatever setting the other process has.
 func TestOutputOfInterruptedRun(t *testing.T) {
 	for mode, want := range map[agent.ToolOutput][]string{
@@ -194,47 +194,58 @@ func TestOutputOfInterruptedRun(t *testing.T) {
 		agent.OutputAll:  {"r-t1-0", "r-t1-1", "r-t2-0"},
 		agent.OutputNone: nil,
 	} {
-		s := newStage(t, newTool(t, "say", tools.Once, func(_ context.Context, call tools.Call, in sayArgs) *tools.Result {
-			return tools.UserResult(fmt.Sprint("said ", in.N))
-		}))
-		model := parseScript(t, asks("say", `{"n":1}`, `{"n":2}`), asks("say", `{"n":3}`), `{"text":"done"}`)
-		sent, setting := &outbox{}, mode
-		for stop := 1; ; stop++ {
-			ctx, cancel := context.WithCancel(t.Context())
-			var mu sync.Mutex
-			steps := 0
-			die := func() bool {
-				mu.Lock()
-				defer mu.Unlock()
-				if steps++; steps == stop {
-					cancel()
-				}
-				return steps >= stop
-			}
-			o, err := stepped{s.agent(model, agent.Config{
-				ToolOutput: setting,
-				SendOutput: func(ctx context.Context, call tools.Call, res tools.Result) error {
-					err := sent.send(ctx, call, res)
-					if die() { // after the message
-						err = context.Canceled
-					}
-					return err
-				},
-			}), func(string) { die() }}.Run(ctx, tools.Call{ID: "r", Session: "s"}, agent.Text("go"))
-			cancel()
-			if err == nil {
-				if o.ForUser != "done" {
-					t.Errorf("%s: outcome %+v", mode, o)
-				}
-				break
-			}
-			if len(s.entries(t, "s")) > 0 {
-				setting = agent.OutputNone // of the next process
-			}
+		for _, sends := range []bool{true, false} {
+			outputOfInterruptedRun(t, mode, sends, want)
 		}
-		if got := slices.Sorted(maps.Keys(sent.texts)); !slices.Equal(got, want) {
-			t.Errorf("%s: the user saw %q, want %q", mode, got, want)
+	}
+}
+
+// outputOfInterruptedRun is TestOutputOfInterruptedRun with a mode. sends is set if a process that dies has sent its message.
+func outputOfInterruptedRun(t *testing.T, mode agent.ToolOutput, sends bool, want []string) {
+	s := newStage(t, newTool(t, "say", tools.Once, func(_ context.Context, call tools.Call, in sayArgs) *tools.Result {
+		return tools.UserResult(fmt.Sprint("said ", in.N))
+	}))
+	model := parseScript(t, asks("say", `{"n":1}`, `{"n":2}`), asks("say", `{"n":3}`), `{"text":"done"}`)
+	sent, setting := &outbox{}, mode
+	for stop := 1; ; stop++ {
+		ctx, cancel := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		steps := 0
+		die := func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			if steps++; steps == stop {
+				cancel()
+			}
+			return steps >= stop
 		}
+		o, err := stepped{s.agent(model, agent.Config{
+			ToolOutput: setting,
+			SendOutput: func(ctx context.Context, call tools.Call, res tools.Result) error {
+				died := die()
+				if died && !sends {
+					return context.Canceled
+				}
+				err := sent.send(ctx, call, res)
+				if died {
+					err = context.Canceled
+				}
+				return err
+			},
+		}), func(string) { die() }}.Run(ctx, tools.Call{ID: "r", Session: "s"}, agent.Text("go"))
+		cancel()
+		if err == nil {
+			if o.ForUser != "done" {
+				t.Errorf("%s: outcome %+v", mode, o)
+			}
+			break
+		}
+		if len(s.entries(t, "s")) > 0 {
+			setting = agent.OutputNone // of the next process
+		}
+	}
+	if got := slices.Sorted(maps.Keys(sent.texts)); !slices.Equal(got, want) {
+		t.Errorf("%s: the user saw %q, want %q", mode, got, want)
 	}
 }
 

@@ -71,8 +71,18 @@ func (a *Agent) Run(ctx context.Context, call tools.Call, prompt ...Block) (Outc
 	ctx, span := tracing.Start(ctx, tracing.InvokeAgent+" "+call.Tool, trace.WithAttributes(
 		tracing.Operation.String(tracing.InvokeAgent), tracing.Agent.String(call.Tool), tracing.Conversation.String(call.Session), tracing.ToolCall.String(call.ID)))
 	outcome, err := r.untilEnd(ctx)
+	if err != nil && !isPause(err) && IsCancelled(ctx) {
+		r.cancelCalls(ctx)
+	}
 	endSpan(span, outcome, err)
 	return outcome, err
+}
+
+// cancelCalls cancels the calls of a run that is cancelled while its log fails: parked ones wait for a loop that does not come.
+func (r *run) cancelCalls(ctx context.Context) {
+	if r.conv != nil && r.conv.open != nil && r.conv.open.id == r.id {
+		_ = r.runCalls(ctx, r.conv.open.pending()) // the runner cancels them
+	}
 }
 
 // backOff returns the policy of all repetitions of a run.
@@ -178,6 +188,7 @@ func (r *run) claimSession(ctx context.Context) (*Outcome, error) {
 			err = r.appendClaim(ctx, Entry{Kind: KindUser, Message: prompt, Call: &r.call, Limits: &r.limits, Fresh: r.cfg.Fresh,
 				ToolOutput: r.cfg.ToolOutput, Files: r.cfg.InstructionFiles})
 		case open.id == r.id:
+			r.keepTools()
 			err = r.appendClaim(ctx, Entry{Kind: KindResumed})
 		default:
 			if err = r.abandon(ctx, open, stale); err == nil {

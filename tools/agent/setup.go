@@ -8,6 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/stevedore-bus/stevedore/tools"
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
@@ -87,6 +90,29 @@ func SetupTools(defs []tools.Definition) (list []SetupTool, err error) {
 		list = append(list, SetupTool{def.Name, def.Description, schema})
 	}
 	return list, nil
+}
+
+// keepTools adds the tools that the model of the run has seen and that this worker lacks, such as those of an MCP server that starts: another
+// worker may have them. What the log cannot tell stays as it is.
+func (r *run) keepTools() {
+	before, err := unpackSetup(r.conv.setup)
+	if before == nil || err != nil {
+		return
+	}
+	var kept []tools.Definition // in the same order, for the cache of the provider
+	own, lacks := slices.Clone(r.cfg.Tools), false
+	for _, t := range before.Tools {
+		def := tools.Definition{Name: t.Name, Description: t.Description, Parameters: new(jsonschema.Schema)}
+		if i := slices.IndexFunc(own, func(have tools.Definition) bool { return have.Name == t.Name }); i >= 0 {
+			kept, own = append(kept, own[i]), slices.Delete(own, i, i+1)
+		} else if json.Unmarshal(t.InputSchema, def.Parameters) == nil {
+			kept, lacks = append(kept, def), true
+		}
+	}
+	if lacks {
+		a := *r.Agent // others may use it
+		a.cfg.Tools, r.Agent = append(kept, own...), &a
+	}
 }
 
 // appendClaim appends an entry that claims the session, with the setup of the run if it has changed.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 )
 
 // spawnArgs are the arguments of the spawn tool.
@@ -52,10 +53,21 @@ func (c ToolsConfig) callSubagent(ctx context.Context, call tools.Call) *tools.R
 		return tools.Failure(cmp.Or(context.Cause(ctx), err)) // the cause says more
 	}
 	res := event.Result
-	if res.IsError && event.Error != nil {
-		res.Err = &tools.Error{Code: event.Error.Code, Message: event.Error.Message}
+	if res.IsError {
+		if event.Error != nil {
+			res.Err = &tools.Error{Code: event.Error.Code, Message: event.Error.Message}
+		}
+		return &res
 	}
-	if end, err := endOf(ctx, c.Conversations, SubagentSession(child), child.IDToken()); !res.IsError && err == nil && end.Reply != "" {
+	var end Outcome
+	err = retry.Do(ctx, backOff(outageTimeout), func(error) bool { return false }, nil, func() (err error) {
+		end, err = endOf(ctx, c.Conversations, SubagentSession(child), child.IDToken())
+		return err
+	})
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return tools.Failure(context.Cause(ctx))
+	case err == nil && end.Reply != "":
 		res.ForUser, res.Markdown = end.Reply, true // only this result contains the whole reply
 	}
 	return &res

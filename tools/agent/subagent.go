@@ -114,10 +114,10 @@ func (c ToolsConfig) runSubagent(ctx context.Context, call tools.Call, in taskAr
 	limits.MaxTurns = smallerLimit(limits.MaxTurns, in.MaxTurns)
 	c.Config.ToolOutput = OutputNone // the user gets the report
 	a, err := c.newAgent(limits, in.System, in.Tools)
-	if err != nil {
+	call.Session = SubagentSession(call)
+	if err != nil && !c.goesOn(ctx, a, call.SessionToken(), call.IDToken()) {
 		return tools.Failure(err)
 	}
-	call.Session = SubagentSession(call)
 	o, err := a.Run(ctx, call, Text(in.Task))
 	if err != nil {
 		return tools.Failure(err)

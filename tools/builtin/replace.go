@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"syscall"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/state/durable"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -23,11 +26,37 @@ func (ws *workspace) change(ctx context.Context, op, path string, do func(rel st
 	}
 	ws.edit.Lock()
 	defer ws.edit.Unlock()
+	defer ws.lock(ctx, filepath.Dir(rel))()
 	text, err := do(rel)
 	if err != nil {
 		return tools.Failure(ws.explain(op, path, err))
 	}
 	return tools.SilentResult(text)
+}
+
+// lockTimeout is how long a change waits for those of other workers. One may have been stopped.
+const lockTimeout = 5 * time.Second
+
+// lock keeps other workers with this workspace from changing files of a directory until unlock. Without it, as of a file system that
+// has no locks, a change still fails if it sees another one.
+func (ws *workspace) lock(ctx context.Context, dir string) (unlock func()) {
+	info, err := ws.root.Stat(dir) // opening a named pipe would wait for its writer
+	if err != nil || !info.IsDir() {
+		return func() {} // there is nothing that others could change
+	}
+	root, err := ws.root.OpenRoot(dir)
+	if err != nil {
+		return func() {}
+	}
+	defer root.Close()
+	f, err := root.OpenFile(".", os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithTimeout(ctx, lockTimeout)
+	defer cancel()
+	_ = durable.Lock(ctx, f)
+	return func() { _ = f.Close() }
 }
 
 // target returns the file at rel, or nil if there is none. It refuses a symbolic link:

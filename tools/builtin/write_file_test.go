@@ -66,6 +66,35 @@ func TestWriteFileInTwoWorkers(t *testing.T) {
 	}
 }
 
+// Two workers change one file at once. No change is lost.
+func TestChangesInTwoWorkers(t *testing.T) {
+	t.Parallel()
+	first := newFixture(t, builtin.Config{})
+	second := newFixture(t, builtin.Config{Workspace: first.dir})
+	first.file("dir/f", "0 has 0.\n1 has 0.\n")
+	const rounds = 20
+	var both sync.WaitGroup
+	for i, b := range []*fixture{first, second} {
+		both.Go(func() {
+			for n := range rounds {
+				res := b.run(t.Context(), "edit_file", args{"path": "dir/f", "old_text": fmt.Sprintf("%d has %d.", i, n), "new_text": fmt.Sprintf("%d has %d.", i, n+1)})
+				if !res.IsError {
+					res = b.run(t.Context(), "append_file", args{"path": "dir/f", "content": fmt.Sprintf("%d added %d\n", i, n)})
+				}
+				if res.IsError {
+					t.Errorf("worker %d, %d: %s", i, n, res.ForLLM)
+					return
+				}
+			}
+		})
+	}
+	both.Wait()
+	got := first.content("dir/f")
+	if want := fmt.Sprintf("0 has %[1]d.\n1 has %[1]d.\n", rounds); !strings.HasPrefix(got, want) || strings.Count(got, "added") != 2*rounds {
+		t.Errorf("the file has\n%s", got)
+	}
+}
+
 func TestWriteFile(t *testing.T) {
 	b := newFixture(t, builtin.Config{})
 	must(t, os.Chmod(b.file("run.sh", "old"), 0o777))

@@ -10,12 +10,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/tools"
+	"github.com/stevedore-bus/stevedore/tools/retry"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
@@ -150,20 +152,34 @@ func (c *client) pending(ctx context.Context, call tools.Call, queue string) *mc
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }
 
+// cancelTimeout is how long a call is cancelled again whose cancellation fails: the client does not repeat it.
+const cancelTimeout = 10 * time.Minute
+
 // cancelled cancels the call of a client that cancelled its request.
 func (c *client) cancelled(call tools.Call) {
-	if c.gateway.closing.Load() {
-		return // the client may ask another gateway
+	final := func(err error) bool { // if the gateway closes, the client may ask another one
+		return c.gateway.closing.Load() || tools.CodeOf(err) == tools.CodeInvalidArguments || bus.IsClosed(err)
 	}
+	if c.gateway.closing.Load() {
+		return
+	}
+	if err := c.cancel(call); err == nil || final(err) {
+		return
+	}
+	log := c.gateway.cfg.Log.With().Str("call", call.IDToken()).Str("session", c.session).Logger()
+	go func() { // ends with the time, or with the bus
+		_ = retry.Log(context.Background(), log, "cannot cancel a call", cancelTimeout, final, func() error { return c.cancel(call) })
+	}()
+}
+
+func (c *client) cancel(call tools.Call) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	_, err := task.Cancel(ctx, c.gateway.bus, call.SessionToken(), call.IDToken(), "the MCP client")
 	if tools.CodeOf(err) == tools.CodeNotFound { // the server may be about to store it
 		err = task.RecordCancellation(ctx, c.gateway.bus, call.SessionToken(), call.IDToken())
 	}
-	if err != nil && tools.CodeOf(err) != tools.CodeInvalidArguments {
-		c.gateway.cfg.Log.Warn().Str("call", call.IDToken()).Str("session", c.session).Err(err).Msg("cannot cancel a call")
-	}
+	return err
 }
 
 // forwardProgress sends the progress of a call to a client that asked for it.

@@ -3,6 +3,7 @@ package mcp
 import (
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -80,5 +81,61 @@ func TestCancelTaskAgain(t *testing.T) {
 	}
 	if got, err := task.Get(t.Context(), b, "s", "made"); err != nil || got.State != task.Cancelled {
 		t.Errorf("the call that it made is %s, %v", got.State, err)
+	}
+}
+
+// A client that cancels its call while the bus is away does so once: the gateway goes on to cancel it.
+func TestCancelIsRepeated(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		call := tools.Call{ID: "c", Session: "s", Tool: "x"}
+		_, err := rpc.Enqueue(t.Context(), b, "q", call)
+		kv, bucketErr := b.Bucket(t.Context(), bus.TasksBucket)
+		if err == nil && bucketErr == nil {
+			_, err = kv.PutString(t.Context(), "call.s.c", "cannot be read")
+		}
+		if err != nil || bucketErr != nil {
+			t.Fatal(err, bucketErr)
+		}
+		g := New(b, Config{})
+		(&client{gateway: g, session: "s"}).cancelled(call)
+		time.Sleep(time.Minute)
+		if _, err := kv.PutString(t.Context(), "call.s.c", "{}"); err != nil {
+			t.Fatal(err)
+		}
+		bustest.WaitUntil(t, "the cancellation", func() bool {
+			r, err := task.ReadRecord(t.Context(), b, tools.CallKey{Session: "s", ID: "c"})
+			return err == nil && !r.Cancelled.IsZero()
+		})
+	})
+}
+
+// An agent that waits for two approvals goes on when one of them is given, and waits again for the other one. An answer to that one
+// in between is not dropped: nobody would ask again.
+func TestAnswerWhileTheAgentGoesOn(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	c := &client{gateway: New(b, Config{}), session: "s"}
+	asks, sub := tools.CallKey{Session: "sub", ID: "asks"}, tools.CallKey{Session: "s", ID: "sub"}
+	for _, p := range []task.Parked{
+		{Call: tools.Call{ID: "asks", Session: "sub"}, State: task.InputRequired},
+		{Call: tools.Call{ID: "sub", Session: "s"}, State: task.Waiting, WaitsFor: []tools.CallKey{asks}, Made: true},
+		{Call: tools.Call{ID: "c", Session: "s"}, State: task.Waiting, WaitsFor: []tools.CallKey{sub}, Made: true},
+	} {
+		p.Call.Tool, p.Queue, p.Until = "x", "q", time.Now().Add(time.Hour)
+		var err error
+		if p.Number, err = task.Park(t.Context(), b, p); err == nil && p.State == task.Waiting {
+			err = task.Resume(t.Context(), b, p)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	form := &sdk.ElicitResult{Action: "accept", Content: map[string]any{"approve": true}}
+	if err := c.answer(t.Context(), "c", sdk.InputResponseMap{"sub.asks": form}); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := task.ReadRecord(t.Context(), b, asks); err != nil || r.Answer == nil || !r.Answer.Approve {
+		t.Errorf("the answer is %+v, %v", r.Answer, err)
 	}
 }

@@ -118,19 +118,29 @@ func (t *openAIStream) add(event sseEvent, header http.Header) (counts bool, err
 
 // call returns the call that a chunk belongs to. The chunks of a call have the same
 // index, and the first one has the id. Some servers send no index, or the same index
-// for all calls: then another id starts another call. A whole message has whole calls.
+// for all calls: then another id starts another call, or a name with arguments behind
+// complete ones. A whole message has whole calls.
 func (t *openAIStream) call(delta openAICallDelta, whole bool) *openAIStreamCall {
 	for i := len(t.calls) - 1; i >= 0 && !whole; i-- {
 		call := t.calls[i]
 		sameIndex := delta.Index == nil || call.index == nil || *delta.Index == *call.index
 		sameID := delta.ID == "" || call.id == "" || delta.ID == call.id
 		if sameIndex && sameID && (delta.Index != nil || delta.ID != "" || delta.Function.Name == "") {
+			if delta.Function.Name != "" && strings.HasPrefix(delta.Function.Arguments, "{") && call.isComplete() {
+				break
+			}
 			return call
 		}
 	}
 	call := &openAIStreamCall{index: delta.Index}
 	t.calls = append(t.calls, call)
 	return call
+}
+
+// isComplete reports whether the arguments are a whole object.
+func (c *openAIStreamCall) isComplete() bool {
+	text := c.arguments.String()
+	return strings.HasSuffix(text, "}") && json.Valid([]byte(text))
 }
 
 func (t *openAIStream) ended() bool { return t.done }

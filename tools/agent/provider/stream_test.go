@@ -523,3 +523,30 @@ func TestOpenAIStreamedCalls(t *testing.T) {
 		})
 	}
 }
+
+// Some servers number all calls alike and give them no id, or the same one: what follows complete arguments is another call.
+func TestOpenAICallsThatLookAlike(t *testing.T) {
+	t.Parallel()
+	for name, id := range map[string]string{"no id": "", "the same id": "a"} {
+		t.Run(name, func(t *testing.T) {
+			var stream strings.Builder
+			for _, chunk := range []string{
+				`"name":"read_file","arguments":"{\"path\":"`, `"name":"read_file","arguments":"\"{}\"}"`, `"name":"read_file","arguments":""`,
+				`"name":"list_dir","arguments":"{\"path\":\".\"}"`,
+			} {
+				fmt.Fprintf(&stream, "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":%q,\"function\":{%s}}]}}]}\n\n", id, chunk)
+			}
+			stream.WriteString("data: [DONE]\n\n")
+			url, _ := serveStreams(t, func(_ *http.Request, write func(string)) { write(stream.String()) })
+			res, err := wires[1].open(t, url, provider.Config{}).Complete(t.Context(), lookAround)
+			if err != nil {
+				t.Fatal(err)
+			}
+			uses := agent.ToolUses(res.Content)
+			if len(uses) != 2 || uses[0].Name != "read_file" || string(uses[0].Input) != `{"path":"{}"}` || uses[1].Name != "list_dir" ||
+				string(uses[1].Input) != `{"path":"."}` || uses[1].ID != id {
+				t.Errorf("calls %+v", uses)
+			}
+		})
+	}
+}

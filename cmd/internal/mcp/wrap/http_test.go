@@ -115,6 +115,110 @@ func TestResumedStream(t *testing.T) {
 	}
 }
 
+// A server that has begun a call may act, also if nobody can connect to it when the client asks for the rest of the stream:
+// the call is not sent again, and nobody says that it was not run.
+func TestResumeFindsNoServer(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int64
+	srv := httptest.NewUnstartedServer(nil)
+	srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		calls.Add(1)
+		srv.Listener.Close()
+		w.Header().Set("Connection", "close")
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "id: e1\nretry: 10\ndata: \n\n")
+	})
+	srv.Start()
+	defer srv.Close()
+	h := NewHTTP(srv.URL, nil, "--header")
+	defer h.Close()
+	if err := h.Send(wire.Request("1", "tools/call", fields{"name": "act"})); err != nil {
+		t.Fatal(err)
+	}
+	_, err := h.Receive()
+	if failed, ok := errors.AsType[*RequestError](err); !ok || failed.ID != "1" || failed.Delivery != Unknown || calls.Load() != 1 {
+		t.Errorf("%d calls, then %#v", calls.Load(), err)
+	}
+}
+
+// A server, or a proxy before it, that cannot open the stream of what belongs to no request now is asked again: without it, nobody
+// hears of changes of its tools. One that has no such stream is asked once.
+func TestStreamOfTheServerIsOpenedLater(t *testing.T) {
+	t.Parallel()
+	for status, want := range map[int]int64{http.StatusServiceUnavailable: 2, http.StatusMethodNotAllowed: 1} {
+		var asked atomic.Int64
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch {
+			case r.Method == http.MethodPost:
+				w.WriteHeader(http.StatusAccepted)
+			case asked.Add(1) == 1:
+				w.WriteHeader(status)
+			default:
+				w.Header().Set("Content-Type", "text/event-stream")
+				io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n")
+				http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			}
+		}))
+		defer srv.Close()
+		h := NewHTTP(srv.URL, nil, "--header")
+		defer h.Close()
+		if err := h.Send(wire.Request("", "notifications/initialized", nil)); err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case r := <-h.in:
+			if want == 1 || r.m == nil || r.m.Method != "notifications/tools/list_changed" {
+				t.Errorf("%d: %+v", status, r)
+			}
+		case <-time.After(2 * time.Second): // the second request comes before
+			if want == 2 {
+				t.Errorf("%d: nothing arrived", status)
+			}
+		}
+		if n := asked.Load(); n != want {
+			t.Errorf("%d: asked %d times", status, n)
+		}
+	}
+}
+
+// A server that was started again has forgotten the session, and may have other tools: the link ends, so that the next one lists
+// them, also if nobody sends a request.
+func TestForgottenSessionEndsTheLink(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodPost:
+			w.Header().Set("Mcp-Session-Id", "s")
+			w.WriteHeader(http.StatusAccepted)
+		case asked.Add(1) == 1:
+			w.Header().Set("Content-Type", "text/event-stream") // its stream ends with its process
+		default:
+			http.Error(w, "unknown session", http.StatusNotFound)
+		}
+	}))
+	defer srv.Close()
+	h := NewHTTP(srv.URL, nil, "--header")
+	defer h.Close()
+	for _, m := range []*wire.Message{wire.Request("1", "initialize", fields{}), wire.Request("", "notifications/initialized", nil)} {
+		if err := h.Send(m); err != nil {
+			t.Fatal(err)
+		}
+		if m.IsRequest() {
+			_, _ = h.Receive() // the answer has no body
+		}
+	}
+	select {
+	case <-h.ctx.Done():
+		if _, err := h.Receive(); err == nil || !strings.Contains(err.Error(), "forgotten the session") {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Errorf("after %d requests for the stream, the link goes on", asked.Load())
+	}
+}
+
 // rpc answers the requests of a session over HTTP with what call returns for a tool.
 func rpc(t *testing.T, call func(w http.ResponseWriter, tool, id string)) *session {
 	t.Helper()

@@ -32,8 +32,8 @@ func (h *HTTP) stream(ctx context.Context, m *wire.Message, body io.Reader) erro
 			return ctx.Err()
 		}
 		res, doErr := h.do(ctx, http.MethodGet, nil, http.Header{"Accept": {"text/event-stream"}, "Last-Event-Id": {resume.ID}}, readRouting(m).version)
-		if doErr != nil {
-			return doErr
+		if doErr != nil { // of a connection that does not begin, too: the server has the request
+			return &RequestError{Delivery: Unknown, Err: doErr}
 		}
 		if res.StatusCode != http.StatusOK {
 			err = fmt.Errorf("its stream ended before the response, and it does not resume the stream (%s)", res.Status)
@@ -76,16 +76,23 @@ func (h *HTTP) listen() {
 		return
 	}
 	go func() { // ends with the link
-		policy := retry.Pauses(time.Second, 30*time.Second, 0)
+		policy, opened := retry.Pauses(time.Second, 30*time.Second, 0), false
 		_ = backoff.Retry(func() error {
 			res, err := h.do(h.ctx, http.MethodGet, nil, http.Header{"Accept": {"text/event-stream"}}, "")
 			if err != nil {
 				return err
 			}
 			defer res.Body.Close()
-			if res.StatusCode != http.StatusOK {
+			switch code := res.StatusCode; {
+			case code == http.StatusTooManyRequests, code >= 500 && code != http.StatusNotImplemented: // perhaps of a proxy before it
+				return errors.New(res.Status)
+			case code == http.StatusNotFound && opened: // it was started again; otherwise nobody notices before the next request
+				h.cancel(errors.New("the server has forgotten the session: it answered with the status " + res.Status))
+				return nil
+			case code != http.StatusOK:
 				return nil // the server has nothing to say
 			}
+			opened = true
 			policy.Reset()
 			_, err = h.events(nil, res.Body, new(wire.Resume))
 			return errors.Join(err, io.EOF) // listen again
