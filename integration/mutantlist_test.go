@@ -365,7 +365,7 @@ var mutants = []mutant{
 		"tools/agent/provider", "TestOpenAICallsThatLookAlike"},
 	{"a budget ends with its stream", "bus/agents/budget.go", "if err != nil || info.State.LastSeq+1 >= from {", "if err != nil || info.State.LastSeq < from {",
 		"bus/agents", "TestBudgetAfterTheStreamWasLost"},
-	{"a cancellation of an MCP client is tried once", "cmd/internal/mcp/call.go", "err := c.cancel(call); err == nil || final(err) {", "err := c.cancel(call); err == nil || err != nil {",
+	{"a cancellation of an MCP client is tried once", "cmd/internal/mcp/call.go", "			if err := c.cancel(call); err == nil || final(err) {", "			if err := c.cancel(call); err == nil || err != nil {",
 		"cmd/internal/mcp", "TestCancelIsRepeated"},
 	{"the question of a cancelled call can be answered", "bus/task/record.go", "r.Answer == nil && r.Cancelled.IsZero()", "r.Answer == nil",
 		"bus/approvals", "TestQuestionOfACancelledCall"},

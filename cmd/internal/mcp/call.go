@@ -17,7 +17,6 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/task"
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/artifacts"
 	"github.com/stevedore-bus/stevedore/tools"
-	"github.com/stevedore-bus/stevedore/tools/retry"
 	"github.com/stevedore-bus/stevedore/tools/tracing"
 )
 
@@ -166,9 +165,15 @@ func (c *client) cancelled(call tools.Call) {
 	if err := c.cancel(call); err == nil || final(err) {
 		return
 	}
-	log := c.gateway.cfg.Log.With().Str("call", call.IDToken()).Str("session", c.session).Logger()
 	go func() { // ends with the time, or with the bus
-		_ = retry.Log(context.Background(), log, "cannot cancel a call", cancelTimeout, final, func() error { return c.cancel(call) })
+		ctx, stop := context.WithTimeout(context.Background(), cancelTimeout)
+		defer stop()
+		for pause := time.Second; tools.Sleep(ctx, pause) == nil; pause = min(2*pause, cancelTimeout/20) {
+			if err := c.cancel(call); err == nil || final(err) {
+				return
+			}
+		}
+		c.gateway.cfg.Log.Warn().Str("call", call.IDToken()).Str("session", c.session).Msg("cannot cancel a call")
 	}()
 }
 
