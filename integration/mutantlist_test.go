@@ -345,6 +345,8 @@ var mutants = []mutant{
 		"offload/object", "TestSweepKeepsContentOfPut"},
 	{"a long sweep removes what was young when it began", "offload/object/sweep.go", "	for _, o := range objects {\n		if used", "	began = s.life.Now()\n	for _, o := range objects {\n		if used",
 		"offload/object", "TestSweepTakesLong"},
+	{"a sweep of a full server removes nothing", "offload/object/sweep.go", "case err == nil, errors.Is(quotaError(err), offload.ErrQuota):", "case err == nil:",
+		"offload/object", "TestDeleteOnAFullServer"},
 	{"a slow Put does not look for its content", "offload/object/store.go", "s.life.Age(began) >= slowPut {", "s.life.Age(began) < 0 {",
 		"offload/object", "TestSweepDuringASlowPut"},
 	{"a refused request ends all streams", "tools/agent/provider/client.go", "if err == nil && form != known {", "if form != known {",

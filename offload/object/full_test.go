@@ -63,25 +63,32 @@ func TestFullStoreIsSwept(t *testing.T) {
 	}
 }
 
-// A server that stores as much as it may refuses every message, and removes an artifact all the same.
+// A server that stores as much as it may refuses every message, and removes an artifact all the same, and a sweep what has expired.
 func TestDeleteOnAFullServer(t *testing.T) {
 	s := startServer(t, server.Options{JetStreamMaxStore: 4 << 20})
-	js := connect(t, s)
-	store := openTest(t, js, Config{})
-	if _, err := store.Put(t.Context(), storetest.NewRecord("s", "big"), bytes.NewReader(storetest.Text(2<<20, 1)), nil); err != nil {
+	js, c := connect(t, s), storetest.Clock{}
+	store := openTest(t, js, Config{StoreConfig: offload.StoreConfig{TTL: time.Hour, Now: c.Now}})
+	put := func(id string) {
+		t.Helper()
+		if _, err := store.Put(t.Context(), storetest.NewRecord("s", id), bytes.NewReader(storetest.Text(2<<20, 1)), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	filler, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FILLER", Subjects: []string{"filler"}})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "FILLER", Subjects: []string{"filler"}}); err != nil {
-		t.Fatal(err)
-	}
-	full := false
-	for i := 0; i < 100 && !full; i++ {
-		_, err := js.Publish(t.Context(), "filler", make([]byte, 500_000))
-		full = errors.Is(quotaError(err), offload.ErrQuota)
-	}
-	if !full {
+	fill := func() {
+		t.Helper()
+		for range 100 {
+			if _, err := js.Publish(t.Context(), "filler", make([]byte, 500_000)); errors.Is(quotaError(err), offload.ErrQuota) {
+				return
+			}
+		}
 		t.Fatal("the server accepts everything")
 	}
+	put("big")
+	fill()
 	if err := store.Delete(t.Context(), "s", "big"); err != nil {
 		t.Errorf("delete: %v", err)
 	}
@@ -93,5 +100,20 @@ func TestDeleteOnAFullServer(t *testing.T) {
 	}
 	if _, err := js.Publish(t.Context(), "filler", nil); err != nil {
 		t.Errorf("after the sweep: %v", err)
+	}
+
+	if err := filler.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	put("old")
+	fill()
+	c.Advance(2 * time.Hour)
+	for _, want := range []offload.SweepReport{{Records: 1, Blobs: 1, Bytes: 2 << 20}, {Records: 1}, {}} { // there is space for the tombstone then
+		if report, err := store.Sweep(t.Context(), time.Minute); err != nil || report != want {
+			t.Errorf("sweep: %+v, %v; want %+v", report, err, want)
+		}
+	}
+	if _, err := js.Publish(t.Context(), "filler", nil); err != nil {
+		t.Errorf("after the sweep of what has expired: %v", err)
 	}
 }

@@ -196,7 +196,7 @@ func (r *records) sweep(ctx context.Context, grace time.Duration, report *offloa
 			return nil, err
 		}
 		switch _, err = r.kv.Update(ctx, e.key, data, e.rev); {
-		case err == nil:
+		case err == nil, errors.Is(quotaError(err), offload.ErrQuota): // a full server removes the content nevertheless, a later sweep makes the tombstone
 			report.Records++
 		case errors.Is(err, jetstream.ErrKeyRevisionMismatch): // it was read or put again
 			used[e.Digest] = true
