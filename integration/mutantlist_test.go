@@ -347,6 +347,8 @@ var mutants = []mutant{
 		"offload/object", "TestSweepTakesLong"},
 	{"a sweep of a full server removes nothing", "offload/object/sweep.go", "case err == nil, errors.Is(quotaError(err), offload.ErrQuota):", "case err == nil:",
 		"offload/object", "TestDeleteOnAFullServer"},
+	{"a start sets the age of dead letters back", "bus/admin/limits.go", "want.MaxAge > 0 && !configured {", "want.Name == b.StreamName(bus.Results) && !configured {",
+		"bus/admin", "TestProvisionKeepsAges"},
 	{"a slow Put does not look for its content", "offload/object/store.go", "s.life.Age(began) >= slowPut {", "s.life.Age(began) < 0 {",
 		"offload/object", "TestSweepDuringASlowPut"},
 	{"a refused request ends all streams", "tools/agent/provider/client.go", "if err == nil && form != known {", "if form != known {",
