@@ -349,6 +349,8 @@ var mutants = []mutant{
 		"offload/object", "TestDeleteOnAFullServer"},
 	{"a start sets the age of dead letters back", "bus/admin/limits.go", "want.MaxAge > 0 && !configured {", "want.Name == b.StreamName(bus.Results) && !configured {",
 		"bus/admin", "TestProvisionKeepsAges"},
+	{"two commands write one configuration", "cmd/internal/commands/provision_server.go", "	defer unlock()\n	if cfg", "	unlock()\n	if cfg",
+		"cmd/internal/commands", "TestProvisionServerTogether"},
 	{"a slow Put does not look for its content", "offload/object/store.go", "s.life.Age(began) >= slowPut {", "s.life.Age(began) < 0 {",
 		"offload/object", "TestSweepDuringASlowPut"},
 	{"a refused request ends all streams", "tools/agent/provider/client.go", "if err == nil && form != known {", "if form != known {",
