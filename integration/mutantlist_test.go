@@ -351,6 +351,8 @@ var mutants = []mutant{
 		"bus/admin", "TestProvisionKeepsAges"},
 	{"two commands write one configuration", "cmd/internal/commands/provision_server.go", "	defer unlock()\n	if cfg", "	unlock()\n	if cfg",
 		"cmd/internal/commands", "TestProvisionServerTogether"},
+	{"a removed artifact comes back with a killed server", "offload/object/sweep.go", "r.life.Age(m.Time) >= max(grace, r.life.TTL) {", "r.life.Age(m.Time) >= grace {",
+		"offload/object", "TestServerKilledAfterARemoval"},
 	{"a slow Put does not look for its content", "offload/object/store.go", "s.life.Age(began) >= slowPut {", "s.life.Age(began) < 0 {",
 		"offload/object", "TestSweepDuringASlowPut"},
 	{"a refused request ends all streams", "tools/agent/provider/client.go", "if err == nil && form != known {", "if form != known {",

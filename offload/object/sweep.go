@@ -163,7 +163,7 @@ func (r *records) sweep(ctx context.Context, grace time.Duration, report *offloa
 	err := r.each(ctx, ">", func(key string, m jsapi.Message) bool {
 		e := dueEntry{key: key, rev: m.Sequence}
 		if isDeleteMarker(m.Header) {
-			if r.life.Age(m.Time) >= grace {
+			if r.life.Age(m.Time) >= max(grace, r.life.TTL) { // what it replaced comes back after a kill of the server (nats-server 8505), expired
 				forgotten = append(forgotten, e)
 			}
 			return true

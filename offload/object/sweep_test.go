@@ -3,8 +3,11 @@ package object
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -75,5 +78,45 @@ func TestSweepTakesLong(t *testing.T) {
 		}
 		sweeping.Wait()
 		storetest.CheckContent(t, s, out, data)
+	}
+}
+
+// An artifact that was removed stays away when the server is killed after a sweep.
+func TestServerKilledAfterARemoval(t *testing.T) {
+	t.Parallel()
+	root, clock := t.TempDir(), &storetest.Clock{}
+	open := func(dir string) *Store {
+		js := connect(t, startServer(t, server.Options{StoreDir: filepath.Join(root, dir), SyncAlways: true}))
+		return openTest(t, js, Config{StoreConfig: offload.StoreConfig{TTL: 24 * time.Hour, Now: clock.Now}})
+	}
+	s := open("0")
+	data := []byte("a secret")
+	for _, id := range []string{"removed", "kept"} {
+		storetest.Put(t, s, storetest.NewRecord("s", id), data)
+	}
+	if err := s.Delete(t.Context(), "s", "removed"); err != nil {
+		t.Fatal(err)
+	}
+	for i, later := range []time.Duration{2 * time.Hour, 24 * time.Hour} {
+		clock.Advance(later)
+		if _, err := s.Get(t.Context(), "s", "kept"); i == 0 && err != nil {
+			t.Error(err)
+		}
+		if _, err := s.Sweep(t.Context(), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+		killed := fmt.Sprint(i + 1)
+		if err := os.CopyFS(filepath.Join(root, killed), os.DirFS(filepath.Join(root, "0"))); err != nil {
+			t.Fatal(err)
+		}
+		again := open(killed)
+		if _, err := again.Get(t.Context(), "s", "removed"); !errors.Is(err, offload.ErrNotFound) && (i == 0 || !errors.Is(err, offload.ErrExpired)) {
+			t.Errorf("%s after the removal: %v", later, err)
+		}
+		for rec, err := range again.List(t.Context(), "s") {
+			if err != nil || rec.ID != "kept" {
+				t.Errorf("%s after the removal: %q is listed, %v", later, rec.ID, err)
+			}
+		}
 	}
 }
