@@ -343,7 +343,7 @@ var mutants = []mutant{
 		"offload/object", "TestRejectedChunk|TestObjectKilled"},
 	{"a sweep removes the content of a Put", "offload/object/sweep.go", "began.Sub(o.time) < s.minAge(o, grace)", "s == nil",
 		"offload/object", "TestSweepKeepsContentOfPut"},
-	{"a long sweep removes what was young when it began", "offload/object/sweep.go", "	for _, o := range objects {\n		if used", "	began = s.life.Now()\n	for _, o := range objects {\n		if used",
+	{"a long sweep removes what was young when it began", "offload/object/sweep.go", "began.Sub(o.time) < s.minAge(o, grace)", "s.life.Age(o.time) < s.minAge(o, grace)",
 		"offload/object", "TestSweepTakesLong"},
 	{"a sweep of a full server removes nothing", "offload/object/sweep.go", "case err == nil, errors.Is(quotaError(err), offload.ErrQuota):", "case err == nil:",
 		"offload/object", "TestDeleteOnAFullServer"},
