@@ -376,6 +376,7 @@ var mutants = []mutant{
 		"state/durable", "TestFormatUnknown"},
 	{"a damaged format of a directory is ignored", "state/durable/format.go", `	case err != nil || have.Version < 1 || have.Format == "":`, `	case err != nil && dir == "":`,
 		"state/durable", "TestFormatUnknown"},
+	{"commands take each other for a server", "state/durable/dirlock.go", "	free, err := tryShared(f)", "	free, err := TryLock(f)", "state/durable", "TestDirLockedBesideOthers"},
 	{"two processes use a data directory", "state/durable/dirlock.go", "	err = Lock(limited, f)\n", "	_, err = limited, nil\n",
 		"state/durable", "TestLockDirNamesTheHolder"},
 

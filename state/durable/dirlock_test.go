@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,27 @@ func TestLockDirWaitsForTheEndOfTheHolder(t *testing.T) {
 	next, err := LockDir(dir)
 	must(t, err)
 	must(t, next.Unlock())
+}
+
+// Commands that look at the same time whether a server runs do not take each other for one.
+func TestDirLockedBesideOthers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	lock, err := LockDir(dir)
+	must(t, err)
+	must(t, lock.Unlock())
+	var looking sync.WaitGroup
+	for range 4 {
+		looking.Go(func() {
+			for range 500 {
+				if locked, err := DirLocked(dir); locked || err != nil {
+					t.Errorf("locked %t, %v", locked, err)
+					return
+				}
+			}
+		})
+	}
+	looking.Wait()
 }
 
 // lockDir is LockDir in virtual time.
