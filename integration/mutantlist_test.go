@@ -353,6 +353,8 @@ var mutants = []mutant{
 		"cmd/internal/commands", "TestProvisionServerTogether"},
 	{"a removed artifact comes back with a killed server", "offload/object/sweep.go", "r.life.Age(m.Time) >= max(grace, r.life.TTL) {", "r.life.Age(m.Time) >= grace {",
 		"offload/object", "TestServerKilledAfterARemoval"},
+	{"a server that once did not answer gets no purges", "offload/object/store.go", "	if s.life.Now().UnixNano() < s.noPurge.Load() {", "	if s.noPurge.Load() > 0 {",
+		"offload/object", "TestPurgeAfterAnOutage"},
 	{"a slow Put does not look for its content", "offload/object/store.go", "s.life.Age(began) >= slowPut {", "s.life.Age(began) < 0 {",
 		"offload/object", "TestSweepDuringASlowPut"},
 	{"a refused request ends all streams", "tools/agent/provider/client.go", "if err == nil && form != known {", "if form != known {",

@@ -117,3 +117,31 @@ func TestDeleteOnAFullServer(t *testing.T) {
 		t.Errorf("after the sweep of what has expired: %v", err)
 	}
 }
+
+// A server that once did not answer a purge, for example because its disk was full, gets the next ones after a while. Otherwise
+// the chunks of what does not fit would fill the bucket, and nothing of a large result would be stored.
+func TestPurgeAfterAnOutage(t *testing.T) {
+	js, c := connect(t, startServer(t, server.Options{})), storetest.Clock{}
+	if _, err := js.CreateObjectStore(t.Context(), jetstream.ObjectStoreConfig{Bucket: DefaultBlobBucket, MaxBytes: 8 * index.BlockSize}); err != nil {
+		t.Fatal(err)
+	}
+	store := openTest(t, js, Config{StoreConfig: offload.StoreConfig{Now: c.Now}})
+	o := offload.NewOffloader(store, offload.Config{Always: []string{"t"}})
+	put := func(id string) (*tools.Result, error) {
+		res := tools.NewToolResult(string(storetest.Text(12*index.BlockSize, 7)))
+		return o.Result(t.Context(), tools.Call{ID: id, Session: "s", Tool: "t"}, tools.Definition{}, res)
+	}
+	timeout := store.tidyTimeout
+	store.tidyTimeout = 1 // the server does not answer
+	if _, err := put("1"); !errors.Is(err, offload.ErrQuota) {
+		t.Fatal(err)
+	}
+	store.tidyTimeout = timeout
+	c.Advance(2 * time.Hour)
+	if _, err := store.Sweep(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if short, err := put("2"); err != nil || short.Artifact == nil || !short.Artifact.Truncated {
+		t.Errorf("%+v, %v", short, err)
+	}
+}
