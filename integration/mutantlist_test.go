@@ -355,6 +355,8 @@ var mutants = []mutant{
 		"offload/object", "TestServerKilledAfterARemoval"},
 	{"a server that once did not answer gets no purges", "offload/object/store.go", "	if s.life.Now().UnixNano() < s.noPurge.Load() {", "	if s.noPurge.Load() > 0 {",
 		"offload/object", "TestPurgeAfterAnOutage"},
+	{"sweeps that end early look at the same records", "offload/disk/read.go", "		rand.Shuffle(len(dirs), func(i, j int) { dirs[i], dirs[j] = dirs[j], dirs[i] })\n", "", "offload/disk", "TestSweepsThatEndEarly"},
+	{"sweeps that end early remove no content", "offload/disk/sweep.go", "&& s.isLast(digest) {", "&& s == nil {", "offload/disk", "TestSweepsThatEndEarly"},
 	{"a slow Put does not look for its content", "offload/object/store.go", "s.life.Age(began) >= slowPut {", "s.life.Age(began) < 0 {",
 		"offload/object", "TestSweepDuringASlowPut"},
 	{"a refused request ends all streams", "tools/agent/provider/client.go", "if err == nil && form != known {", "if form != known {",
