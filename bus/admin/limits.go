@@ -44,7 +44,7 @@ func keepLimits(b *bus.Bus, want *jetstream.StreamConfig, have jetstream.StreamC
 	if !hasSize(b, want.Name) && !ofDisk && !want.AllowMsgSchedules {
 		want.MaxBytes = have.MaxBytes
 	}
-	if want.Name == b.StreamName(bus.Results) && b.Config().ResultsTTL <= 0 {
+	if configured := want.Name == b.StreamName(bus.Results) && b.Config().ResultsTTL > 0; want.MaxAge > 0 && !configured {
 		want.MaxAge = have.MaxAge
 		if want.MaxAge > 0 { // the server wants this
 			want.Duplicates = min(want.Duplicates, want.MaxAge)

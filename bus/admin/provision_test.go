@@ -78,19 +78,32 @@ func TestProvisionExisting(t *testing.T) {
 	}
 }
 
-// An update accepts results that are kept for a shorter time than keys, because the operator decides about it.
-func TestProvisionKeepsAShortAge(t *testing.T) {
+// The operator decides how long results and dead letters are kept, also for a shorter time than keys. Neither an update nor a
+// start of "stevedore up" changes that, which would remove letters that are older than the default.
+func TestProvisionKeepsAges(t *testing.T) {
 	b := bustest.Connect(t, bustest.Server(t), bus.Config{})
-	short := config(t, b, b.StreamName(bus.Results))
-	short.MaxAge, short.Duplicates, short.MaxMsgSize = time.Second, time.Second, 300
-	if _, err := b.JetStream().UpdateStream(t.Context(), short); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.Provision(t.Context(), b, admin.Everything); err != nil {
-		t.Fatal(err)
-	}
-	if c := config(t, b, short.Name); c.MaxAge != time.Second || c.MaxMsgSize != -1 {
-		t.Errorf("%+v", c)
+	for _, stream := range []string{bus.Results, bus.Dead} {
+		for _, age := range []time.Duration{time.Second, 365 * 24 * time.Hour, 0} {
+			own := config(t, b, b.StreamName(stream))
+			own.MaxAge, own.MaxMsgSize = age, 300
+			if age > 0 { // the server wants this
+				own.Duplicates = min(own.Duplicates, age)
+			}
+			if _, err := b.JetStream().UpdateStream(t.Context(), own); err != nil {
+				t.Fatal(err)
+			}
+			for _, change := range []admin.Change{admin.Nothing, admin.Limits, admin.Everything, admin.Nothing} {
+				if _, err := admin.Provision(t.Context(), b, change); err != nil {
+					t.Fatal(err)
+				}
+				if c := config(t, b, own.Name); c.MaxAge != age || change == admin.Everything && c.MaxMsgSize != -1 {
+					t.Errorf("change %d of %s with max_age %s: %+v", change, own.Name, age, c)
+				}
+			}
+			if got, err := admin.Provision(t.Context(), b, admin.Nothing); err != nil || len(got.Differences) > 0 {
+				t.Errorf("%s with max_age %s: %v, %v", own.Name, age, got.Differences, err)
+			}
+		}
 	}
 }
 

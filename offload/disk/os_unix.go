@@ -4,6 +4,7 @@ package disk
 
 import (
 	"errors"
+	"io/fs"
 	"slices"
 	"syscall"
 )
@@ -21,4 +22,12 @@ func isDiskFull(err error) bool {
 func cannotLink(err error) bool {
 	reasons := []error{syscall.EPERM, syscall.ENOTSUP, syscall.ENOSYS, syscall.EMLINK, syscall.EXDEV}
 	return slices.ContainsFunc(reasons, func(reason error) bool { return errors.Is(err, reason) })
+}
+
+// links returns how many names a file has, 0 if the system does not say.
+func links(info fs.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(stat.Nlink)
+	}
+	return 0
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"iter"
+	"math/rand/v2"
 
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/offload/index"
@@ -85,18 +86,21 @@ func (s *tree) openNow(rec offload.Record) (offload.Content, error) {
 }
 
 // entries yields the records of a session, or of all sessions, and an error for each that it cannot read. It ignores
-// the records in a copy of another session's directory.
+// the records in a copy of another session's directory. The order is random, so that sweeps of processes that end soon
+// see all of them in the course of time.
 func (s *tree) entries(ctx context.Context, session string) iter.Seq2[record.Entry, error] {
 	return func(yield func(record.Entry, error) bool) {
 		dirs, err := s.sessionDirs(session)
 		if err != nil && !yield(record.Entry{}, err) {
 			return
 		}
+		rand.Shuffle(len(dirs), func(i, j int) { dirs[i], dirs[j] = dirs[j], dirs[i] })
 		for _, dir := range dirs {
 			files, err := s.dir.list(dir)
 			if err != nil && !yield(record.Entry{}, err) {
 				return
 			}
+			rand.Shuffle(len(files), func(i, j int) { files[i], files[j] = files[j], files[i] })
 			for _, file := range files {
 				if ctx.Err() != nil {
 					yield(record.Entry{}, ctx.Err())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strings"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/offload"
@@ -31,11 +32,17 @@ func (s *tree) sweepBlobs(ctx context.Context, grace time.Duration, report *offl
 	if err != nil {
 		return err
 	}
-	used := map[string]bool{}
+	used, stored := map[string]bool{}, map[string]bool{}
+	for _, b := range blobs {
+		stored[b.Name()] = true
+	}
 	for e, failed := range s.entries(ctx, "") {
 		alive := false
 		if failed == nil {
 			alive, failed = s.sweepRecord(ctx, e, report)
+		}
+		if digest := strings.TrimPrefix(e.Digest, offload.DigestPrefix); failed == nil && !alive && stored[digest] && s.isLast(digest) {
+			failed = s.sweepBlob(ctx, digest, grace, report) // the process may end before the sweep does
 		}
 		if alive {
 			used[e.Digest] = true
@@ -90,6 +97,12 @@ func (s *tree) sweepRecord(ctx context.Context, e record.Entry, report *offload.
 		return false, err
 	}
 	return false, nil
+}
+
+// isLast reports whether no session has a link to a blob. Without links, each has a copy.
+func (s *tree) isLast(digest string) bool {
+	info, err := s.dir.Root.Lstat(blobDir + "/" + digest)
+	return err == nil && links(info) == 1
 }
 
 // sweepBlob removes a blob that is older than grace. It checks the age under the lock,

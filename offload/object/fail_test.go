@@ -546,7 +546,7 @@ func TestAccountThatMayOnlyAdd(t *testing.T) {
 			storetest.CheckContent(t, worker, storetest.Put(t, worker, storetest.NewRecord("s", fmt.Sprintf("a%d-%d", size, i)), storetest.Text(size, 52)), storetest.Text(size, 52))
 		}
 	}
-	if !worker.noPurge.Load() {
+	if worker.noPurge.Load() == 0 {
 		t.Error("the worker repeats a denied request")
 	}
 	report, err := admin.Sweep(t.Context(), 0)

@@ -76,9 +76,9 @@ type Store struct {
 	uploads   atomic.Int64                      // running now
 	cache     blocks.Cache[string, *cachedBlob] // by digest
 	reads     atomic.Int64                      // chunks
-	// noPurge is set if the server denied a purge or did not answer. An account
-	// that may only add leaves its failed uploads to the sweeper.
-	noPurge     atomic.Bool
+	// noPurge is the time, in nanoseconds since 1970, until which no Put purges, because the server denied that or did
+	// not answer. An account that may only add leaves its failed uploads to the sweeper.
+	noPurge     atomic.Int64
 	tidyTimeout time.Duration
 }
 
@@ -246,16 +246,19 @@ func (s *Store) used(ctx context.Context) (int64, error) {
 	return int64(info.State.Bytes), nil
 }
 
+// tidyPause is how long a server that did not answer a purge gets no other one.
+const tidyPause = time.Minute
+
 // tidy removes what a Put does not need, within a short time and even if ctx has
 // ended. A sweep would remove it too. A server that denies the removal does not
-// answer; the store remembers that, so that later Puts do not wait for it.
+// answer; the store remembers that for a while, so that few Puts wait for it.
 func (s *Store) tidy(ctx context.Context, remove func(context.Context) error) {
-	if s.noPurge.Load() {
+	if s.life.Now().UnixNano() < s.noPurge.Load() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.tidyTimeout)
 	defer cancel()
 	if err := remove(ctx); errors.Is(err, context.DeadlineExceeded) && s.publisher.Conn().IsConnected() {
-		s.noPurge.Store(true)
+		s.noPurge.Store(s.life.Now().Add(tidyPause).UnixNano())
 	}
 }

@@ -20,7 +20,7 @@ import (
 //
 // The order makes it safe during any Put: it lists chunks before objects, and objects
 // before records. So everything that a record or an object uses later is either in
-// an earlier list or younger than grace. Sweep deletes an object by the sequence of
+// an earlier list or was younger than grace when Sweep began. Sweep deletes an object by the sequence of
 // its meta message, which changes if a Put renews it. A slow Put checks its blob
 // after it wrote the record.
 func (s *Store) Sweep(ctx context.Context, grace time.Duration) (offload.SweepReport, error) {
@@ -32,6 +32,7 @@ func (s *Store) Sweep(ctx context.Context, grace time.Duration) (offload.SweepRe
 }
 
 func (s *Store) sweep(ctx context.Context, grace time.Duration) (report offload.SweepReport, err error) {
+	began := s.life.Now().Add(time.Millisecond) // Now leaves parts of one out
 	chunks, err := s.blobs.Info(ctx, jetstream.WithSubjectFilter(s.chunkSubject(">")))
 	if err != nil {
 		return report, fmt.Errorf("list chunks: %w", err)
@@ -49,7 +50,7 @@ func (s *Store) sweep(ctx context.Context, grace time.Duration) (report offload.
 		users[s.chunkSubject(o.NUID)]++
 	}
 	for _, o := range objects {
-		if used[offload.DigestPrefix+o.Name] || s.life.Age(o.time) < s.minAge(o, grace) {
+		if used[offload.DigestPrefix+o.Name] || began.Sub(o.time) < s.minAge(o, grace) {
 			continue
 		}
 		if err := s.sweepObject(ctx, o, users, &report); err != nil {
@@ -58,7 +59,7 @@ func (s *Store) sweep(ctx context.Context, grace time.Duration) (report offload.
 	}
 	for subject, n := range chunks.State.Subjects {
 		if users[subject] == 0 {
-			if err := s.sweepChunks(ctx, subject, n, grace, &report); err != nil {
+			if err := s.sweepChunks(ctx, subject, n, began.Add(-grace), &report); err != nil {
 				return report, err
 			}
 		}
@@ -126,9 +127,9 @@ func (s *Store) sweepObject(ctx context.Context, o sweptObject, users map[string
 	return nil
 }
 
-// sweepChunks removes chunks without an object, unless their upload may still be
-// running.
-func (s *Store) sweepChunks(ctx context.Context, subject string, n uint64, grace time.Duration, report *offload.SweepReport) error {
+// sweepChunks removes chunks without an object, unless one is younger than a time: their upload may still have
+// been running when the objects were listed.
+func (s *Store) sweepChunks(ctx context.Context, subject string, n uint64, young time.Time, report *offload.SweepReport) error {
 	last, err := s.api.GetFromLeader(ctx, s.stream(), jsapi.Get{LastBySubject: subject})
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
@@ -136,7 +137,7 @@ func (s *Store) sweepChunks(ctx context.Context, subject string, n uint64, grace
 	if err != nil {
 		return fmt.Errorf("get the last chunk of an upload: %w", err)
 	}
-	if s.life.Age(last.Time) < grace {
+	if last.Time.After(young) {
 		return nil
 	}
 	err = s.blobs.Purge(ctx, jetstream.WithPurgeSubject(subject), jetstream.WithPurgeSequence(last.Sequence+1))
@@ -162,7 +163,7 @@ func (r *records) sweep(ctx context.Context, grace time.Duration, report *offloa
 	err := r.each(ctx, ">", func(key string, m jsapi.Message) bool {
 		e := dueEntry{key: key, rev: m.Sequence}
 		if isDeleteMarker(m.Header) {
-			if r.life.Age(m.Time) >= grace {
+			if r.life.Age(m.Time) >= max(grace, r.life.TTL) { // what it replaced comes back after a kill of the server (nats-server 8505), expired
 				forgotten = append(forgotten, e)
 			}
 			return true
@@ -195,7 +196,7 @@ func (r *records) sweep(ctx context.Context, grace time.Duration, report *offloa
 			return nil, err
 		}
 		switch _, err = r.kv.Update(ctx, e.key, data, e.rev); {
-		case err == nil:
+		case err == nil, errors.Is(quotaError(err), offload.ErrQuota): // a full server removes the content nevertheless, a later sweep makes the tombstone
 			report.Records++
 		case errors.Is(err, jetstream.ErrKeyRevisionMismatch): // it was read or put again
 			used[e.Digest] = true

@@ -32,7 +32,7 @@ func TestPutWithoutStream(t *testing.T) {
 	if _, err := s.Put(t.Context(), storetest.NewRecord("s", "a"), bytes.NewReader(data), nil); !errors.Is(err, jetstream.ErrNoStreamResponse) {
 		t.Errorf("%v, want ErrNoStreamResponse", err)
 	}
-	if s.noPurge.Load() {
+	if s.noPurge.Load() != 0 {
 		t.Error("the store stopped tidying although the server answered")
 	}
 	s = openTest(t, js, Config{})

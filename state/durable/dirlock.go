@@ -89,7 +89,7 @@ func DirLocked(dir string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("test lock of data directory %q: %w", dir, err)
 	}
-	free, err := TryLock(f)
+	free, err := tryShared(f) // others may look at the same time
 	if err = errors.Join(err, f.Close()); err != nil {
 		return false, fmt.Errorf("test lock of data directory %q: %w", dir, err)
 	}

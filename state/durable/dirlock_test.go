@@ -39,6 +39,24 @@ func TestLockDirWaitsForTheEndOfTheHolder(t *testing.T) {
 	must(t, next.Unlock())
 }
 
+// Commands that look at the same time whether a server runs do not take each other for one.
+func TestDirLockedBesideOthers(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	lock, err := LockDir(dir)
+	must(t, err)
+	must(t, lock.Unlock())
+	other, err := os.Open(filepath.Join(dir, lockName))
+	must(t, err)
+	defer other.Close()
+	if free, err := tryShared(other); !free || err != nil {
+		t.Fatalf("free %t, %v", free, err)
+	}
+	if locked, err := DirLocked(dir); locked || err != nil {
+		t.Errorf("locked %t, %v", locked, err)
+	}
+}
+
 // lockDir is LockDir in virtual time.
 func lockDir(t *testing.T, dir string) (lock *DirLock, err error) {
 	synctest.Test(t, func(*testing.T) { lock, err = LockDir(dir) })

@@ -55,6 +55,31 @@ func LockFile(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
+// LockIn makes the directory if necessary, and waits like LockFile for the lock of a file "lock" in it. unlock removes
+// what only the lock needed. (Windows keeps the file, because it is open.)
+func LockIn(ctx context.Context, dir string) (unlock func(), err error) {
+	name := filepath.Join(dir, "lock")
+	for {
+		var release func()
+		err := os.MkdirAll(dir, 0o700)
+		if err == nil {
+			release, err = LockFile(ctx, name)
+		}
+		removed := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) // just now, by another process
+		switch {
+		case err == nil:
+			return func() {
+				_ = os.Remove(name)
+				_ = os.Remove(dir) // unless it has other files
+				release()
+			}, nil
+		case !removed || ctx.Err() != nil:
+			return nil, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // isAt reports whether path leads to an open file.
 func isAt(f *os.File, path string) bool {
 	have, err := f.Stat()

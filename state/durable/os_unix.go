@@ -24,9 +24,14 @@ func syncDir(open openFunc, name string) error {
 // TryLock takes the advisory lock of f and reports false if another process, or
 // another opening of the file, has it. The lock ends with the descriptor and so
 // with the process.
-func TryLock(f *os.File) (bool, error) {
+func TryLock(f *os.File) (bool, error) { return tryLock(f, syscall.LOCK_EX) }
+
+// tryShared is TryLock for a lock that several may have together, but not beside that of TryLock.
+func tryShared(f *os.File) (bool, error) { return tryLock(f, syscall.LOCK_SH) }
+
+func tryLock(f *os.File, kind int) (bool, error) {
 	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		err := syscall.Flock(int(f.Fd()), kind|syscall.LOCK_NB)
 		switch {
 		case err == nil:
 			return true, nil

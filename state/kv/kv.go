@@ -14,8 +14,7 @@ import (
 )
 
 // Store keeps each fact under its own key of the bucket, with its value as it is,
-// so that `nats kv get` shows it. The bucket should have a TTL, which removes the
-// facts of old sessions.
+// so that `nats kv get` shows it. The bucket has no TTL: it would remove the notes of agents, too.
 type Store struct {
 	api  jsapi.API
 	open func(context.Context) (jetstream.KeyValue, error)
@@ -73,7 +72,7 @@ func put(ctx context.Context, bucket jetstream.KeyValue, key, value string) erro
 // explainFull adds advice if the server has no space for the value.
 func explainFull(err error) error {
 	if jsapi.IsNoSpace(err) {
-		return fmt.Errorf("the bucket is full; increase its size, or give it a TTL that removes old facts: %w", err)
+		return fmt.Errorf("the bucket is full; increase its size: %w", err)
 	}
 	return err
 }

@@ -125,7 +125,7 @@ func TestBucketFull(t *testing.T) {
 	for i := 0; i < 1000 && err == nil; i++ {
 		err = s.Set(t.Context(), map[string]string{fmt.Sprintf("k%d", i): strings.Repeat("v", 100)})
 	}
-	if err == nil || !strings.Contains(err.Error(), `"state": the bucket is full; increase its size`) {
+	if err == nil || !strings.Contains(err.Error(), `"state": the bucket is full; increase its size: `) {
 		t.Errorf("got %v, want an error that says what to do", err)
 	}
 	must(t, s.Set(t.Context(), map[string]string{"k0": "short"})) // an existing fact can still change

@@ -47,7 +47,7 @@ func newProvisionCommand() *cobra.Command {
 				if err != nil {
 					return cli.Exit(cli.ExitUsage, "--prefix: %w", err)
 				}
-				cfg, err := server.write(subjects, o.Connection, cmd.OutOrStdout())
+				cfg, err := server.write(cmd.Context(), subjects, o.Connection, cmd.OutOrStdout())
 				if err != nil || server.ServeFrom == "" {
 					return err
 				}

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -34,9 +33,13 @@ type DiskStoreOptions struct {
 	Quota int64         `flag:"artifact-quota" min:"0" unit:"BYTES" help:"BYTES that all artifacts may take; 0 means no limit"`
 }
 
+// lastSweep is how long a process that ends goes on to sweep. Without it, one that only stores an output would remove less
+// than it adds.
+const lastSweep = 100 * time.Millisecond
+
 // OpenDisk opens the store on disk in the data directory. It starts a sweep, because
 // the processes that use it may be too short-lived for a regular one; closeStore waits
-// for it.
+// for a part of it.
 func (o DiskStoreOptions) OpenDisk(connection *cli.Connection) (store offload.Store, closeStore func() error, err error) {
 	if err := connection.CheckData(); err != nil {
 		return nil, nil, err
@@ -46,11 +49,18 @@ func (o DiskStoreOptions) OpenDisk(connection *cli.Connection) (store offload.St
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	var sweeping sync.WaitGroup
-	sweeping.Go(func() { _, _ = store.Sweep(ctx, SweepGrace) }) // the next process tries again
+	swept := make(chan struct{})
+	go func() {
+		defer close(swept)
+		_, _ = store.Sweep(ctx, SweepGrace) // the next process goes on
+	}()
 	return store, func() error {
+		select {
+		case <-swept:
+		case <-time.After(lastSweep):
+		}
 		cancel()
-		sweeping.Wait()
+		<-swept
 		return closeDisk()
 	}, nil
 }

@@ -66,31 +66,14 @@ type records string
 // lockTime bounds the wait for another process that changes configurations.
 const lockTime = 10 * time.Second
 
-// lock takes the lock of the records. unlock removes what only the lock needed. (Windows keeps the
-// file, because it is open.)
+// lock takes the lock of the records.
 func (r records) lock(ctx context.Context) (unlock func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, lockTime)
 	defer cancel()
-	name := filepath.Join(string(r), "lock")
-	for {
-		var release func()
-		err := os.MkdirAll(string(r), 0o700)
-		if err == nil {
-			release, err = durable.LockFile(ctx, name)
-		}
-		removed := errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) // just now, by another process
-		switch {
-		case err == nil:
-			return func() {
-				_ = os.Remove(name)
-				_ = os.Remove(string(r)) // unless it has a record
-				release()
-			}, nil
-		case !removed || ctx.Err() != nil:
-			return nil, fmt.Errorf("lock the directory for backups: %w", err)
-		}
-		time.Sleep(time.Millisecond)
+	if unlock, err = durable.LockIn(ctx, string(r)); err != nil {
+		return nil, fmt.Errorf("lock the directory for backups: %w", err)
 	}
+	return unlock, nil
 }
 
 func (r records) path(file string) string {
