@@ -235,6 +235,8 @@ var mutants = []mutant{
 		"bus/agents", "TestMessageDuringAnOutage"},
 	{"a chat that waited takes what a new outbox stores for sent", "bus/notify/order.go", "		c.sent = 0 // a chat that waits is kept, too", "",
 		"bus/notify", "TestChatThatWaitedForAnotherProcessInANewOutbox"},
+	{"a chat that is busy takes what a new outbox stores for sent", "bus/notify/order.go", "	if t.sequence <= c.sent && t.published.After(c.at) {",
+		"	if t.sequence <= c.sent && t.published.Before(c.at) {", "bus/notify", "TestChatInANewOutbox"},
 	{"a gateway that starts while the worker stops ends", "cmd/internal/process/settings.go",
 		"	if errors.Is(err, fs.ErrNotExist) {", "	if errors.Is(err, fs.ErrExist) {",
 		"cmd/internal/process", "TestCheckJoined"},
