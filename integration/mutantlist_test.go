@@ -241,6 +241,8 @@ var mutants = []mutant{
 		"cmd/internal/console", "TestMissedEvents"},
 	{"a page does not hear that the bus was away", "cmd/internal/console/events.go", "				reconnects, f.Missed = n, true", "				reconnects = n",
 		"cmd/internal/console", "TestMissedEvents"},
+	{"a button that is pressed twice hides the answer", "bus/agents/inbox.go", "		if k := r.Key(); r.Answer != nil &&", "		if k := r.Key(); r.Answer == nil &&",
+		"bus/agents", "TestBridgeDecides"},
 	{"a gateway that starts while the worker stops ends", "cmd/internal/process/settings.go",
 		"	if errors.Is(err, fs.ErrNotExist) {", "	if errors.Is(err, fs.ErrExist) {",
 		"cmd/internal/process", "TestCheckJoined"},
