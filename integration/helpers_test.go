@@ -100,6 +100,14 @@ func limitedServer(t *testing.T) string {
 	return s.ClientURL()
 }
 
+// The helper for Python does not take for stored, or for missing, what the server did not answer.
+func TestPythonWithoutAnswers(t *testing.T) {
+	t.Parallel()
+	if out := python(t).program(t, []string{"unanswered.py"}, parseURL(t, "nats://u:p@unused"), nil); out != "ok\n" { // it connects to none
+		t.Error(out)
+	}
+}
+
 // The helpers in node/stevedore.mjs and python/stevedore_bus.py do what their users expect, also
 // if the connection is lost while a call runs.
 func TestHelpers(t *testing.T) {
