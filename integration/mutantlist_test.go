@@ -247,6 +247,8 @@ var mutants = []mutant{
 		"cmd/internal/console", "TestMissedEvents"},
 	{"a button that is pressed twice hides the answer", "bus/agents/inbox.go", "		if k := r.Key(); r.Answer != nil &&", "		if k := r.Key(); r.Answer == nil &&",
 		"bus/agents", "TestBridgeDecides"},
+	{"a watch looks at a call before its end is stored", "cmd/internal/commands/tasks.go", "b.Stored(b.Completion(session, call))", "b.Completion(session, call)",
+		"cmd/internal/commands", "TestWatchWaitsForWhatIsStored"},
 	{"a gateway that starts while the worker stops ends", "cmd/internal/process/settings.go",
 		"	if errors.Is(err, fs.ErrNotExist) {", "	if errors.Is(err, fs.ErrExist) {",
 		"cmd/internal/process", "TestCheckJoined"},
