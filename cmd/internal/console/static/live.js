@@ -17,7 +17,7 @@ function open() {
     const frame = JSON.parse(e.data);
     set(frame.connected);
     live.dispatchEvent(new CustomEvent("frame", { detail: frame }));
-    if (frame.missed) live.dispatchEvent(new Event("open"));
+    if (frame.missed) for (const pause of [0, 5000]) setTimeout(() => live.dispatchEvent(new Event("open")), pause); // a cluster may have no leader at first
   };
   source.onerror = () => {
     set(false);
