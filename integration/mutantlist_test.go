@@ -249,6 +249,8 @@ var mutants = []mutant{
 		"bus/agents", "TestBridgeDecides"},
 	{"a watch looks at a call before its end is stored", "cmd/internal/commands/tasks.go", "b.Stored(b.Completion(session, call))", "b.Completion(session, call)",
 		"cmd/internal/commands", "TestWatchWaitsForWhatIsStored"},
+	{"a conversation misses what ended during an outage", "cmd/internal/commands/conversefeed.go", "	if n == f.reconnects {", "	if n >= f.reconnects {",
+		"cmd/internal/commands", "TestCompletionsOfAnOutageAreShown"},
 	{"a gateway that starts while the worker stops ends", "cmd/internal/process/settings.go",
 		"	if errors.Is(err, fs.ErrNotExist) {", "	if errors.Is(err, fs.ErrExist) {",
 		"cmd/internal/process", "TestCheckJoined"},
