@@ -251,7 +251,7 @@ var mutants = []mutant{
 		"cmd/internal/commands", "TestWatchWaitsForWhatIsStored"},
 	{"a conversation misses what ended during an outage", "cmd/internal/commands/conversefeed.go", "	if n == f.reconnects {", "	if n >= f.reconnects {",
 		"cmd/internal/commands", "TestCompletionsOfAnOutageAreShown"},
-	{"a file that is gone is not sent without a word", "bus/notify/channel/http.go", "	case first == fileLeft:", "	case first == fileLeft && n.Note == \"\":",
+	{"a file that is gone is left out without a word", "bus/notify/channel/http.go", "	case first == fileLeft:", "	case first == fileLeft && n.Note == \"\":",
 		"bus/notify/channel", "TestTelegramSendsFiles"},
 	{"a gateway that starts while the worker stops ends", "cmd/internal/process/settings.go",
 		"	if errors.Is(err, fs.ErrNotExist) {", "	if errors.Is(err, fs.ErrExist) {",
