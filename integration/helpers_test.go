@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bufio"
+	"cmp"
 	"net/url"
 	"os"
 	"os/exec"
@@ -98,6 +99,57 @@ func limitedServer(t *testing.T) string {
 	s.Start()
 	t.Cleanup(func() { s.Shutdown(); s.WaitForShutdown() })
 	return s.ClientURL()
+}
+
+// The helper for Python does not take for stored, or for missing, what the server did not answer.
+func TestPythonWithoutAnswers(t *testing.T) {
+	t.Parallel()
+	if out := python(t).program(t, []string{"unanswered.py"}, parseURL(t, "nats://u:p@unused"), nil); out != "ok\n" { // it connects to none
+		t.Error(out)
+	}
+}
+
+// A call that is aborted before it is stored is cancelled when it is: by the helper for JavaScript, with a connection that a
+// package of the test makes.
+func TestAbortedBeforeTheCallIsStored(t *testing.T) {
+	t.Parallel()
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("node is not installed")
+	}
+	dir := t.TempDir()
+	helper, err := os.ReadFile(filepath.Join("node", "stevedore.mjs"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"stevedore.mjs": string(helper),
+		"node_modules/@nats-io/transport-node/package.json": `{"type":"module","exports":"./index.js"}`,
+		"node_modules/@nats-io/transport-node/index.js": `
+			let ends, tries = 0;
+			const answer = (code, body) => ({ data: [1], json: () => body, headers: { get: () => code } });
+			export const headers = () => {};
+			export const connect = async () => ({ info: {}, isClosed: () => false, async *status() {}, async request(subject) {
+				if (subject.startsWith("stevedore.rpc.call.")) return new Promise((done) => { ends = done; });
+				if (++tries === 1) return answer("not_found", { error: { message: "no such call" } });
+				ends(answer("", { outcome: "cancelled" }));
+				return answer("", {});
+			} });`,
+		"abort.mjs": `
+			import { connect } from "./stevedore.mjs";
+			const abort = new AbortController();
+			const call = (await connect()).call("shell", {}, { signal: abort.signal });
+			abort.abort();
+			console.log((await call).outcome);`,
+	} {
+		path := filepath.Join(dir, name)
+		if err := cmp.Or(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := exec.CommandContext(t.Context(), node, filepath.Join(dir, "abort.mjs")).CombinedOutput(); err != nil || string(out) != "cancelled\n" {
+		t.Errorf("%v: %s", err, out)
+	}
 }
 
 // The helpers in node/stevedore.mjs and python/stevedore_bus.py do what their users expect, also

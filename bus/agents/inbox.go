@@ -235,7 +235,7 @@ func (in *Inbox) Decide(ctx context.Context, d channel.Decision) (string, error)
 			if shown, err := in.shows(ctx, a, d.ChatID, true); err != nil {
 				return "", temporary(err)
 			} else if !shown {
-				break
+				return notOpen, nil
 			}
 		}
 		_, err := approvals.Answer(ctx, in.bus, tools.CallKey{Session: a.Session, ID: a.ID}, task.Answer{Approve: d.Approve, By: d.By, Reason: d.Reason})
@@ -247,8 +247,19 @@ func (in *Inbox) Decide(ctx context.Context, d channel.Decision) (string, error)
 		}
 		return decided(d.Approve, a.Tool), nil
 	}
-	return "This question has been answered, or its time has passed.", nil
+	text := notOpen // perhaps since this decision arrived: a button is pressed twice, and a bridge repeats what got no answer
+	err = task.ListRecords(ctx, in.bus, "*", func(r task.Record) {
+		if k := r.Key(); r.Answer != nil && channel.ApprovalKey(k.Session, k.ID) == d.Key {
+			text = approvals.AlreadyAnswered(*r.Answer).Error()
+		}
+	})
+	if err != nil {
+		return "", temporary(err)
+	}
+	return text, nil
 }
+
+const notOpen = "This question has been answered, or its time has passed."
 
 func decided(approve bool, tool string) string {
 	if approve {

@@ -133,7 +133,7 @@ func Answer(ctx context.Context, b *bus.Bus, k tools.CallKey, answer task.Answer
 	r, err := task.ChangeRecord(ctx, b, k, func(r *task.Record) error {
 		switch {
 		case r.Answer != nil:
-			return alreadyAnswered(*r.Answer)
+			return AlreadyAnswered(*r.Answer)
 		case !r.Asks():
 			return tools.Errorf(tools.CodeNotFound, "no call %.80q in session %.80q waits for an approval", k.ID, k.Session)
 		}
@@ -147,7 +147,8 @@ func Answer(ctx context.Context, b *bus.Bus, k tools.CallKey, answer task.Answer
 	return *r.Answer, err
 }
 
-func alreadyAnswered(a task.Answer) error {
+// AlreadyAnswered is the error of a later answer.
+func AlreadyAnswered(a task.Answer) error {
 	word := "no"
 	if a.Approve {
 		word = "yes"

@@ -111,6 +111,51 @@ func TestTickOfAJobThatCameBack(t *testing.T) {
 	}
 }
 
+// A process stands still while it removes a job, which somebody adds again meanwhile. That job stays, and the tick of the one before is
+// removed.
+func TestJobThatIsAddedAgainWhileItIsRemoved(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		s := bustest.Server(t)
+		b := bustest.Connect(t, s, bus.Config{})
+		cfg := s.ClientConfig(bus.Config{})
+		process, before := &frozen{InProcessConnProvider: cfg.InProcess, stands: make(chan struct{}), thaw: make(chan struct{})}, "STREAM.INFO"
+		cfg.InProcess = process
+		other, err := bus.Connect(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		jobs, job := cron.New(b), cron.Job{Name: "job", Every: time.Hour, Tool: "x"}
+		if _, err := jobs.Add(t.Context(), operator, job); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour + time.Minute)
+		tick, err := b.Last(t.Context(), bus.Ticks, b.Tick(bus.Cron, "job"))
+		if err != nil || tick.Sequence == 0 {
+			t.Fatal(tick, err)
+		}
+		process.others.Store(2) // which look for a tick that is due
+		process.before.Store(&before)
+		done := make(chan error, 1)
+		go func() { done <- cron.New(other).Remove(t.Context(), operator, "job") }()
+		<-process.stands
+		time.Sleep(2 * time.Second)
+		if _, err := jobs.Add(t.Context(), operator, job); err != nil {
+			t.Error(err)
+		}
+		close(process.thaw)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if _, err := jobs.Get(t.Context(), operator, "job"); err != nil {
+			t.Errorf("the job that was added later: %v", err)
+		}
+		if tick, err = b.Last(t.Context(), bus.Ticks, b.Tick(bus.Cron, "job")); err != nil || tick.Sequence > 0 {
+			t.Errorf("the job that was removed has the tick %d, %v", tick.Sequence, err)
+		}
+	})
+}
+
 // A process stands still before it publishes the tick of a job that the clocks skipped. The job that was removed or disabled
 // meanwhile does not run.
 func TestMadeUpTickOfARemovedJob(t *testing.T) {

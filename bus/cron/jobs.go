@@ -236,6 +236,7 @@ func (js *Jobs) update(ctx context.Context, by Caller, name, key string, change 
 
 // Remove removes a job and its waiting tick; a run that has started continues.
 func (js *Jobs) Remove(ctx context.Context, by Caller, name string) error {
+	var removed Entry // perhaps, in an attempt before
 	err := retry(func() error {
 		e, err := js.getToChange(ctx, by, name)
 		if err != nil {
@@ -244,6 +245,10 @@ func (js *Jobs) Remove(ctx context.Context, by Caller, name string) error {
 		if e.kept() {
 			return ErrKept
 		}
+		if removed.Name != "" && !e.CreatedAt.Equal(removed.CreatedAt) {
+			return nil // somebody has added this one since
+		}
+		removed = e
 		return js.remove(ctx, e.kind(), e.stored, e.revision)
 	})
 	if err != nil {

@@ -126,14 +126,17 @@ func (js *Jobs) remove(ctx context.Context, kind, name string, revision uint64) 
 		return err
 	}
 	have, err := js.bus.Last(ctx, bus.Ticks, js.bus.Schedule(kind, name))
-	if err == nil && have.Sequence > 0 {
-		err = bus.ErrConflict
+	if have.Sequence > 0 {
+		end = have.Sequence // what is older is of the schedule that was removed
 	}
 	if err == nil {
 		err = js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(kind, name), end)
 	}
 	if err == nil {
 		err = js.bus.Purge(ctx, bus.Ticks, js.bus.RunOf(kind, name), end)
+	}
+	if err == nil && have.Sequence > 0 {
+		err = bus.ErrConflict
 	}
 	return err
 }

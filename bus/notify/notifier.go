@@ -150,7 +150,7 @@ func (n *Notifier) consumeChannel(ctx context.Context, name string, to channel.C
 		if bus.CheckSubject(d.Subject) != nil { // it would match other chats
 			return consume.Reject(consume.CodeUndecodable, fmt.Errorf("subject %q", d.Subject))
 		}
-		turn, err := order.wait(ctx, stop, d.Subject, d.Sequence)
+		turn, err := order.wait(ctx, stop, d.Subject, d.Sequence, d.Published)
 		if turn == nil {
 			return err
 		}

@@ -46,6 +46,7 @@ type chat struct {
 	line  []*turn       // in this process, by sequence; the first one is sent, or asks the server
 	moved chan struct{} // closed when the line changes
 	sent  uint64        // the last one that this process sent; the server may store it a little longer
+	at    time.Time     // when the server stored that one
 	// The chat waits until a time, unless the notification that it waits for is settled before.
 	until    time.Time
 	awaits   uint64
@@ -54,9 +55,10 @@ type chat struct {
 
 // turn is one delivery in the line of its chat.
 type turn struct {
-	order    *order
-	subject  string
-	sequence uint64
+	order     *order
+	subject   string
+	sequence  uint64
+	published time.Time
 	// No notification is stored between follows and sequence: it was looked up while follows was
 	// sent, so that t can be sent at once after it. 0 if that is not known. It holds until a time: if the server
 	// does not hear of this process for the lease, another process may send and settle both.
@@ -70,8 +72,8 @@ func newOrder(b *bus.Bus, channel string) *order {
 
 // wait returns the turn of a notification when it may be sent; the caller ends the turn. It
 // returns nil if the notification was settled in the meantime. Its error is a verdict.
-func (o *order) wait(ctx context.Context, stop <-chan struct{}, subject string, sequence uint64) (*turn, error) {
-	t := &turn{order: o, subject: subject, sequence: sequence}
+func (o *order) wait(ctx context.Context, stop <-chan struct{}, subject string, sequence uint64, published time.Time) (*turn, error) {
+	t := &turn{order: o, subject: subject, sequence: sequence, published: published}
 	if behind, full := o.join(t); full {
 		return nil, consume.RetryAfter(max(behind, followDelay), nil)
 	}
@@ -235,6 +237,9 @@ func (t *turn) look() (c chat, previous uint64) {
 	t.order.mu.Lock()
 	defer t.order.mu.Unlock()
 	c = *t.order.chats[t.subject]
+	if t.sequence <= c.sent && t.published.After(c.at) { // the outbox was lost, and the new one begins at 1
+		c.sent = 0
+	}
 	if i := slices.Index(c.line, t); i > 0 {
 		previous = c.line[i-1].sequence
 	}
@@ -270,7 +275,7 @@ func (t *turn) end(err error) error {
 	c := o.chats[t.subject]
 	switch {
 	case err == nil:
-		c.sent, c.failures = t.sequence, 0
+		c.sent, c.at, c.failures = t.sequence, t.published, 0
 	case rejected: // the next one waits until its dead letter is stored
 		c.failures = 0
 	default:

@@ -265,7 +265,7 @@ func twoOfChat(t *testing.T) (b *bus.Bus, o *order, subject string, first *turn)
 	o, subject = newOrder(b, "chat"), b.Notify("chat", "a")
 	publishTo(t, b, "a", 0)
 	publishTo(t, b, "a", 1)
-	first, err := o.wait(t.Context(), nil, subject, 1)
+	first, err := o.wait(t.Context(), nil, subject, 1, time.Time{})
 	if first == nil || err != nil {
 		t.Fatal(first, err)
 	}
@@ -278,7 +278,7 @@ func TestLeaseEndsDuringSend(t *testing.T) {
 		_, o, subject, first := twoOfChat(t)
 		again := make(chan error, 1)
 		go func() {
-			second, err := o.wait(t.Context(), nil, subject, 1)
+			second, err := o.wait(t.Context(), nil, subject, 1, time.Time{})
 			if second != nil {
 				err = errors.New("it got a second turn")
 			}
@@ -308,7 +308,7 @@ func TestLeaseEndsBeforeTheTurn(t *testing.T) {
 		b, o, subject, first := twoOfChat(t)
 		next := make(chan *turn, 1)
 		go func() {
-			second, err := o.wait(t.Context(), nil, subject, 2)
+			second, err := o.wait(t.Context(), nil, subject, 2, time.Time{})
 			if err != nil {
 				t.Error(err)
 			}
@@ -345,7 +345,7 @@ func TestOrderAfterFailures(t *testing.T) {
 	close(closed) // what must wait is returned
 	attempt := func(sequence uint64, want bool) *turn {
 		t.Helper()
-		turn, err := o.wait(t.Context(), closed, subject, sequence)
+		turn, err := o.wait(t.Context(), closed, subject, sequence, time.Time{})
 		if (turn != nil) != want || !want && err == nil {
 			t.Fatalf("%d: %v, %v", sequence, turn, err)
 		}
@@ -363,12 +363,12 @@ func TestOrderAfterFailures(t *testing.T) {
 	}
 	o.chats[subject].until = time.Now().Add(time.Hour)
 	attempt(2, false)
-	_, err = o.wait(t.Context(), closed, subject, 3)
+	_, err = o.wait(t.Context(), closed, subject, 3, time.Time{})
 	if delay, _ := consume.Postponed(err); delay < time.Minute {
 		t.Errorf("the chat is down for an hour, and its next one comes after %s: %v", delay, err)
 	}
 	o.chats[subject].until, o.limit = time.Now(), 1
-	if turn, err := o.wait(t.Context(), closed, b.Notify("chat", "b"), 4); turn != nil || err != nil {
+	if turn, err := o.wait(t.Context(), closed, b.Notify("chat", "b"), 4, time.Time{}); turn != nil || err != nil {
 		t.Errorf("one that is not stored: %v, %v", turn, err)
 	}
 	if len(o.chats) != 0 {
@@ -390,7 +390,7 @@ func TestChatGoesOnWhenAnotherProcessHasSent(t *testing.T) {
 			publishTo(t, b, "a", i)
 		}
 		subject, never := b.Notify("chat", "a"), make(chan struct{})
-		turn, err := o.wait(t.Context(), never, subject, 3)
+		turn, err := o.wait(t.Context(), never, subject, 3, time.Time{})
 		if delay, _ := consume.Postponed(err); turn != nil || delay <= 0 || delay > 2*maxPoll {
 			t.Fatalf("%v, %v while another process has two others", turn, err)
 		}
@@ -399,7 +399,7 @@ func TestChatGoesOnWhenAnotherProcessHasSent(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if turn, err = o.wait(t.Context(), never, subject, 3); turn == nil {
+		if turn, err = o.wait(t.Context(), never, subject, 3, time.Time{}); turn == nil {
 			t.Fatalf("the first one waits: %v", err)
 		}
 		if failures := o.chats[subject].failures; failures != 0 {
@@ -420,7 +420,7 @@ func TestChatThatWaitedForAnotherProcessInANewOutbox(t *testing.T) {
 		}
 		waited := make(chan error, 1)
 		go func() {
-			_, err := o.wait(t.Context(), nil, subject, 3) // another process has 2
+			_, err := o.wait(t.Context(), nil, subject, 3, time.Time{}) // another process has 2
 			waited <- err
 		}()
 		time.Sleep(maxPoll / 2)
@@ -442,8 +442,48 @@ func TestChatThatWaitedForAnotherProcessInANewOutbox(t *testing.T) {
 		}
 		publishTo(t, b, "a", 0)
 		time.Sleep(maxPoll)
-		if turn, err := o.wait(t.Context(), nil, subject, 1); turn == nil {
+		if turn, err := o.wait(t.Context(), nil, subject, 1, time.Time{}); turn == nil {
 			t.Errorf("the notification of the new outbox counts as sent: %v", err)
+		}
+	})
+}
+
+// The outbox is lost with its disk while this notifier sends the second notification of a chat. The new one begins at 1 again,
+// and what it stores for the chat is sent.
+func TestChatInANewOutbox(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		sending, hangs := make(chan string), make(chan struct{})
+		receiver := channelFunc(func(_ context.Context, n channel.Notification) error {
+			if sending <- n.Text; n.Text == "1" {
+				<-hangs
+			}
+			return nil
+		})
+		start(t, b, Config{Channels: map[string]channel.Channel{"chat": receiver}, Default: "chat"})
+		publishTo(t, b, "a", 0)
+		publishTo(t, b, "a", 1)
+		time.Sleep(time.Second) // both are in this process
+		for range 2 {
+			<-sending
+		}
+		stream, err := b.Stream(t.Context(), bus.Outbox)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config := stream.CachedInfo().Config
+		if err := b.JetStream().DeleteStream(t.Context(), config.Name); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.JetStream().CreateStream(t.Context(), config); err != nil {
+			t.Fatal(err)
+		}
+		defer close(hangs)
+		publishTo(t, b, "a", 2)
+		select {
+		case <-sending:
+		case <-time.After(time.Minute):
+			t.Error("the notification of the new outbox counts as sent")
 		}
 	})
 }

@@ -84,11 +84,17 @@ export async function connect(url = process.env.NATS_URL ?? "nats://127.0.0.1:42
       }
       signal?.throwIfAborted();
       const progress = onProgress && isToken(id) && nc.subscribe(`${prefix}.progress.${session}.${id}`, { callback: (err, msg) => { if (!err) onProgress(msg.json()); } });
-      const cancel = () => ask(`task.${session}.cancel`, { id }).catch(() => {}); // it may have ended
+      let ended = false;
+      const cancel = async () => {
+        for (let again = true; again && !ended; await sleep(200)) { // not_found: the call is not stored yet
+          again = await ask(`task.${session}.cancel`, { id }).then(() => false, (err) => err.code === "not_found");
+        }
+      };
       signal?.addEventListener("abort", cancel, { once: true });
       try {
         return await ask(`call.${queue}.${tool}${isToken(id) ? `.${session}.${id}` : ""}`, { ...fields, id, session, args }, timeout);
       } finally {
+        ended = true;
         signal?.removeEventListener("abort", cancel);
         progress?.unsubscribe();
       }

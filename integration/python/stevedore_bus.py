@@ -18,7 +18,7 @@ START = 'Start "stevedore up", and run: eval "$(stevedore up --print-env)"'
 
 
 class StevedoreError(Exception):
-    """A rejection with a code of docs/protocol.md, "timeout", "closed" or "permission_denied"."""
+    """A rejection with a code of docs/protocol.md, "timeout", "closed", "not_stored" or "permission_denied"."""
 
     def __init__(self, code: str, message: str):
         super().__init__(message)
@@ -112,21 +112,34 @@ class Stevedore:
             time.sleep(0.05)
         raise StevedoreError("timeout", f"no worker shortened the result of {tool} within {timeout} s")
 
-    def _publish(self, subject: str, data: bytes, headers: Optional[dict[str, str]] = None) -> None:
+    def _publish(self, subject: str, data: bytes, headers: Optional[dict[str, str]] = None) -> Optional[Message]:
         try:
-            self.nc.request(subject, data, 5, headers)
+            return self.nc.request(subject, data, 5, headers)
         except PermissionError as err:
             raise StevedoreError("permission_denied", f"{subject}: {err}") from err
+
+    def _store(self, subject: str, data: bytes, headers: Optional[dict[str, str]] = None) -> None:
+        """Publishes until the server says that it is stored, for a minute."""
+        headers, end = {**(headers or {}), "Nats-Msg-Id": uuid.uuid4().hex}, time.monotonic() + 60
+        while True:
+            msg = self._publish(subject, data, headers)
+            ack = json.loads(msg.data) if msg and msg.data else {}
+            if "seq" in ack:
+                return
+            error = ack.get("error", {})
+            if error.get("code", 500) < 500 or self.nc.closed or time.monotonic() > end:
+                raise StevedoreError("not_stored", f"{subject}: {error.get('description', 'no answer')}")
+            time.sleep(0.2)
 
     def _upload(self, name: str, data: bytes) -> str:
         """Stores an object: its chunks, then its description."""
         bucket, nuid = f"{self.prefix.replace('.', '_')}_blobs", uuid.uuid4().hex
         chunks = range(0, len(data), 1 << 17)
         for start in chunks:
-            self._publish(f"$O.{bucket}.C.{nuid}", data[start : start + (1 << 17)])
+            self._store(f"$O.{bucket}.C.{nuid}", data[start : start + (1 << 17)])
         encode = lambda b: base64.urlsafe_b64encode(b).decode()
         about = {"name": name, "bucket": bucket, "nuid": nuid, "size": len(data), "chunks": len(chunks), "digest": "SHA-256=" + encode(hashlib.sha256(data).digest()), "options": {"max_chunk_size": 1 << 17}}
-        self._publish(f"$O.{bucket}.M.{encode(name.encode())}", json.dumps(about).encode(), {"Nats-Rollup": "sub"})
+        self._store(f"$O.{bucket}.M.{encode(name.encode())}", json.dumps(about).encode(), {"Nats-Rollup": "sub"})
         return name
 
     def _read(self, function: str, **body: Any) -> str:
@@ -162,7 +175,8 @@ class Stevedore:
 
         def stored(query: dict[str, Any]) -> Optional[Message]:
             while not self.nc.closed:
-                if msg := self.nc.request(f"$JS.API.DIRECT.GET.{self.prefix.upper().replace('.', '_')}_RESULTS", json.dumps(query).encode(), 5):
+                msg = self.nc.request(f"$JS.API.DIRECT.GET.{self.prefix.upper().replace('.', '_')}_RESULTS", json.dumps(query).encode(), 5)
+                if msg and msg.headers["Status"] in ("", "404"):  # otherwise nobody answers for the stream now
                     return msg
                 time.sleep(0.2)
             return None

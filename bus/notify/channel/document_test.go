@@ -62,6 +62,16 @@ func TestTelegramSendsFiles(t *testing.T) {
 	if err := tg.Send(t.Context(), withReport("2")); err != nil || len(api.got) != 3 || api.got[2]["text"] != "the file report.csv cannot be sent: refused_413; get it" {
 		t.Errorf("refused: %v, sent %q", err, api.got)
 	}
+	// The file is removed before it could be sent, which the next attempt notes.
+	api.got, api.answers = nil, []string{`{"ok":true,"result":{}}`, `{"ok":false,"error_code":502,"description":"Bad Gateway"}`}
+	gone := withReport("4")
+	if err := tg.Send(t.Context(), gone); err == nil {
+		t.Error("no error of the file")
+	}
+	gone.File = nil
+	if err := tg.Send(t.Context(), gone.WithNote("it is gone")); err != nil || len(api.got) != 3 || api.got[2]["text"] != "(it is gone)" {
+		t.Errorf("gone: %v, sent %q", err, api.got)
+	}
 	// A long text is a file of its own, once.
 	long := withReport("3")
 	long.Text = strings.Repeat("word ", 5000)
@@ -71,6 +81,10 @@ func TestTelegramSendsFiles(t *testing.T) {
 	}
 	if err := tg.Send(t.Context(), long); err != nil || len(api.got) != 3 || api.got[0]["file message.txt"] == "" || api.got[2]["file report.csv"] == "" {
 		t.Errorf("long text: %v, sent %d", err, len(api.got))
+	}
+	api.got, long.ID, long.File, long.Note = nil, "5", nil, "a note"
+	if err := tg.Send(t.Context(), long); err != nil || len(api.got) != 1 {
+		t.Errorf("long text with a note: %v, sent %d", err, len(api.got))
 	}
 }
 

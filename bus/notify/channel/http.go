@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"math"
 	"mime"
 	"net/http"
 	"net/url"
@@ -261,6 +262,9 @@ type partsSent struct {
 // leaves its count. Without its count, an attempt starts with the first part.
 const maxPartsSent = 10_000
 
+// fileLeft is the count of a notification of which only the file was not sent.
+const fileLeft = math.MaxInt
+
 func (p *partsSent) get(key [sha256.Size]byte) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -281,21 +285,26 @@ func (p *partsSent) set(key [sha256.Size]byte, count int) {
 // sendParts sends the parts of n, and then its file. If the service refuses the file, the user learns why.
 func sendParts(sent *partsSent, n Notification, parts []markup.Styled, send func(i int, part markup.Styled) error, sendFile func(f *Document) error) error {
 	key := n.Digest()
-	for i := sent.get(key); i < len(parts); i++ {
+	first := sent.get(key)
+	for i := first; i < len(parts); i++ {
 		if err := send(i, parts[i]); err != nil {
 			sent.set(key, i)
 			return err
 		}
 	}
-	if n.File != nil {
-		err := sendFile(n.File)
+	var err error
+	switch {
+	case n.File != nil:
+		err = sendFile(n.File)
 		if code, refused := consume.Rejected(err); refused {
 			err = send(len(parts), markup.Styled{Text: n.File.refused(code)})
 		}
-		if err != nil {
-			sent.set(key, len(parts))
-			return err
-		}
+	case first == fileLeft: // it is gone since then, and the user has the text without this note
+		err = send(len(parts), markup.Styled{Text: "(" + markup.Clean(n.Note) + ")"})
+	}
+	if err != nil {
+		sent.set(key, fileLeft)
+		return err
 	}
 	sent.set(key, 0)
 	return nil

@@ -30,6 +30,9 @@ type feed struct {
 	stderr io.Writer
 	asked  chan struct{} // gets a value when a question is open
 
+	began      time.Time
+	reconnects uint64 // of the connection, at the last look at what it missed
+
 	mu    sync.Mutex
 	open  []approvals.Approval // oldest first
 	shown map[string]bool      // questions and completions
@@ -44,7 +47,8 @@ const approvalInterval = time.Second
 // questions elsewhere.
 func startFeed(ctx context.Context, o promptOptions, b *bus.Bus, prompt *cli.Prompt, stderr io.Writer) (f *feed, stop func(), err error) {
 	o.Session = o.call.Session
-	f = &feed{o: o, bus: b, prompt: prompt, stderr: stderr, asked: make(chan struct{}, 1), shown: map[string]bool{}}
+	f = &feed{o: o, bus: b, prompt: prompt, stderr: stderr, asked: make(chan struct{}, 1), shown: map[string]bool{},
+		began: time.Now(), reconnects: b.Conn().Stats().Reconnects}
 	sub, err := b.Conn().Subscribe(b.Completion(tools.TokenOf(o.call.Session), "*"), func(msg *nats.Msg) {
 		if event, err := task.DecodeResult(b, msg.Subject, msg.Data); err == nil {
 			f.showCompletion(event)
@@ -58,6 +62,7 @@ func startFeed(ctx context.Context, o promptOptions, b *bus.Bus, prompt *cli.Pro
 	polling.Go(func() {
 		for f.poll(ctx); tools.Sleep(ctx, approvalInterval) == nil; {
 			f.poll(ctx)
+			f.catchUp(ctx)
 		}
 	})
 	return f, func() {
@@ -98,6 +103,25 @@ func (f *feed) poll(ctx context.Context) {
 	case f.asked <- struct{}{}:
 	default:
 	}
+}
+
+// catchUp shows the completions that were stored while the connection was lost. After a failure, the next one looks again.
+func (f *feed) catchUp(ctx context.Context) {
+	n := f.bus.Conn().Stats().Reconnects
+	if n == f.reconnects {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	for m, err := range f.bus.Read(ctx, bus.Results, bus.Query{Subject: f.bus.Completion(tools.TokenOf(f.o.call.Session), "*"), Since: f.began}) {
+		if err != nil {
+			return
+		}
+		if event, err := task.DecodeResult(f.bus, m.Subject, m.Body); err == nil {
+			f.showCompletion(event)
+		}
+	}
+	f.reconnects = n
 }
 
 // isNew reports whether something was not shown yet. The caller holds mu.

@@ -73,6 +73,44 @@ func TestForgedCompletionIsNotShown(t *testing.T) {
 	}
 }
 
+// A conversation shows once what ended while its connection was lost.
+func TestCompletionsOfAnOutageAreShown(t *testing.T) {
+	s := bustest.Server(t)
+	b, far := bustest.Connect(t, s, bus.Config{}), bustest.Connect(t, s, bus.Config{})
+	var shown lockedBuffer
+	var o promptOptions
+	o.call.Session = "s"
+	f, stop, err := startFeed(t.Context(), o, far, nil, &shown)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	publish := func(id string) {
+		t.Helper()
+		body := fmt.Sprintf(`{"id":%q,"session":"s","outcome":"completed","for_llm":"there it is"}`, id)
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Completion("s", id), Body: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ignore := func(yes bool) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.shown["completion.lost"] = yes
+	}
+	ignore(true) // as if it did not arrive
+	publish("lost")
+	publish("heard")
+	bustest.WaitUntil(t, "a completion", func() bool { return strings.Contains(shown.text(), "heard") })
+	ignore(false)
+	if err := far.Conn().ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	bustest.WaitUntil(t, "the completion that was lost", func() bool { return strings.Contains(shown.text(), "lost") })
+	if n := strings.Count(shown.text(), "heard"); n != 1 {
+		t.Errorf("shown %d times:\n%s", n, shown.text())
+	}
+}
+
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  strings.Builder

@@ -69,7 +69,7 @@ func newListTasksCommand(o *client.Options) *cobra.Command {
 func watchTask(ctx context.Context, o *client.Options, b *bus.Bus, id string, cmd *cobra.Command) error {
 	session, call := tools.TokenOf(o.Session), tools.TokenOf(id)
 	events := make(chan *nats.Msg, 256)
-	for _, subject := range []string{b.Progress(session, call), b.Result(session, call), b.Completion(session, call)} {
+	for _, subject := range []string{b.Progress(session, call), b.Stored(b.Result(session, call)), b.Stored(b.Completion(session, call))} {
 		sub, err := b.Conn().ChanSubscribe(subject, events)
 		if err != nil {
 			return fmt.Errorf("watch task %q: %w", id, err)

@@ -82,6 +82,9 @@ func writeError(w http.ResponseWriter, status int, code, message string) {
 // fail writes an error with its status and code, and returns both.
 func (c *Console) fail(w http.ResponseWriter, r *http.Request, err error) (status int, code string) {
 	status, code, message := classify(err)
+	if code == codeNoBus && r.Method == http.MethodGet {
+		message += "; the page tries again"
+	}
 	if status == http.StatusInternalServerError && r.Context().Err() == nil {
 		c.cfg.Log.Warn().Err(err).Str("path", tools.Excerpt(tools.OneLine(r.URL.Path), 200)).Msg("the page cannot answer a request")
 	}
@@ -107,7 +110,7 @@ func classify(err error) (status int, code, message string) {
 		return http.StatusServiceUnavailable, codeNoWorker, "no worker answers"
 	case errors.Is(err, bus.ErrUnreachable), errors.Is(err, nats.ErrDisconnected), errors.Is(err, nats.ErrConnectionClosed),
 		errors.Is(err, nats.ErrConnectionReconnecting):
-		return http.StatusServiceUnavailable, codeNoBus, "the bus is not reachable now; the page tries again"
+		return http.StatusServiceUnavailable, codeNoBus, "the bus is not reachable now"
 	case errors.Is(err, bus.ErrFull):
 		return http.StatusServiceUnavailable, rpc.CodeFull, err.Error()
 	case errors.Is(err, nats.ErrPermissionViolation):

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -51,6 +52,8 @@ type frame struct {
 	Approvals bool `json:"approvals,omitempty"`
 	// Connected is false while the bus is away.
 	Connected bool `json:"connected"`
+	// Missed is set if events may have been lost since the last frame: the bus was away, or the viewer was too slow.
+	Missed bool `json:"missed,omitempty"`
 }
 
 // hub collects events of the bus for the viewers, while there are any.
@@ -59,9 +62,9 @@ type hub struct {
 	log zerolog.Logger
 
 	mu      sync.Mutex
-	viewers map[chan []byte]bool
-	stop    func() // ends the collection and waits for it; nil if nobody views
-	running []byte // the last running calls, encoded, to detect changes
+	viewers map[chan []byte]bool // whether it got the last frame
+	stop    func()               // ends the collection and waits for it; nil if nobody views
+	running []byte               // the last running calls, encoded, to detect changes
 }
 
 func newHub(b *bus.Bus, log zerolog.Logger) *hub {
@@ -103,20 +106,27 @@ func (h *hub) leave(frames chan []byte) {
 }
 
 // send passes a frame to all viewers. A viewer that is too slow misses it, and gets all
-// running calls with the next one.
+// running calls with the next one, which says so.
 func (h *hub) send(f frame) {
 	body, err := json.Marshal(f)
-	if err != nil {
+	f.Missed = true
+	late, lateErr := json.Marshal(f)
+	if err = cmp.Or(err, lateErr); err != nil {
 		h.log.Warn().Err(err).Msg("cannot encode live events")
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for viewer := range h.viewers {
+	for viewer, complete := range h.viewers {
+		text := body
+		if !complete {
+			text = late
+		}
 		select {
-		case viewer <- body:
+		case viewer <- text:
+			h.viewers[viewer] = true
 		default:
-			h.running = nil
+			h.viewers[viewer], h.running = false, nil
 		}
 	}
 }
@@ -152,7 +162,7 @@ func (h *hub) collect(ctx context.Context) {
 	parked := make(chan struct{}, 1)
 	started.Go(func() { h.watchParked(ctx, parked) })
 	f, sessions := frame{}, map[string]bool{}
-	connected := true
+	connected, reconnects := true, h.bus.Conn().Stats().Reconnects
 	ticker := time.NewTicker(frameEvery)
 	defer ticker.Stop()
 	for {
@@ -167,8 +177,11 @@ func (h *hub) collect(ctx context.Context) {
 			h.add(&f, sessions, msg)
 		case <-ticker.C:
 			f.Connected = h.bus.Conn().IsConnected()
+			if n := h.bus.Conn().Stats().Reconnects; n != reconnects {
+				reconnects, f.Missed = n, true
+			}
 			f.Sessions = slices.Sorted(maps.Keys(sessions))
-			if f.Running == nil && f.Progress == nil && f.Count == 0 && len(f.Sessions) == 0 && f.Dead == 0 && !f.Approvals && f.Connected == connected {
+			if f.Running == nil && f.Progress == nil && f.Count == 0 && len(f.Sessions) == 0 && f.Dead == 0 && !f.Approvals && !f.Missed && f.Connected == connected {
 				continue
 			}
 			connected = f.Connected

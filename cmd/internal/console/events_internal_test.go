@@ -1,7 +1,9 @@
 package console
 
 import (
+	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -28,5 +30,44 @@ func TestLeaveWaitsForTheCollection(t *testing.T) {
 		if n := b.Conn().NumSubscriptions(); n != before || h.stop != nil {
 			t.Fatalf("%d subscriptions after the last viewer left, %d before the first", n, before)
 		}
+	}
+}
+
+// A viewer hears that events may have been lost: it was too slow, or the bus was away.
+func TestMissedEvents(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	h := newHub(b, zerolog.Nop())
+	frames, _ := h.join()
+	defer h.leave(frames)
+	next := func() (f frame) {
+		t.Helper()
+		select {
+		case body := <-frames:
+			if err := json.Unmarshal(body, &f); err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(bustest.Timeout):
+			t.Fatal("no frame")
+		}
+		return f
+	}
+	if next().Missed {
+		t.Error("the first frame follows others")
+	}
+	for i := range cap(frames) + 1 {
+		h.send(frame{Dead: i + 1})
+	}
+	missed := false
+	for range cap(frames) {
+		missed = missed || next().Missed
+	}
+	if f := next(); missed || !f.Missed {
+		t.Errorf("the frame after one that was lost: %+v", f)
+	}
+	if err := b.Conn().ForceReconnect(); err != nil {
+		t.Fatal(err)
+	}
+	for !next().Missed {
 	}
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -93,6 +94,7 @@ type message struct {
 	Session string `json:"session,omitempty"`
 	Prompt  string `json:"prompt"`
 	Model   string `json:"model,omitempty"` // a name of Worker.Models; empty means the first
+	ID      string `json:"id,omitempty"`    // of the message; one that arrives again is not sent again
 }
 
 // sentMessage is the call that a message became.
@@ -110,7 +112,8 @@ var sendMessage = rpc.Define("sendMessage", "", "Send a message to the agent.", 
 	if err != nil {
 		return sent, err
 	}
-	in.Session = ""
+	id := "page-" + cmp.Or(in.ID, nuid.Next())
+	in.Session, in.ID = "", ""
 	args, err := bus.Encode(in)
 	if err != nil {
 		return sent, err
@@ -124,7 +127,7 @@ var sendMessage = rpc.Define("sendMessage", "", "Send a message to the agent.", 
 	case !served:
 		sent.Warning = "The message is stored, but no worker with a model is running. It waits until one starts."
 	}
-	call := tools.Call{ID: "page-" + nuid.Next(), Session: session, Tool: agent.AgentTool, Args: args}
+	call := tools.Call{ID: id, Session: session, Tool: agent.AgentTool, Args: args}
 	sent.Session, sent.ID = call.SessionToken(), call.IDToken()
 	_, err = rpc.Enqueue(ctx, env.Bus, bus.AgentQueue, call)
 	return sent, err

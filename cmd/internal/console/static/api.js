@@ -1,17 +1,20 @@
 // Requests to the API. An error has a message for people.
 
+// again says who repeats a request that got no answer. An action may have been done.
+const again = options => (options.method ? "Look whether it did this, or try again." : "The page tries again.");
+
 async function request(url, options, decode = JSON.parse) {
   let r;
   try {
     r = await fetch(url, options);
   } catch (cause) {
     if (cause.name === "AbortError") throw cause;
-    throw new Error("The worker does not answer. The page tries again.");
+    throw new Error("The worker does not answer. " + again(options));
   }
   if (r.status === 401) location.reload();
   const body = await r.text().then(text => decode(text)).catch(cause => {
     if (cause.name === "AbortError") throw cause;
-    if (r.ok) throw new Error("The answer of the worker was cut off. The page tries again.");
+    if (r.ok) throw new Error("The answer of the worker was cut off. " + again(options));
     return {};
   });
   if (!r.ok) {

@@ -17,6 +17,7 @@ function open() {
     const frame = JSON.parse(e.data);
     set(frame.connected);
     live.dispatchEvent(new CustomEvent("frame", { detail: frame }));
+    if (frame.missed) for (const pause of [0, 5000]) setTimeout(() => live.dispatchEvent(new Event("open")), pause); // a cluster may have no leader at first
   };
   source.onerror = () => {
     set(false);
@@ -33,7 +34,7 @@ document.addEventListener("visibilitychange", () => {
 });
 if (!document.hidden) open();
 
-// onFrame calls f for each frame, and again when the connection is back, until the
+// onFrame calls f for each frame, and reopened when the connection is back or frames were missed, until the
 // returned function is called.
 export function onFrame(f, reopened) {
   const frame = e => f(e.detail);

@@ -13,8 +13,10 @@ export function pretty(text) {
 export function card(a, state, done) {
   const reason = h("input", { type: "text", placeholder: "Reason for the model (optional)", "aria-label": "Reason for the model", maxlength: "2000" });
   const answer = approve => async e => {
-    for (const b of e.target.parentElement.querySelectorAll("button")) b.disabled = true;
-    await act(approve ? "Approved: the call runs." : "Denied: the call does not run.", () => post("/api/approvals/" + path(a.session, a.id), { approve, reason: reason.value }));
+    const buttons = e.target.parentElement.querySelectorAll("button");
+    for (const b of buttons) b.disabled = true;
+    const answered = await act(approve ? "Approved: the call runs." : "Denied: the call does not run.", () => post("/api/approvals/" + path(a.session, a.id), { approve, reason: reason.value }));
+    if (!answered) for (const b of buttons) b.disabled = false;
     done();
   };
   const whole = typeof a.args !== "string"; // the list cuts arguments that are too long

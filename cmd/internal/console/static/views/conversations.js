@@ -211,15 +211,17 @@ function transcript(root, session, state, fresh) {
     replace(models, names.map(value => h("option", { value }, value)));
     preselect();
   }, () => { /* the default model answers */ });
+  let id = 0, tried = ""; // a message whose answer was lost has its id when it is sent again
   async function send() {
-    const prompt = box.value;
-    if (!prompt.trim()) return;
+    const prompt = box.value, what = models.value + " " + prompt;
     const go = composer.querySelector("button");
+    if (!prompt.trim() || go.disabled) return;
+    if (what !== tried) [id, tried] = [crypto.getRandomValues(new Uint32Array(4)).join("-"), what];
     go.disabled = true;
-    const answer = await act("", () => post("/api/sessions/" + path(session) + "/messages", { prompt, model: models.value }));
+    const answer = await act("", () => post("/api/sessions/" + path(session) + "/messages", { prompt, model: models.value, id }));
     go.disabled = false;
     if (!answer) return;
-    box.value = "";
+    box.value = tried = "";
     replace(notice, answer.warning || "");
     if (fresh) { begun = answer.session; model = models.value; location.replace("#/conversations/" + path(answer.session)); } // it has a name and a trace now
     else follow();
