@@ -116,7 +116,7 @@ const quoteMark = "> "
 // visible would be left, the marks stay, as text.
 func (s Styled) Quotes() (out Styled, quotes []Span) {
 	marks := slices.DeleteFunc(slices.Clone(s.Spans), func(sp Span) bool { return sp.Style != quotedMark })
-	slices.SortFunc(marks, func(a, b Span) int { return a.From - b.From })
+	slices.SortStableFunc(marks, func(a, b Span) int { return a.From - b.From })
 	at := 0
 	for _, mark := range marks {
 		if mark.From < at {

@@ -114,7 +114,7 @@ func (s *Store) List(ctx context.Context, owner string) (notes []Note, err error
 		select {
 		case entry, ok := <-watcher.Updates():
 			if entry == nil { // that were all
-				slices.SortFunc(notes, func(a, b Note) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.ID, b.ID)) })
+				slices.SortStableFunc(notes, func(a, b Note) int { return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.ID, b.ID)) })
 				if !ok {
 					return nil, errors.New("read the notes: the server ended the list")
 				}
