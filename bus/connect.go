@@ -253,11 +253,7 @@ func checkServer(ctx context.Context, b *Bus) error {
 	case errors.Is(err, jetstream.ErrJetStreamNotEnabled) && b.cfg.Domain != "":
 		return fmt.Errorf("%w: no server of the JetStream domain %q answers %s; is its leaf node connected?", ErrUnreachable,
 			b.cfg.Domain, b.nc.ConnectedUrlRedacted())
-	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
-		return fmt.Errorf("connect to %s: %w; in the configuration of the server, give the account \"jetstream: enabled\"", b.nc.ConnectedUrlRedacted(), err)
-	case errors.Is(err, jetstream.ErrJetStreamNotEnabled):
-		return fmt.Errorf("connect to %s: %w; start the server with JetStream: nats-server -js", b.nc.ConnectedUrlRedacted(), err)
-	case errors.Is(err, ErrNoInbox):
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount), errors.Is(err, jetstream.ErrJetStreamNotEnabled), errors.Is(err, ErrNoInbox):
 		return fmt.Errorf("connect to %s: %w", b.nc.ConnectedUrlRedacted(), err)
 	}
 	// Ignore other errors: the user may not have the permission to ask.

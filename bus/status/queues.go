@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/task"
@@ -28,6 +29,8 @@ type Queue struct {
 	Pulling int `json:"pulling"`
 	// Paused is set if somebody paused the consumer: no worker gets calls.
 	Paused bool `json:"paused,omitempty"`
+
+	lease time.Duration // after which another worker gets a taken call
 }
 
 // Backlog is how many of the first calls that wait belong to a session.
@@ -40,7 +43,7 @@ type Backlog struct {
 func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue, check checkConsumer) error {
 	found, err := Queues(ctx, b)
 	for name, info := range found {
-		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting, Paused: info.Paused}
+		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting, Paused: info.Paused, lease: info.Config.AckWait}
 		check(b.WorkerConsumer(name), info)
 		if info.NumPending > 0 {
 			queues[name].First = firstWaiting(ctx, b, name)

@@ -51,6 +51,10 @@ func (c *Connection) Advice(err error) string {
 		return strings.ToUpper(advice[:1]) + advice[1:] + "."
 	}
 	switch {
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabled):
+		return "Start the server with JetStream: nats-server -js"
+	case errors.Is(err, jetstream.ErrJetStreamNotEnabledForAccount):
+		return "In the configuration of the server, give the account of the login \"jetstream: enabled\"."
 	case errors.Is(err, admin.ErrDamaged):
 		return "Copy the backup again from where it was made, or restore another one."
 	case errors.Is(err, syscall.EMFILE):

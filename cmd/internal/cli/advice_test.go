@@ -38,6 +38,20 @@ func TestAdviceOnAServerThatDoesNotGreet(t *testing.T) {
 	}
 }
 
+// A server without JetStream needs no other login.
+func TestAdviceOnAServerWithoutJetStream(t *testing.T) {
+	srv, err := server.NewServer(&server.Options{DontListen: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	t.Cleanup(srv.Shutdown)
+	_, err = bus.Connect(t.Context(), bus.Config{InProcess: srv, Log: bustest.Log(t)})
+	if advice := new(cli.Connection).Advice(err); !strings.Contains(advice, "nats-server -js") {
+		t.Errorf("%v: %q", err, advice)
+	}
+}
+
 // A server whose max_payload was lowered ends the connection of a client that does not know it yet.
 func TestAdviceOnALoweredMaxPayload(t *testing.T) {
 	opts := &server.Options{DontListen: true, NoSigs: true, JetStream: true, StoreDir: t.TempDir()}

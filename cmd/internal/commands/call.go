@@ -177,8 +177,10 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 			fmt.Fprintf(stderr, "stevedore: no worker is consuming queue %q; the call stays queued until you start one: \"%s\"\n", o.Queue, start)
 		}
 	})
+	stopAsking := warnIfAsked(wait, b, o, stderr)
 	event, err := rpc.Submit(wait, b, o.Queue, o.call)
 	stop()
+	stopAsking()
 	if err == nil && event.Outcome == tools.Async && o.Completion {
 		event, err = rpc.AwaitCompletion(wait, b, tools.Call{ID: event.ID, Session: event.Session, Tool: event.Tool})
 	}
@@ -235,6 +237,23 @@ func notAnswered(err, outage error, wait time.Duration, again string) error {
 // taskCommand returns the command that shows the state of a call.
 func taskCommand(o callOptions) string {
 	return o.Connection.Command("tasks", "get", o.call.IDToken(), "--session", o.call.SessionToken())
+}
+
+// warnIfAsked says once how to approve the call if it waits for that. stop ends the check and waits for it.
+func warnIfAsked(ctx context.Context, b *bus.Bus, o callOptions, stderr io.Writer) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for pause := 500 * time.Millisecond; tools.Sleep(ctx, pause) == nil; pause = min(2*pause, 10*time.Second) {
+			if t, err := task.Get(ctx, b, o.call.SessionToken(), o.call.IDToken()); err == nil && t.State == task.InputRequired {
+				fmt.Fprintf(stderr, "stevedore: the call waits for an approval; answer in another terminal: \"%s\"\n",
+					o.Connection.Command("approvals", "yes", o.call.IDToken(), "--session", o.call.SessionToken()))
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
 }
 
 // callState returns a line with the state of a call that has no result yet.

@@ -264,7 +264,7 @@ func (s Server) uninstall(have []string, named bool) (byHand []string, changed b
 	case wrapStart(s.Command) > 0 || end < 0 || end == len(s.Command)-1:
 		return nil, false, "was wrapped by hand in another form; edit the file"
 	case !named:
-		return nil, false, "was wrapped by hand; name it to unwrap it"
+		return nil, false, "was wrapped by hand, or with another --data; give that --data, or name it to unwrap it"
 	}
 	return s.Command[:end+1], true, ""
 }

@@ -173,7 +173,7 @@ func TestRecordOfAProcessThatDied(t *testing.T) {
 
 func TestUnwrapByHand(t *testing.T) {
 	l := at(t, "cursor", "mcp.json", []byte(`{"mcpServers": {"a": {"command": "stevedore", "args": ["mcp", "wrap", "--session", "s", "--", "npx", "x"]}}}`))
-	if got := apply(t, l, Change{})[0]; got.Changed || got.Why != "was wrapped by hand; name it to unwrap it" {
+	if got := apply(t, l, Change{})[0]; got.Changed || got.Why != "was wrapped by hand, or with another --data; give that --data, or name it to unwrap it" {
 		t.Errorf("got %+v", got)
 	}
 	apply(t, l, Change{Names: []string{"a"}})
