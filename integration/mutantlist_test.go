@@ -395,7 +395,7 @@ var mutants = []mutant{
 		"bus/agents", "TestCancelWhileTheResultsAreLogged"},
 	{"calls that look alike become one", "tools/agent/provider/openaistream.go", ` && call.isComplete() {`, ` && call == nil {`,
 		"tools/agent/provider", "TestOpenAICallsThatLookAlike"},
-	{"the status says nothing of the calls of a dead worker", "bus/status/status.go", "silent > 0 && q.Workers > 0 {", "silent > 0 && q.Workers < 0 {",
+	{"the status says nothing of the calls of a dead worker", "bus/status/queues.go", "info != nil && silent(q, info.NumAckPending) > 0 {", "info == nil && silent(q, info.NumAckPending) > 0 {",
 		"bus/status", "TestCallsOfADeadWorker"},
 	{"a budget ends with its stream", "bus/agents/budget.go", "if err != nil || info.State.LastSeq+1 >= from {", "if err != nil || info.State.LastSeq < from {",
 		"bus/agents", "TestBudgetAfterTheStreamWasLost"},

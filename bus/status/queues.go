@@ -3,6 +3,7 @@ package status
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -50,6 +51,25 @@ func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue, check
 		}
 	}
 	return err
+}
+
+// noteSilent notes the calls that a worker has taken and that no worker names as running. It looks twice: a call whose
+// result is stored is settled a moment later.
+func (s *Status) noteSilent(ctx context.Context, b *bus.Bus) {
+	silent := func(q Queue, taken int) int { return min(q.Taken, taken) - q.Running }
+	suspects := slices.DeleteFunc(slices.Clone(s.Queues), func(q Queue) bool {
+		return q.Workers == 0 || silent(q, q.Taken) <= 0 // without workers, it is a problem
+	})
+	if len(suspects) == 0 || tools.Sleep(ctx, time.Second) != nil {
+		return
+	}
+	found, _ := Queues(ctx, b) // what it lacks was named before
+	for _, q := range suspects {
+		if info := found[q.Name]; info != nil && silent(q, info.NumAckPending) > 0 {
+			s.Notes = append(s.Notes, fmt.Sprintf("Calls of the queue %q that a worker has, and that no worker names as running: %d. "+
+				"If their worker died, another one gets them within %s.", q.Name, silent(q, info.NumAckPending), q.lease))
+		}
+	}
 }
 
 // waitingSample is how many waiting calls of a queue a status looks at.

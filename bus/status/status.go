@@ -201,13 +201,9 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(queues)) {
-		q := *queues[name]
-		if silent := q.Taken - q.Running; silent > 0 && q.Workers > 0 { // without workers, it is a problem
-			s.Notes = append(s.Notes, fmt.Sprintf("Calls of the queue %q that a worker has, and that no worker names as running: %d. "+
-				"If their worker died, another one gets them within %s.", name, silent, q.lease))
-		}
-		s.Queues = append(s.Queues, q)
+		s.Queues = append(s.Queues, *queues[name])
 	}
+	s.noteSilent(ctx, b)
 	slices.Sort(s.Errors)
 	s.Problems = s.problems()
 	return s
