@@ -44,7 +44,8 @@ type Backlog struct {
 func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue, check checkConsumer) error {
 	found, err := Queues(ctx, b)
 	for name, info := range found {
-		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting, Paused: info.Paused, lease: info.Config.AckWait}
+		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting, Paused: info.Paused,
+			lease: info.Config.AckWait}
 		check(b.WorkerConsumer(name), info)
 		if info.NumPending > 0 {
 			queues[name].First = firstWaiting(ctx, b, name)
