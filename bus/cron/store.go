@@ -127,7 +127,7 @@ func (js *Jobs) remove(ctx context.Context, kind, name string, revision uint64) 
 	}
 	have, err := js.bus.Last(ctx, bus.Ticks, js.bus.Schedule(kind, name))
 	if have.Sequence > 0 {
-		end = have.Sequence // what is older is of the schedule that was removed
+		end = have.Sequence // older messages belong to the schedule that was removed
 	}
 	if err == nil {
 		err = js.bus.Purge(ctx, bus.Ticks, js.bus.Tick(kind, name), end)

@@ -30,8 +30,6 @@ type Queue struct {
 	Pulling int `json:"pulling"`
 	// Paused is set if somebody paused the consumer: no worker gets calls.
 	Paused bool `json:"paused,omitempty"`
-
-	lease time.Duration // after which another worker gets a taken call
 }
 
 // Backlog is how many of the first calls that wait belong to a session.
@@ -44,8 +42,7 @@ type Backlog struct {
 func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue, check checkConsumer) error {
 	found, err := Queues(ctx, b)
 	for name, info := range found {
-		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting, Paused: info.Paused,
-			lease: info.Config.AckWait}
+		queues[name] = &Queue{Name: name, Waiting: info.NumPending, Taken: max(info.NumAckPending, 0), Pulling: info.NumWaiting, Paused: info.Paused}
 		check(b.WorkerConsumer(name), info)
 		if info.NumPending > 0 {
 			queues[name].First = firstWaiting(ctx, b, name)
@@ -54,21 +51,22 @@ func readQueues(ctx context.Context, b *bus.Bus, queues map[string]*Queue, check
 	return err
 }
 
-// noteSilent notes the calls that a worker has taken and that no worker names as running. It looks twice: a call whose
-// result is stored is settled a moment later.
+// noteSilent notes the calls that a worker has taken and that no worker names as running. It looks twice: the server
+// settles a call a moment after its result is stored. A queue without workers is a problem, and needs no note.
 func (s *Status) noteSilent(ctx context.Context, b *bus.Bus) {
-	silent := func(q Queue, taken int) int { return min(q.Taken, taken) - q.Running }
-	suspects := slices.DeleteFunc(slices.Clone(s.Queues), func(q Queue) bool {
-		return q.Workers == 0 || silent(q, q.Taken) <= 0 // without workers, it is a problem
-	})
-	if len(suspects) == 0 || tools.Sleep(ctx, time.Second) != nil {
+	isSuspect := func(q Queue) bool { return q.Workers > 0 && q.Taken > q.Running }
+	if !slices.ContainsFunc(s.Queues, isSuspect) || tools.Sleep(ctx, time.Second) != nil {
 		return
 	}
-	found, _ := Queues(ctx, b) // what it lacks was named before
-	for _, q := range suspects {
-		if info := found[q.Name]; info != nil && silent(q, info.NumAckPending) > 0 {
+	found, _ := Queues(ctx, b) // the first look has named its errors
+	for _, q := range s.Queues {
+		info := found[q.Name]
+		if info == nil || !isSuspect(q) {
+			continue
+		}
+		if silent := min(q.Taken, info.NumAckPending) - q.Running; silent > 0 {
 			s.Notes = append(s.Notes, fmt.Sprintf("Calls of the queue %q that a worker has, and that no worker names as running: %d. "+
-				"If their worker died, another one gets them within %s.", q.Name, silent(q, info.NumAckPending), q.lease))
+				"If their worker died, another one gets them within %s.", q.Name, silent, info.Config.AckWait))
 		}
 	}
 }

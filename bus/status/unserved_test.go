@@ -149,27 +149,29 @@ func TestConsumerThatCannotBeRead(t *testing.T) {
 
 // A worker that died has calls until its lease ends. They are neither waiting nor running.
 func TestCallsOfADeadWorker(t *testing.T) {
-	b := bustest.New(t)
-	bustest.Consumers(t, b, b.WorkerConsumer("gpu"))
-	if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("gpu", "train", "s", "c1"), Body: []byte(`{"id":"c1","session":"s"}`)}); err != nil {
-		t.Fatal(err)
-	}
-	dead, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), b.WorkerConsumer("gpu").Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	taken, err := dead.Next()
-	if err != nil {
-		t.Fatal(err)
-	}
-	report := map[string]any{"worker": "w", "queues": map[string]any{"gpu": map[string]int{"running": 0}}}
-	bustest.Run(t, rpc.NewService(b, nil, rpc.ServiceConfig{Stats: func() any { return report }, Log: bustest.Log(t)}).Run)
-	noted := func() bool {
-		return strings.Contains(strings.Join(status.Read(t.Context(), b).Notes, ""), `queue "gpu" that a worker has, and that no worker names as running: 1.`)
-	}
-	bustest.WaitUntil(t, "the note", noted)
-	if err := taken.Term(); err != nil {
-		t.Fatal(err)
-	}
-	bustest.WaitUntil(t, "no note", func() bool { return !noted() })
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		bustest.Consumers(t, b, b.WorkerConsumer("gpu"))
+		if _, err := b.Publish(t.Context(), bus.Message{Subject: b.Call("gpu", "train", "s", "c1"), Body: []byte(`{"id":"c1","session":"s"}`)}); err != nil {
+			t.Fatal(err)
+		}
+		dead, err := b.JetStream().Consumer(t.Context(), b.StreamName(bus.Calls), b.WorkerConsumer("gpu").Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		taken, err := dead.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		report := map[string]any{"worker": "w", "queues": map[string]any{"gpu": map[string]int{"running": 0}}}
+		bustest.Run(t, rpc.NewService(b, nil, rpc.ServiceConfig{Stats: func() any { return report }, Log: bustest.Log(t)}).Run)
+		noted := func() bool {
+			return strings.Contains(strings.Join(status.Read(t.Context(), b).Notes, ""), `queue "gpu" that a worker has, and that no worker names as running: 1.`)
+		}
+		bustest.WaitUntil(t, "the note", noted)
+		if err := taken.Term(); err != nil {
+			t.Fatal(err)
+		}
+		bustest.WaitUntil(t, "no note", func() bool { return !noted() })
+	})
 }

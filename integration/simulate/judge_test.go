@@ -286,9 +286,8 @@ func due(call string) time.Time {
 	return due
 }
 
-// judgeBacklog holds what was accepted before the last faults against the promise that work goes on by itself: it has
-// ended when recovery has passed since, unless somebody retried it later. Runs of agents also wait for the provider, which
-// fails at any time.
+// judgeBacklog checks that work goes on when the faults have ended. A call that was accepted before the last fault must have
+// ended after recovery, unless somebody retried it later. Runs of agents are left out: their provider fails at any time.
 func (s *simulation) judgeBacklog(ctx context.Context, results records, c calm, fail func(string, ...any)) (checked int) {
 	for id, p := range s.ledger.accepted {
 		if !p.at.Add(time.Duration(p.ms)*time.Millisecond).Before(c.from.Add(-recovery)) || p.reply != "" || s.ledger.retried[id] {

@@ -55,9 +55,14 @@ func LockFile(ctx context.Context, path string) (unlock func(), err error) {
 	}
 }
 
-// LockIn makes the directory if necessary, and waits like LockFile for the lock of a file "lock" in it. unlock removes
-// what only the lock needed. (Windows keeps the file, because it is open.)
+// lockInTime bounds the wait of LockIn for another process.
+const lockInTime = 10 * time.Second
+
+// LockIn makes the directory if necessary, and waits like LockFile, but at most ten seconds, for the lock of a file "lock" in
+// it. unlock removes what only the lock needed. (Windows keeps the file, because it is open.)
 func LockIn(ctx context.Context, dir string) (unlock func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, lockInTime)
+	defer cancel()
 	name := filepath.Join(dir, "lock")
 	for {
 		var release func()

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -73,17 +72,14 @@ func (o *serverConfigOptions) addFlags(flags *pflag.FlagSet) {
 	}{})
 }
 
-// lockTime bounds the wait for another command that writes the same configuration.
-const lockTime = 10 * time.Second
-
 // write writes the configuration and prints what to do with it.
-func (o *serverConfigOptions) write(ctx context.Context, subjects bus.Subjects, connection cli.Connection, out io.Writer) (cfg serverconfig.Config, err error) {
+func (o *serverConfigOptions) write(
+	ctx context.Context, subjects bus.Subjects, connection cli.Connection, out io.Writer,
+) (cfg serverconfig.Config, err error) {
 	dir, err := filepath.Abs(o.Dir)
 	if err != nil {
 		return cfg, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockTime)
-	defer cancel()
 	unlock, err := durable.LockIn(ctx, dir) // otherwise it loses the tenants that another command adds now
 	if err != nil {
 		return cfg, cli.Exit(cli.ExitFailed, "--server-config: %w", err)

@@ -63,13 +63,8 @@ func digest(data []byte) string {
 // records is the directory of the records.
 type records string
 
-// lockTime bounds the wait for another process that changes configurations.
-const lockTime = 10 * time.Second
-
 // lock takes the lock of the records.
 func (r records) lock(ctx context.Context) (unlock func(), err error) {
-	ctx, cancel := context.WithTimeout(ctx, lockTime)
-	defer cancel()
 	if unlock, err = durable.LockIn(ctx, string(r)); err != nil {
 		return nil, fmt.Errorf("lock the directory for backups: %w", err)
 	}
