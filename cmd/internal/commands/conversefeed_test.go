@@ -97,6 +97,9 @@ func TestCompletionsOfAnOutageAreShown(t *testing.T) {
 		defer f.mu.Unlock()
 		f.shown["completion.lost"] = yes
 	}
+	if err := far.Conn().Flush(); err != nil { // the server may otherwise get what another connection publishes before the subscription
+		t.Fatal(err)
+	}
 	ignore(true) // as if it did not arrive
 	publish("lost")
 	publish("heard")
