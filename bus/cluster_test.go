@@ -105,7 +105,10 @@ func TestCluster(t *testing.T) {
 	t.Run("ProvisionReplicasOfBuckets", func(t *testing.T) { testProvisionReplicasOfBuckets(t, c) }) // it needs servers without buckets
 	t.Run("LastMessage", func(t *testing.T) { testLastMessage(t, c) })
 	t.Run("ProvisionWaitsForServers", func(t *testing.T) { testProvisionWaitsForServers(t, c) })
-	t.Run("PublishAfterMessageInFlightIsLost", func(t *testing.T) { testPublishAfterMessageInFlightIsLost(t, c) }) // it stops servers
+	t.Run("PublishAfterMessageInFlightIsLost", func(t *testing.T) {
+		slow.Test(t) // two elections
+		testPublishAfterMessageInFlightIsLost(t, c)
+	})
 }
 
 // On a replicated stream, only the leader knows that a subject has no message. The

@@ -152,7 +152,7 @@ func TestHookOfCodex(t *testing.T) {
 	if exit, ok := errors.AsType[*exec.ExitError](err); !ok || exit.ExitCode() != 3 || string(out) != "2 it's\n" {
 		t.Errorf("%s: %v, %s", rest, err, out)
 	}
-	for _, silent := range []string{"", "stevedore read run_1 | head", "/opt/stevedore run -- make", cli.ShellWord(self) + " read run_1"} {
+	for _, silent := range []string{"", "stevedore read run_1 | head", "/opt/stevedore run -- make", programName() + " read run_1"} {
 		if got := hook(silent); got != "" {
 			t.Errorf("%q becomes %s", silent, got)
 		}

@@ -12,15 +12,14 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/cron"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/cmd/internal/heartbeat"
+	"github.com/stevedore-bus/stevedore/integration/slow"
 )
 
 // The server restarts while three heartbeats run: none of them restarts the
 // interval, and each due time has one tick.
 func TestServerRestartsUnderHeartbeats(t *testing.T) {
+	slow.Test(t) // the simulator restarts the server under ticks, too
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("takes seconds")
-	}
 	dir, workspace := t.TempDir(), t.TempDir()
 	write(t, workspace, "look")
 	listen := bustest.FreeAddress(t)
