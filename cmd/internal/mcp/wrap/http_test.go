@@ -145,14 +145,14 @@ func TestResumeFindsNoServer(t *testing.T) {
 // hears of changes of its tools. One that has no such stream is asked once.
 func TestStreamOfTheServerIsOpenedLater(t *testing.T) {
 	t.Parallel()
-	for status, want := range map[int]int64{http.StatusServiceUnavailable: 2, http.StatusMethodNotAllowed: 1} {
-		var asked atomic.Int64
+	open := func(refusal int, refusals int64) (h *HTTP, asked *atomic.Int64) {
+		asked = new(atomic.Int64)
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case r.Method == http.MethodPost:
 				w.WriteHeader(http.StatusAccepted)
-			case asked.Add(1) == 1:
-				w.WriteHeader(status)
+			case asked.Add(1) <= refusals:
+				w.WriteHeader(refusal)
 			default:
 				w.Header().Set("Content-Type", "text/event-stream")
 				io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n")
@@ -160,25 +160,26 @@ func TestStreamOfTheServerIsOpenedLater(t *testing.T) {
 				<-r.Context().Done()
 			}
 		}))
-		defer srv.Close()
-		h := NewHTTP(srv.URL, nil, "--header")
-		defer h.Close()
+		t.Cleanup(srv.Close)
+		h = NewHTTP(srv.URL, nil, "--header")
+		t.Cleanup(func() { h.Close() })
 		if err := h.Send(wire.Request("", "notifications/initialized", nil)); err != nil {
 			t.Fatal(err)
 		}
-		select {
-		case r := <-h.in:
-			if want == 1 || r.m == nil || r.m.Method != "notifications/tools/list_changed" {
-				t.Errorf("%d: %+v", status, r)
-			}
-		case <-time.After(2 * time.Second): // the second request comes before
-			if want == 2 {
-				t.Errorf("%d: nothing arrived", status)
-			}
+		return h, asked
+	}
+	without, asked := open(http.StatusMethodNotAllowed, 1)
+	busy, _ := open(http.StatusServiceUnavailable, 2) // two pauses are longer than the one after which the other would be asked again
+	select {
+	case r := <-busy.in:
+		if r.m == nil || r.m.Method != "notifications/tools/list_changed" {
+			t.Errorf("%+v", r)
 		}
-		if n := asked.Load(); n != want {
-			t.Errorf("%d: asked %d times", status, n)
-		}
+	case <-time.After(time.Minute):
+		t.Error("a server that is busy is not asked again")
+	}
+	if n := asked.Load(); n != 1 || len(without.in) > 0 {
+		t.Errorf("a server without such a stream was asked %d times", n)
 	}
 }
 
