@@ -131,6 +131,15 @@ func TestHangingChannelIsNamed(t *testing.T) {
 	bustest.WaitUntil(t, "the receiver that hangs is named", named(string(trouble.Channel), "has not answered"))
 	dies.kill()
 	bustest.WaitUntil(t, "the channel without a process is named", named(status.ChannelWithoutWorker, "Notifications that wait: 6"))
+	advised := slices.ContainsFunc(problemsOf(t, server), func(p status.Problem) bool {
+		return p.Code == status.ChannelWithoutWorker && strings.Contains(p.Advice, "stevedore channels rm hook --server "+c.url(0))
+	})
+	if got := worker(t, append([]string{"channels", "rm", "hook"}, server...)...); got.code != 0 || !advised {
+		t.Errorf("advised %t, then %+v", advised, got)
+	}
+	if named(status.ChannelWithoutWorker, "")() {
+		t.Error("a channel that was removed is named")
+	}
 }
 
 // If two of three servers are lost, status and /readyz name the cause and what to do, and the

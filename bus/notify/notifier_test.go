@@ -364,11 +364,17 @@ func TestSweepMovesToTheDefaultChannel(t *testing.T) {
 		t.Errorf("moved %d again, %v", moved, err)
 	}
 	// A channel that is gone keeps its consumer until somebody removes that, as "stevedore status" advises.
-	if err := b.JetStream().DeleteConsumer(t.Context(), b.StreamName(bus.Outbox), b.ChannelConsumer("elsewhere").Name); err != nil {
+	if err := RemoveChannel(t.Context(), b, "elsewhere"); err != nil {
 		t.Fatal(err)
 	}
 	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 1 || err != nil {
 		t.Errorf("moved %d of a channel that is gone, %v", moved, err)
+	}
+	if err := RemoveChannel(t.Context(), b, "elsewhere"); tools.CodeOf(err) != tools.CodeNotFound {
+		t.Errorf("a channel that is unknown: %v", err)
+	}
+	if err := RemoveChannel(t.Context(), b, "console"); err == nil || !strings.Contains(err.Error(), "a process serves the channel") {
+		t.Errorf("a channel of a process that runs: %v", err)
 	}
 }
 

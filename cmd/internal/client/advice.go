@@ -105,9 +105,8 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	case status.StoresDiffer:
 		return "Start all workers with the same --store: a bucket, or a directory that all of them see.", nil
 	case status.ChannelWithoutWorker:
-		names, _ := bus.NewSubjects(c.Prefix) // it is checked at the start
-		return "Start a worker with --channel " + p.Name + "=SPEC. If the channel is gone or has another name, remove its consumer, and the default " +
-			"channel gets what waits: nats consumer rm " + names.StreamName(bus.Outbox) + " " + names.ChannelConsumer(p.Name).Name, nil
+		return "Start a worker with --channel " + p.Name + "=SPEC. If the channel is gone or has another name, give the default channel what waits:",
+			[]string{"channels", "rm", p.Name}
 	case status.BridgeSilent:
 		return "Start that program again, or read its log: one that runs has lost its connection, or hangs.", nil
 	case status.BridgeRepeats:

@@ -24,7 +24,7 @@ func TestAdviceForAFullStream(t *testing.T) {
 
 // Advice that names commands of the nats CLI says how to give it the login of the embedded server.
 func TestAdviceForTheNATSCommand(t *testing.T) {
-	for _, code := range []string{status.ConsumerPaused, status.RecordDamaged, status.ChannelWithoutWorker, status.DeadLetters} {
+	for _, code := range []string{status.ConsumerPaused, status.RecordDamaged, status.DeadLetters} {
 		for server, want := range map[string]bool{"": code != status.DeadLetters, "nats://example:4222": false} {
 			p := []status.Problem{{Code: code, Name: "A b"}}
 			Advise(p, &cli.Connection{Data: "d", Config: bus.Config{Server: server}})

@@ -11,18 +11,21 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/consume"
+	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
 )
 
-const channelsHelp = `List and test the channels that deliver notifications to users. These commands take the
+const channelsHelp = `List, test and remove the channels that deliver notifications to users. "ls" and "test" take the
 flags, the settings file and the environment of a worker. They need no bus.
 
   stevedore channels ls --config settings.yaml
   stevedore channels test log --channel log=file:notes.txt
+  stevedore channels rm log            no process serves it any more
 
 A SPEC is a kind, or KIND:NAME=VALUE,NAME=VALUE with the settings of that kind:
 
@@ -31,7 +34,10 @@ Settings in [] are optional. Settings with a * are secrets: give env:VARIABLE or
 file:PATH instead of the value.
 
 "test" sends one notification directly to the channel, once. It prints the error of the
-channel, without secrets.`
+channel, without secrets.
+
+"rm" makes the workers forget a channel whose name is in no settings any more: its
+notifications that wait, and those that are sent to it later, go to the default channel.`
 
 func newChannelsCommand() *cobra.Command {
 	var worker process.Options // so that the flags and the settings of one are valid
@@ -40,7 +46,7 @@ func newChannelsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "channels",
 		Aliases: []string{"channel"},
-		Short:   "List and test the channels that deliver notifications to users",
+		Short:   "List, test and remove the channels that deliver notifications to users",
 		Long:    fmt.Sprintf(channelsHelp, channel.KindsHelp()),
 	}
 	ls := &cobra.Command{
@@ -73,6 +79,20 @@ func newChannelsCommand() *cobra.Command {
 		cli.CommonFlags(c, "channel", "default-channel", "config", "json", "wide", "chat-id", "text")
 		cmd.AddCommand(c)
 	}
+	cmd.AddCommand(newChannelsRemoveCommand())
+	return cmd
+}
+
+func newChannelsRemoveCommand() *cobra.Command {
+	o := new(client.Options)
+	cmd := o.Command("rm NAME", "Remove a channel that no process serves any more", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+		if err := notify.RemoveChannel(ctx, b, args[0]); err != nil {
+			return err
+		}
+		cli.Note(cmd.ErrOrStderr(), "Removed. What waits for %s goes to the default channel.", args[0])
+		return nil
+	})
+	o.AddFlags(cmd)
 	return cmd
 }
 
