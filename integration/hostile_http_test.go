@@ -209,7 +209,7 @@ func (e endpoint) followTooOften(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Header.Set("Authorization", "Bearer "+e.token)
-		resp, err := http.DefaultTransport.RoundTrip(req)
+		resp, err := http.DefaultClient.Transport.RoundTrip(req)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -51,7 +51,7 @@ type mcpBearer struct{}
 func (mcpBearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+mcpToken)
-	return http.DefaultTransport.RoundTrip(r)
+	return http.DefaultClient.Transport.RoundTrip(r)
 }
 
 func dialMCP(t *testing.T, url string) *mcp.ClientSession {

@@ -5,6 +5,7 @@ package slow
 
 import (
 	"flag"
+	"net/http"
 	"os"
 	"strconv"
 	"testing"
@@ -17,8 +18,11 @@ func Run() bool { return os.Getenv("STEVEDORE_SLOW") != "" }
 // and other processes. It runs more of them at once than there are processors.
 func RunWaiting(m *testing.M) int { return RunAtOnce(m, 6) }
 
-// RunAtOnce is m.Run with so many parallel tests at once, unless the command line has a number.
+// RunAtOnce is m.Run with so many parallel tests at once, unless the command line has a number. http.DefaultClient then
+// has a transport of its own: httptest.Server.Close closes the idle connections of http.DefaultTransport, also those of
+// other tests, which lose a request that begins at that moment.
 func RunAtOnce(m *testing.M, tests int) int {
+	http.DefaultClient = &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })

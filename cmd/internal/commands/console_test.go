@@ -51,7 +51,7 @@ func httpStatus(t *testing.T, method, url string, header ...string) int {
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
-	resp, err := http.DefaultTransport.RoundTrip(r)
+	resp, err := http.DefaultClient.Transport.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestConsole(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Header.Set(bearer[0], bearer[1])
-	resp, err := http.DefaultTransport.RoundTrip(r)
+	resp, err := http.DefaultClient.Transport.RoundTrip(r)
 	if err != nil {
 		t.Fatal(err)
 	}

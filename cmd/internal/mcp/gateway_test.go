@@ -155,7 +155,7 @@ func (h withHeader) RoundTrip(r *http.Request) (*http.Response, error) {
 	for name, value := range h {
 		r.Header.Set(name, value)
 	}
-	return http.DefaultTransport.RoundTrip(r)
+	return http.DefaultClient.Transport.RoundTrip(r)
 }
 
 func dial(t *testing.T, url string, header withHeader, opts *sdk.ClientOptions) (*sdk.Client, *sdk.ClientSession) {

@@ -56,7 +56,7 @@ type asIdentity string
 func (i asIdentity) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Identity", string(i))
-	return http.DefaultTransport.RoundTrip(r)
+	return http.DefaultClient.Transport.RoundTrip(r)
 }
 
 // dialHTTP connects a client in a revision of the protocol; "" is the latest one.
