@@ -30,6 +30,7 @@ NAME=VALUE pairs. A VALUE that is valid JSON is passed as JSON, otherwise as a s
   stevedore call grep '{"pattern":"TODO","path":"."}'
   stevedore call shell command='ls -lR /usr/lib' --session s1 --id big-1
   stevedore call shell argv='["git","log"]' --offload=true
+  stevedore call shell command=make --wait 0s        submit it, and print its id
 
 If you submit a call again with the same --id, the tool is not run again: the command
 prints the stored result. After --wait, the command ends, but the call continues; submit
@@ -41,7 +42,7 @@ type callOptions struct {
 	call       tools.Call
 	Queue      string        `flag:"queue" unit:"QUEUE" help:"QUEUE to submit to"`
 	Offload    string        `flag:"offload" oneof:"true,false" unit:"BOOL" help:"BOOL: true always offloads the result, false never; default by size"`
-	Wait       time.Duration `flag:"wait" default:"10m" min:"1ms" unit:"TIME" help:"TIME to wait for the result"`
+	Wait       time.Duration `flag:"wait" default:"10m" min:"0s" unit:"TIME" help:"TIME to wait for the result; 0s: print the id of the call instead"`
 	Completion bool          `flag:"completion" help:"for an async call, also wait for the completion"`
 }
 
@@ -153,6 +154,9 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	if !tools.IsToken(o.Queue) || !tools.IsToken(o.call.Tool) {
 		return cli.Exit(cli.ExitUsage, "queue %q and tool %q must be of the form %s", o.Queue, o.call.Tool, tools.TokenForm)
 	}
+	if o.Completion && o.Wait == 0 {
+		return cli.Exit(cli.ExitUsage, "--completion waits; it needs a --wait of more than 0s")
+	}
 	b, err := o.Await(ctx, "call", &o.call.Session, stderr)
 	if err != nil {
 		return err
@@ -165,6 +169,9 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	}
 	connected, disconnect := b.WithConnection(ctx)
 	defer disconnect()
+	if o.Wait == 0 {
+		return enqueue(connected, b, o, stdout)
+	}
 	wait, cancel := context.WithTimeout(connected, o.Wait)
 	defer cancel()
 	stop := client.WarnIfNoWorker(wait, b, o.Queue, func(ctx context.Context, silent error) {
@@ -210,6 +217,22 @@ func submit(ctx context.Context, o callOptions, stdout, stderr io.Writer) error 
 	return nil
 }
 
+// enqueue submits a call without a wait for its result.
+func enqueue(ctx context.Context, b *bus.Bus, o callOptions, stdout io.Writer) error {
+	long := b.Config().Away
+	wait, cancel := context.WithTimeout(ctx, long)
+	defer cancel()
+	accepted, err := rpc.Enqueue(wait, b, o.Queue, o.call)
+	switch {
+	case err != nil:
+		return notAnswered(err, client.Outage(ctx, b), long, "submit it again with --id "+cli.ShellWord(o.call.ID)+", or see "+taskCommand(o))
+	case o.JSON:
+		return cli.JSON(stdout, accepted)
+	}
+	_, err = fmt.Fprintln(stdout, accepted.ID)
+	return err
+}
+
 // notAnswered is the error of a call that got no result within wait because the bus is away or does not answer, or that was refused. outage is
 // why the bus is away, if that has ended the wait; again says how to submit the call again.
 func notAnswered(err, outage error, wait time.Duration, again string) error {
@@ -229,7 +252,7 @@ func notAnswered(err, outage error, wait time.Duration, again string) error {
 		if wait >= bus.Notice { // one that works answers within it
 			code = cli.ExitUnreachable
 		}
-		return cli.Exit(code, "the bus had not yet accepted the call after %s (--wait): %w; %s", wait, err, again)
+		return cli.Exit(code, "the bus had not yet accepted the call after %s: %w; %s", wait, err, again)
 	}
 	return err
 }
