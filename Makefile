@@ -185,7 +185,7 @@ clock:
 HOSTS ?= $${TMPDIR:-/tmp}/stevedore-hosts
 hosts:
 	mkdir -p "$(HOSTS)"
-	cd "$(HOSTS)" && npm install --no-audit --no-fund @anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai @mariozechner/pi-coding-agent @modelcontextprotocol/server-filesystem
+	cd "$(HOSTS)" && npm install --no-audit --no-fund $(addsuffix @latest,@anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai @mariozechner/pi-coding-agent @modelcontextprotocol/server-filesystem)
 	STEVEDORE_HOSTS="$(HOSTS)/node_modules" go test -run "OfClaudeCode|RealHosts" -count=1 -v ./integration/
 
 # The adapters of integration/node/frameworks.mjs with the frameworks from npm, 500 MB, and a scripted model.

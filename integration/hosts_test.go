@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -110,7 +111,7 @@ func (h realHost) session(t *testing.T, packages string) hostSession {
 		cmd.Dir = project
 		cmd.WaitDelay = time.Second
 		cmd.Env = append(cleanEnvironment(), "HOME="+home, "XDG_CONFIG_HOME=", "XDG_DATA_HOME=", "ANTHROPIC_BASE_URL="+endpoint.URL, "ANTHROPIC_API_KEY=x",
-			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL="+endpoint.URL, "PI_OFFLINE=1", "PATH="+s.bin+":"+os.Getenv("PATH"))
+			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "GEMINI_API_KEY=x", "GOOGLE_GEMINI_BASE_URL="+endpoint.URL, "PI_OFFLINE=1", "PATH="+s.bin+":"+pathWithoutProgram())
 		return cmd.CombinedOutput()
 	}
 	s.run = func(program string, args ...string) {
@@ -120,6 +121,15 @@ func (h realHost) session(t *testing.T, packages string) hostSession {
 		}
 	}
 	return s
+}
+
+// pathWithoutProgram is the PATH without the directories in which somebody has installed the program: a host that calls
+// it would not find that it is missing.
+func pathWithoutProgram() string {
+	return strings.Join(slices.DeleteFunc(filepath.SplitList(os.Getenv("PATH")), func(dir string) bool {
+		_, err := os.Stat(filepath.Join(dir, "stevedore"))
+		return err == nil
+	}), ":")
 }
 
 // What all requests of a session of 20 turns cost, with one result of each size in the first
