@@ -434,6 +434,7 @@ var mutants = []mutant{
 	// Clients and programs.
 	{"any Host is accepted", "cmd/internal/httpauth/guard.go", "		if !g.allowedHost(r) {", "		if r == nil {", "cmd/internal/httpauth", "TestGuard"},
 	{"any token is accepted", "cmd/internal/httpauth/guard.go", "		identity, ok := g.authenticate(r)\n		if !ok {", "		identity, ok := g.authenticate(r)\n		if !ok && r == nil {", "cmd/internal/httpauth", "TestGuard"},
+	{"a killed worker leaves its temporary state", "tools/sandbox/sandbox.go", "		durable.RemoveLeft(os.TempDir(), tempState, removeAll)\n", "", "tools/sandbox", "TestRemovesTheTemporaryStateOfAnEndedWorker"},
 	{"the sandbox uses no Landlock", "tools/sandbox/internal/enter/enter_linux.go", "		landlock(s)", "		_ = s", "tools/sandbox", "TestRefuses|TestModes|TestOperatorAllowsMore"},
 	{"the sandbox uses no seccomp filter", "tools/sandbox/internal/enter/enter_linux.go", `must("install the seccomp filter", prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program))))`, "_ = program", "tools/sandbox", "TestRefuses|TestNetwork"},
 	{"what left the group is not killed", "tools/sandbox/internal/enter/supervise_linux.go", "	must(\"become a subreaper\", prctl(unix.PR_SET_CHILD_SUBREAPER, 1))\n", "	_ = unix.PR_SET_CHILD_SUBREAPER\n", "tools/builtin", "TestShellKillsWhatLeftTheGroup"},

@@ -77,10 +77,10 @@ type Sandbox struct {
 	cfg      Config
 	home     string
 	tmp      string           // temporary directories of commands
-	lock     *durable.DirLock // of tmp
+	lock     *durable.DirLock // of tmp, or of the state if that is temporary
 	platform platform
 	protect  protection
-	remove   bool
+	remove   bool     // the state, which is temporary
 	left     []string // what commands of dead workers made, with its new names
 	befores  sync.Map // *before by the *exec.Cmd that Execute or Supervise will run
 	// noting is held from a scan until what it found is noted or set aside.
@@ -139,10 +139,14 @@ func resolve(paths *[]string) error {
 	return nil
 }
 
+// tempState begins the names of temporary states below os.TempDir.
+const tempState = "stevedore-shell-"
+
 func (s *Sandbox) openState(cfg *Config) error {
 	var err error
 	if cfg.State == "" {
-		cfg.State, err = os.MkdirTemp("", "stevedore-shell-*")
+		durable.RemoveLeft(os.TempDir(), tempState, removeAll)
+		cfg.State, s.lock, err = durable.TempDir("", tempState)
 		s.remove = true
 	} else {
 		err = os.MkdirAll(cfg.State, 0o700)
@@ -156,7 +160,12 @@ func (s *Sandbox) openState(cfg *Config) error {
 	if err == nil {
 		err = os.MkdirAll(s.home, 0o700)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case s.remove:
+		s.tmp = filepath.Join(cfg.State, "tmp")
+		err = os.Mkdir(s.tmp, 0o700)
+	default:
 		durable.RemoveLeft(cfg.State, "tmp-", removeAll)
 		s.tmp, s.lock, err = durable.TempDir(cfg.State, "tmp-")
 	}

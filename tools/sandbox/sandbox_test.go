@@ -282,6 +282,41 @@ func TestRemovesWhatAnEndedWorkerLeft(t *testing.T) {
 	}
 }
 
+// The temporary state of a worker that was killed is removed, and that of one that runs stays.
+func TestRemovesTheTemporaryStateOfAnEndedWorker(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	t.Setenv("TMP", temp) // on Windows
+	open := func() *sandbox.Sandbox {
+		s, err := sandbox.New(sandbox.Config{Mode: sandbox.BestEffort, Workspace: t.TempDir()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	runs := open()
+	left := filepath.Join(temp, "stevedore-shell-1")
+	if err := os.MkdirAll(filepath.Join(left, "home"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	states := func() []string { names, _ := filepath.Glob(filepath.Join(temp, "stevedore-shell-*")); return names }
+	for _, state := range states() {
+		if err := os.Chtimes(state, time.Now().Add(-time.Hour), time.Now().Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second := open()
+	if now := states(); len(now) != 2 || slices.Contains(now, left) {
+		t.Errorf("there are %q", now)
+	}
+	if err := errors.Join(runs.Close(), second.Close()); err != nil {
+		t.Error(err)
+	}
+	if now := states(); len(now) > 0 {
+		t.Errorf("Close left %q", now)
+	}
+}
+
 func TestEnvironment(t *testing.T) {
 	t.Setenv("STEVEDORE_TEST_SECRET", canary)
 	variants(t, func(t *testing.T, f *fixture) {
