@@ -258,13 +258,14 @@ func Fail(t testing.TB, b *bus.Bus, queue string, times int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	info, err := consumer.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if info.NumPending == 0 {
-		t.Fatalf("no message waits in the queue %q", queue)
-	}
+	var info *jetstream.ConsumerInfo
+	time.Sleep(time.Millisecond) // the server tells its consumers of a message after it has acknowledged it
+	WaitUntil(t, "a message in the queue "+queue, func() bool {
+		if info, err = consumer.Info(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return info.NumPending > 0
+	})
 	for range times {
 		batch, err := consumer.Fetch(int(info.NumPending), jetstream.FetchMaxWait(Timeout))
 		if err != nil {
