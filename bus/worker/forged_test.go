@@ -141,6 +141,7 @@ func replaceForgedClaims(t *testing.T, deliveries int) {
 		b := bustest.New(t)
 		var runs atomic.Int64
 		bodies := []string{"\x00", forgedEvents["an ack"], `{"worker":"w"}`}
+		submit(t, b, b.Result("s", "before"), "{}") // the oldest record; if it were one of those that are removed, older claims could be, too
 		for i, body := range bodies {
 			id := fmt.Sprint("c", i)
 			submit(t, b, b.Claim("s", id), body)
