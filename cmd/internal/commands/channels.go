@@ -85,13 +85,14 @@ func newChannelsCommand() *cobra.Command {
 
 func newChannelsRemoveCommand() *cobra.Command {
 	o := new(client.Options)
-	cmd := o.Command("rm NAME", "Remove a channel that no process serves any more", func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
+	remove := func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
 		if err := notify.RemoveChannel(ctx, b, args[0]); err != nil {
 			return err
 		}
 		cli.Note(cmd.ErrOrStderr(), "Removed. What waits for %s goes to the default channel.", args[0])
 		return nil
-	})
+	}
+	cmd := o.Command("rm NAME", "Remove a channel that no process serves any more", remove)
 	o.AddFlags(cmd)
 	return cmd
 }
