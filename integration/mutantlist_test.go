@@ -211,7 +211,8 @@ var mutants = []mutant{
 
 	// Conversations and notifications.
 	{"a conversation is appended without a check", "bus/session/session.go", "Header: bus.ExpectRevision(after), ", "", "bus/session", "TestSessionsAreAppendedByOne"},
-	{"a channel that a process serves can be removed", "bus/notify/remove.go", "case info.NumWaiting > 0:", "case info.NumWaiting > 1<<20:", "bus/notify", "TestSweepMovesToTheDefaultChannel"},
+	{"a channel that a process serves can be removed", "cmd/internal/commands/channels.go", "Served || now.Channels[i].Kind != \"\"):", "Served && now.Channels[i].Kind == \"\"):",
+		"cmd/internal/commands", "TestScripts"},
 	{"a notification has no key", "bus/notify/route.go", "Key: notification.ID, ", "", "bus/notify", "TestResultTwiceNotifiesOnce"},
 	{"young records are removed", "bus/retention/keeper.go", "return min(k.cfg.MinAge, k.bus.Config().Lease)", "return 0", "bus/retention", "TestSmallStreamTakesResultsForLong"},
 	{"the minimum age never gives way", "bus/retention/keeper.go", "return min(k.cfg.MinAge, k.bus.Config().Lease)", "return k.cfg.MinAge", "bus/retention", "TestSmallStreamTakesResultsForLong"},

@@ -2,27 +2,25 @@ package notify
 
 import (
 	"context"
+	"errors"
 	"fmt"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/tools"
 )
 
-// RemoveChannel removes the consumer of a channel that no process serves any more. The notifiers then move what waits
-// for it, and what is sent to it later, to the default channel. An unknown channel is a [tools.CodeNotFound]. A process
-// that serves the channel later makes the consumer again.
+// RemoveChannel removes the consumer of a channel. The notifiers then move what waits for it, and what is sent to it later,
+// to the default channel. An unknown channel is a [tools.CodeNotFound]. The caller makes sure that no process serves the
+// channel: it would make the consumer again, and send again what it sends now. status.Channel says so.
 func RemoveChannel(ctx context.Context, b *bus.Bus, name string) error {
 	consumer := b.ChannelConsumer(tools.Token(name))
-	info, exists, err := b.ConsumerInfo(ctx, consumer)
-	switch {
-	case err != nil:
-		return err
-	case !exists:
+	err := b.JetStream().DeleteConsumer(ctx, b.StreamName(consumer.Stream), consumer.Name)
+	if errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return tools.Errorf(tools.CodeNotFound, "no process has served a channel %q", name)
-	case info.NumWaiting > 0:
-		return fmt.Errorf("a process serves the channel %q now; stop it, or remove the channel from its settings, and try again", name)
 	}
-	if err := b.JetStream().DeleteConsumer(ctx, info.Stream, info.Name); err != nil {
+	if err != nil {
 		return fmt.Errorf("remove the channel %q: %w", name, err)
 	}
 	return nil

@@ -15,9 +15,11 @@ import (
 	"github.com/stevedore-bus/stevedore/bus/consume"
 	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/notify/channel"
+	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
 	"github.com/stevedore-bus/stevedore/cmd/internal/process"
+	"github.com/stevedore-bus/stevedore/tools"
 )
 
 const channelsHelp = `List, test and remove the channels that deliver notifications to users. "ls" and "test" take the
@@ -86,10 +88,19 @@ func newChannelsCommand() *cobra.Command {
 func newChannelsRemoveCommand() *cobra.Command {
 	o := new(client.Options)
 	remove := func(ctx context.Context, b *bus.Bus, cmd *cobra.Command, args []string) error {
-		if err := notify.RemoveChannel(ctx, b, args[0]); err != nil {
+		name := args[0]
+		now := status.Read(ctx, b)
+		i := slices.IndexFunc(now.Channels, func(c status.Channel) bool { return c.Name == tools.Token(name) })
+		switch {
+		case i >= 0 && (now.Channels[i].Served || now.Channels[i].Kind != ""): // a worker has it in its settings
+			return fmt.Errorf("a process serves the channel %q now; stop it, or remove the channel from its settings, and try again", name)
+		case len(now.Errors) > 0:
+			return fmt.Errorf("it is not known whether a process serves the channel %q: %s", name, strings.Join(now.Errors, "; "))
+		}
+		if err := notify.RemoveChannel(ctx, b, name); err != nil {
 			return err
 		}
-		cli.Note(cmd.ErrOrStderr(), "Removed. What waits for %s goes to the default channel.", args[0])
+		cli.Note(cmd.ErrOrStderr(), "Removed. What waits for %s goes to the default channel.", name)
 		return nil
 	}
 	cmd := o.Command("rm NAME", "Remove a channel that no process serves any more", remove)
