@@ -9,8 +9,9 @@
 // Faults (faults_test.go): links break, processes die or stop, servers restart or are killed, streams are
 // full, the store of artifacts fails or is full (store_test.go). The model fails some requests and answers
 // others late or with garbage. Chats are slow, fail, and refuse some messages once. One call per hour kills
-// each process that runs it. A person retries all dead letters (letters_test.go). "make power" lets a server that is
-// killed lose what it did not sync (power_test.go).
+// each process that runs it. A person retries all dead letters (letters_test.go). An operator edits, pauses and deletes
+// consumers, edits streams, and takes that back (operator_test.go). "make power" lets a server that is killed lose
+// what it did not sync (power_test.go).
 //
 // Another tenant is on the same server, with the same names (neighbour_test.go).
 //

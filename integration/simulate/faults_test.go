@@ -1,7 +1,6 @@
 package simulate
 
 import (
-	"context"
 	"os"
 	"testing/synctest"
 	"time"
@@ -25,6 +24,14 @@ func (s *simulation) breakSomething() {
 	i := s.rnd.IntN(len(of.running))
 	p := of.running[i]
 	outage := time.Duration(s.rnd.IntN(100)) * time.Second
+	switch s.rnd.IntN(12) {
+	case 0, 1:
+		of.meddle(outage)
+		return
+	case 2:
+		of.editStream(outage)
+		return
+	}
 	writes, mark := s.rnd.IntN(30), "" // between two steps of what the process does
 	if s.rnd.IntN(3) > 0 {
 		writes, mark = 1+writes/10, marks[s.rnd.IntN(len(marks))]
@@ -82,25 +89,14 @@ func (s *simulation) replaceDead() {
 // not store.
 func (s *simulation) fillStream(name string, outage time.Duration) {
 	s.note("stream %s is full for %v", name, outage)
-	limit := func(size func(jetstream.StreamInfo) int64) {
-		s.retry(func(ctx context.Context) error {
-			stream, err := s.client.JetStream().Stream(ctx, s.client.StreamName(name))
-			if err != nil {
-				return err
-			}
-			info := *stream.CachedInfo()
-			info.Config.MaxBytes = size(info)
-			_, err = s.client.JetStream().UpdateStream(ctx, info.Config)
-			return err
-		})
-	}
+	stream := s.client.StreamName(name)
 	s.healing.Go(func() {
-		limit(func(info jetstream.StreamInfo) int64 {
+		s.edit(stream, func(info *jetstream.StreamInfo) {
 			s.sizes.LoadOrStore(name, info.Config.MaxBytes) // another outage may have made it full before
-			return max(int64(info.State.Bytes), 1)
+			info.Config.MaxBytes = max(int64(info.State.Bytes), 1)
 		})
 		time.Sleep(outage)
-		limit(func(jetstream.StreamInfo) int64 { size, _ := s.sizes.Load(name); return size.(int64) })
+		s.edit(stream, func(info *jetstream.StreamInfo) { size, _ := s.sizes.Load(name); info.Config.MaxBytes = size.(int64) })
 	})
 	if s.rnd.IntN(2) == 0 {
 		time.Sleep(outage / 2)

@@ -126,10 +126,14 @@ func (s *simulation) judge() (checked int) {
 	if s.host == nil { // the neighbour has none of these
 		checked += s.judgeJobs(ctx, results, fail)
 	}
-	for job, at := range l.removed {
-		checked++
-		if runs := l.jobs[job]; len(runs) > 0 && runs[len(runs)-1].at.Sub(at) > jobPause {
-			fail("%s was removed at %s, and ran at %s", job, at.Format(time.TimeOnly), runs[len(runs)-1].at.Format(time.TimeOnly))
+	for job, stopped := range l.stopped {
+		for _, during := range stopped {
+			for _, run := range l.jobs[job] {
+				tick := due(run.call)
+				if checked++; tick.After(during.from.Add(time.Second)) && tick.Before(during.to) || run.at.Sub(during.from) > jobPause && run.at.Before(during.to) {
+					fail("%s was stopped at %s, and ran at %s for the tick of %s", job, during.from.Format(time.TimeOnly), run.at.Format(time.TimeOnly), tick.Format(time.TimeOnly))
+				}
+			}
 		}
 	}
 	for _, calm := range l.calms {

@@ -21,7 +21,7 @@ type ledger struct {
 	informed map[string]time.Time    // the last run in a process whose link was whole, by call
 	jobs     map[string][]jobRun     // runs of scheduled jobs, by job
 	calms    []calm                  // in which nothing failed, nor shortly before
-	removed  map[string]time.Time    // jobs, by name
+	stopped  map[string][]calm       // times in which a job is disabled or removed, by job
 	sent     map[string][]string     // texts that a chat got, by chat, without those it dropped as duplicates
 	seen     map[string][]time.Time  // deliveries by the id of the notification
 	settled  map[string]bool         // notifications that were sent and acknowledged, by id
@@ -79,11 +79,11 @@ type refusal struct {
 	full bool // the store said so once
 }
 
-// calm is a time in which nothing failed.
+// calm is a time in which nothing failed, or a job had no tick.
 type calm struct{ from, to time.Time }
 
 func newLedger() *ledger {
-	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, removed: map[string]time.Time{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, failed: map[string]bool{}, approved: map[string]bool{}, unstored: map[string]refusal{}, retried: map[string]bool{}, lacking: map[string]bool{}, told: map[string]map[int]bool{}}
+	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, stopped: map[string][]calm{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, failed: map[string]bool{}, approved: map[string]bool{}, unstored: map[string]refusal{}, retried: map[string]bool{}, lacking: map[string]bool{}, told: map[string]map[int]bool{}}
 }
 
 func (l *ledger) accept(p *promise) {
@@ -128,10 +128,10 @@ func (l *ledger) jobRan(job, call string) {
 	l.jobs[job] = append(l.jobs[job], jobRun{call, time.Now()})
 }
 
-func (l *ledger) removeJob(job string) {
+func (l *ledger) stopJob(job string, during calm) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.removed[job] = time.Now()
+	l.stopped[job] = append(l.stopped[job], during)
 }
 
 // deliver notes a notification at a chat that drops duplicates by their id.

@@ -156,7 +156,8 @@ func (s *simulation) message(chat string) {
 	})
 }
 
-// makeJob lets a client make a job, change it, and remove it. The job runs meanwhile, and never afterwards.
+// makeJob lets a client make a job, change it, disable and enable it, and remove it. The job runs meanwhile, but not while
+// it is disabled, and never afterwards.
 func (s *simulation) makeJob() {
 	name := fmt.Sprintf("made-%d", s.calls)
 	in, err := json.Marshal(args{MS: 20, Job: name})
@@ -171,13 +172,25 @@ func (s *simulation) makeJob() {
 			job.Every += 10 * time.Second
 			time.Sleep(pause)
 		}
+		disable := func(disabled bool) {
+			s.retry(func(ctx context.Context) error {
+				_, err := cron.New(s.client).Update(ctx, cron.Caller{Operator: true}, name, func(j *cron.Job) error { j.Disabled = disabled; return nil })
+				return err
+			})
+		}
+		disable(true)
+		from := time.Now()
+		time.Sleep(pauses[0])
+		s.ledger.stopJob(name, calm{from, time.Now()})
+		disable(false)
+		time.Sleep(pauses[1])
 		s.retry(func(ctx context.Context) error {
 			if err := cron.New(s.client).Remove(ctx, cron.Caller{Operator: true}, name); !errors.Is(err, cron.ErrNotFound) { // an earlier try may have removed it
 				return err
 			}
 			return nil
 		})
-		s.ledger.removeJob(name)
+		s.ledger.stopJob(name, calm{time.Now(), s.began.AddDate(1, 0, 0)})
 	})
 }
 

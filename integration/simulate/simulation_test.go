@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/approvals"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -133,8 +135,10 @@ func (s *simulation) run(d time.Duration) {
 // begin starts the processes of the installation, its client, and the people who work with it.
 func (s *simulation) begin(processes int) {
 	// The server takes the time of a bubble for its messages and the real one for their age.
-	cfg := bus.Config{Prefix: s.ledger.tenant, MaxBytes: 128 << 20, ResultsTTL: 100 * 365 * 24 * time.Hour}
+	const forever = 100 * 365 * 24 * time.Hour
+	cfg := bus.Config{Prefix: s.ledger.tenant, MaxBytes: 128 << 20, ResultsTTL: forever}
 	s.client = bustest.Connect(s.t, s.server.Load(), cfg) // provisions
+	s.edit(s.stream(bus.Dead), func(info *jetstream.StreamInfo) { info.Config.MaxAge = forever })
 	s.client.Close()
 	s.client = s.connect(s.newLink())
 	var err error
