@@ -58,6 +58,9 @@ func (m *model) Complete(ctx context.Context, req agent.Request) (agent.Response
 	if req.Summary {
 		return agent.Response{Content: []agent.Block{agent.Text("a summary")}, StopReason: agent.StopEndTurn, Model: "m"}, nil
 	}
+	if res, ok := growTree(req.Messages); ok {
+		return res, nil
+	}
 	said := spoken(req.Messages)
 	if len(said) == 0 {
 		said = []string{"ask none-0"}
@@ -260,7 +263,7 @@ func (s *simulation) approve() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		waiting, _ := approvals.List(ctx, s.client, "*") // the next turn asks again
 		for _, a := range waiting {
-			if s.ledger.isIgnored(a.ID) {
+			if tree := s.ledger.treeOf(a); s.ledger.isIgnored(a.ID) || tree != "" && !s.ledger.mayApprove(tree) {
 				continue
 			}
 			s.ledger.approve(a.ID)

@@ -13,6 +13,9 @@
 // consumers, edits streams, and takes that back (operator_test.go). "make power" lets a server that is killed lose
 // what it did not sync (power_test.go).
 //
+// Agents answer questions of clients with calls of tools, and some with a sub-agent; most of these are cancelled while
+// both work (tree_test.go).
+//
 // Another tenant is on the same server, with the same names (neighbour_test.go).
 //
 // In a quarter of each hour nothing fails, and one session floods the queue: there, the judges also check

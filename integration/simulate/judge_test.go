@@ -72,6 +72,8 @@ func (s *simulation) judge() (checked int) {
 			fail("%s: its conversation went on without its answer", id)
 		}
 		switch {
+		case p.tree:
+			l.judgeTree(p, end, fail)
 		case p.reply != "" && l.isAbandoned(id, end):
 		case end.Outcome == "completed":
 			if p.reply != "" {
@@ -125,6 +127,18 @@ func (s *simulation) judge() (checked int) {
 	}
 	if s.host == nil { // the neighbour has none of these
 		checked += s.judgeJobs(ctx, results, fail)
+	}
+	for job, at := range l.due {
+		checked++
+		calls := map[string]bool{}
+		for _, run := range l.jobs[job] {
+			if calls[run.call] = true; run.at.Before(at) || run.at.Sub(at) > jobPause {
+				fail("%s is due at %s, and ran at %s", job, at.Format(time.TimeOnly), run.at.Format(time.TimeOnly))
+			}
+		}
+		if once := !at.IsZero(); once != (len(calls) == 1) || !once && len(calls) > 0 {
+			fail("%s is due at %s, and ran as %v", job, at.Format(time.TimeOnly), l.jobs[job])
+		}
 	}
 	for job, stopped := range l.stopped {
 		for _, during := range stopped {

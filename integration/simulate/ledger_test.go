@@ -20,7 +20,10 @@ type ledger struct {
 	runs     map[string][]time.Time  // of tools, by call
 	informed map[string]time.Time    // the last run in a process whose link was whole, by call
 	jobs     map[string][]jobRun     // runs of scheduled jobs, by job
+	trees    map[string][]jobRun     // runs of tools for an agent with a sub-agent, by its call
+	cuts     map[string]time.Time    // when such an agent was cancelled
 	calms    []calm                  // in which nothing failed, nor shortly before
+	due      map[string]time.Time    // when a job that runs once is due, or zero if it was removed, by job
 	stopped  map[string][]calm       // times in which a job is disabled or removed, by job
 	sent     map[string][]string     // texts that a chat got, by chat, without those it dropped as duplicates
 	seen     map[string][]time.Time  // deliveries by the id of the notification
@@ -49,6 +52,7 @@ type promise struct {
 	cancelled   bool   // the client asked for it
 	raw         bool   // another program ran the tool
 	reply       string // the text of the result, if it is an answer of an agent
+	tree        bool   // the agent has a sub-agent
 	flood       bool   // it waits behind many calls of its own session
 	sequence    uint64 // of the call in its stream
 }
@@ -83,7 +87,7 @@ type refusal struct {
 type calm struct{ from, to time.Time }
 
 func newLedger() *ledger {
-	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, stopped: map[string][]calm{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, failed: map[string]bool{}, approved: map[string]bool{}, unstored: map[string]refusal{}, retried: map[string]bool{}, lacking: map[string]bool{}, told: map[string]map[int]bool{}}
+	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, due: map[string]time.Time{}, stopped: map[string][]calm{}, trees: map[string][]jobRun{}, cuts: map[string]time.Time{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, failed: map[string]bool{}, approved: map[string]bool{}, unstored: map[string]refusal{}, retried: map[string]bool{}, lacking: map[string]bool{}, told: map[string]map[int]bool{}}
 }
 
 func (l *ledger) accept(p *promise) {
@@ -126,6 +130,12 @@ func (l *ledger) jobRan(job, call string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.jobs[job] = append(l.jobs[job], jobRun{call, time.Now()})
+}
+
+func (l *ledger) remind(job string, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.due[job] = at
 }
 
 func (l *ledger) stopJob(job string, during calm) {

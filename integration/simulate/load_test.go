@@ -59,13 +59,18 @@ func (s *simulation) submit() {
 	}
 	switch s.rnd.IntN(11) {
 	case 0:
-		if s.message(p.chat); s.rnd.IntN(4) == 0 {
+		switch s.message(p.chat); s.rnd.IntN(6) {
+		case 0:
 			s.makeJob()
+		case 1:
+			s.makeReminder()
 		}
 	case 1:
 		s.submitRaw(p)
 	case 2:
-		s.ask()
+		if s.ask(); s.rnd.IntN(3) == 0 {
+			s.plant()
+		}
 	case 3, 4:
 		p.deadline = time.Now().Add(time.Duration(s.rnd.IntN(60)-5) * time.Second)
 		if s.rnd.IntN(3) == 0 {
@@ -191,6 +196,63 @@ func (s *simulation) makeJob() {
 			return nil
 		})
 		s.ledger.stopJob(name, calm{time.Now(), s.began.AddDate(1, 0, 0)})
+	})
+}
+
+// makeReminder lets a client make a job that runs once, and sometimes give it another time or remove it. A change that is
+// confirmed before the job is due counts.
+func (s *simulation) makeReminder() {
+	name, at := fmt.Sprintf("reminder-%d", s.calls), time.Now().Add(time.Duration(30+s.rnd.IntN(120))*time.Second).Truncate(time.Second)
+	in, err := json.Marshal(args{MS: 20, Job: name})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	job := cron.Job{Name: name, Session: "made", At: at, Tool: []string{"once", "keyed"}[s.rnd.IntN(2)], Args: in}
+	change, pause := s.rnd.IntN(3), time.Duration(s.rnd.IntN(40))*time.Second
+	confirmed := func(request func(context.Context) error) bool {
+		ok := false
+		s.retry(func(ctx context.Context) error {
+			err := request(ctx)
+			ok = err == nil && time.Now().Before(at.Add(-time.Second))
+			if time.Now().Before(at) {
+				return err
+			}
+			return nil // too late to change anything
+		})
+		return ok
+	}
+	by := cron.Caller{Operator: true}
+	s.clients.Go(func() {
+		if !confirmed(func(ctx context.Context) error {
+			if _, err := cron.New(s.client).Add(ctx, by, job); !errors.Is(err, cron.ErrExists) { // an earlier try may have stored it
+				return err
+			}
+			return nil
+		}) {
+			return
+		}
+		time.Sleep(pause)
+		switch change {
+		case 0:
+			later := at.Add(time.Minute)
+			if confirmed(func(ctx context.Context) error {
+				_, err := cron.New(s.client).Update(ctx, by, name, func(j *cron.Job) error { j.At = later; return nil })
+				return err
+			}) {
+				s.ledger.remind(name, later)
+			}
+		case 1:
+			if confirmed(func(ctx context.Context) error {
+				if err := cron.New(s.client).Remove(ctx, by, name); !errors.Is(err, cron.ErrNotFound) {
+					return err
+				}
+				return nil
+			}) {
+				s.ledger.remind(name, time.Time{})
+			}
+		default:
+			s.ledger.remind(name, at)
+		}
 	})
 }
 

@@ -42,7 +42,7 @@ func startProcess(t *testing.T, s *simulation) *process {
 		t.Fatal(err)
 	}
 	w := worker.New(p.bus, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{
-		Queues: append([]string{bus.DefaultQueue}, agents.Queues(0)...), Approvals: approvals.Rules{Needed: func(call tools.Call) bool { return call.Tool == "asked" }},
+		Queues: append([]string{bus.DefaultQueue}, agents.Queues(1)...), Approvals: approvals.Rules{Needed: func(call tools.Call) bool { return call.Tool == "asked" }},
 		Ticks: true, Slots: 8, ClaimTimeout: 40 * time.Second, Grace: 2 * time.Second, Log: log,
 	})
 	n, err := notify.New(p.bus, notify.Config{Channels: map[string]channel.Channel{"chat": &chat{p.link, s.ledger}}, Default: "chat", Conversations: completions{agents.NewConversations(p.bus, nil, nil)}, Grace: 2 * time.Second, Log: log})
@@ -79,6 +79,7 @@ type args struct {
 	Size int    `json:"size,omitempty"` // of its result
 	User string `json:"user,omitempty"` // the text for the user
 	Job  string `json:"job,omitempty"`  // the schedule
+	Tree string `json:"tree,omitempty"` // the run that asked for it, or whose sub-agent did
 }
 
 // tools returns one tool of each effect and an async one.
@@ -94,6 +95,9 @@ func (p *process) tools(t *testing.T, l *ledger) (list []tools.Tool) {
 		}
 		if in.Job == "cut" {
 			l.wrong(call.ID + " ran although the model did not finish it")
+		}
+		if in.Tree != "" {
+			l.grew(in.Tree, call.Tool)
 		}
 		if in.Job != "" {
 			l.jobRan(in.Job, call.ID)
