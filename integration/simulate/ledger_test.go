@@ -28,6 +28,7 @@ type ledger struct {
 	sent     map[string][]string     // texts that a chat got, by chat, without those it dropped as duplicates
 	seen     map[string][]time.Time  // deliveries by the id of the notification
 	settled  map[string]bool         // notifications that were sent and acknowledged, by id
+	refusing time.Time               // until when the bucket that has the records of deliveries refuses them
 	failed   map[string]bool         // notifications that the chat answered with an error once, by id
 	told     map[string]map[int]bool // messages with a number that a chat was promised, by chat
 	approved map[string]bool         // calls that a person approved
@@ -151,7 +152,7 @@ func (l *ledger) deliver(chat, id, text string) {
 	if l.tenant == "" && strings.Contains(text, neighbour) {
 		l.wrongs = append(l.wrongs, fmt.Sprintf("%s is of another tenant and came to %s: %q", id, chat, text))
 	}
-	if l.settled[id] {
+	if l.settled[id] && l.seen[id][0].After(l.refusing) { // otherwise a copy, such as of its dead letter, may be sent, too
 		l.wrongs = append(l.wrongs, fmt.Sprintf("%s was sent again at %s, after its acknowledgement: %v", id, clock(), l.seen[id]))
 	}
 	if l.seen[id] = append(l.seen[id], time.Now()); len(l.seen[id]) == 1 {
@@ -220,6 +221,13 @@ func (l *ledger) isApproved(call string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.approved[call]
+}
+
+// refuseRecords notes until when no record of a delivery is stored.
+func (l *ledger) refuseRecords(until time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refusing = until
 }
 
 func (l *ledger) settle(id string) {

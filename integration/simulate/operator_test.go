@@ -69,7 +69,11 @@ func (s *simulation) meddle(outage time.Duration) {
 // editStream lets somebody edit a stream so that it refuses or hides messages, and later update the provision.
 func (s *simulation) editStream(outage time.Duration) {
 	names := []string{s.stream(bus.Calls), s.stream(bus.Results), s.stream(bus.Outbox), s.stream(bus.Sessions), s.stream(bus.Dead), s.client.BucketStream(bus.TasksBucket)}
-	name, how := names[s.rnd.IntN(len(names))], s.rnd.IntN(3)
+	i, how := s.rnd.IntN(len(names)), s.rnd.IntN(3)
+	name := names[i]
+	if i == len(names)-1 && how == 2 {
+		s.ledger.refuseRecords(time.Now().Add(outage + time.Minute))
+	}
 	s.note("somebody edits the stream %s, in way %d, for %v", name, how, outage)
 	s.healing.Go(func() {
 		s.edit(name, func(info *jetstream.StreamInfo) {
