@@ -12,15 +12,18 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// failingLog fails between two times.
+// failingLog fails between two times. A request that begins then takes a pause, and fails if that is not long enough.
 type failingLog struct {
 	*memConversations
 	from, until time.Time
+	pause       time.Duration
 }
 
 func (l *failingLog) failure() error {
 	if now := time.Now(); now.After(l.from) && now.Before(l.until) {
-		return errors.New("the disk is away")
+		if time.Sleep(l.pause); time.Now().Before(l.until) {
+			return errors.New("the disk is away")
+		}
 	}
 	return nil
 }
@@ -54,7 +57,7 @@ func TestLogFailsLateInARun(t *testing.T) {
 				})
 				s := newStage(t, slow)
 				start := time.Now()
-				log := &failingLog{&s.log, start.Add(3*time.Hour - time.Minute), start.Add(3*time.Hour + tt.away)}
+				log := &failingLog{&s.log, start.Add(3*time.Hour - time.Minute), start.Add(3*time.Hour + tt.away), 0}
 				newAgent := func(cfg agent.Config) *agent.Agent {
 					cfg.Tools = s.registry.Definitions()
 					cfg.IsRunning = func(context.Context, tools.CallKey) (bool, error) { return true, nil }
@@ -148,30 +151,42 @@ func (r parkingRunner) Call(ctx context.Context, call tools.Call) (tools.ResultE
 	return tools.ResultEvent{}, &tools.Pause{Until: time.Now().Add(time.Hour), WaitsFor: []tools.CallKey{{Session: "s", ID: call.ID}}, Made: true}
 }
 
-// A run that is cancelled while its log fails has calls that nobody else knows: it cancels a parked one.
+// A run that is cancelled while its log fails has calls that nobody else knows: it cancels a parked one. That also holds
+// if the log takes the end of the run.
 func TestCancelWhileTheLogFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		say := func(context.Context, tools.Call, sayArgs) *tools.Result {
-			time.Sleep(time.Minute)
-			return tools.NewToolResult("done")
-		}
-		s := newStage(t, newTool(t, "slow", tools.Idempotent, say), newTool(t, "asks", tools.Once, say))
-		start := time.Now()
-		log := &failingLog{&s.log, start.Add(30 * time.Second), start.Add(time.Hour)}
-		runner := parkingRunner{s.runner, make(chan string, 10)}
-		a := agent.New(parseScript(t, `{"tools":[{"name":"slow"},{"name":"asks"}]}`), runner, log, agent.Config{Tools: s.registry.Definitions()})
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(70*time.Second, func() { cancel(tools.Errorf(tools.CodeCancelled, "cancelled")) })
-		if o, err := a.Run(ctx, tools.Call{ID: "r", Session: "s"}, agent.Text("go")); err == nil {
-			t.Errorf("the run ended with %+v", o)
-		}
-		select {
-		case id := <-runner.cancelled:
-			if id != "r-t1-1" {
-				t.Errorf("the call %s was cancelled", id)
-			}
-		default:
-			t.Error("the parked call was not cancelled")
-		}
-	})
+	for name, tt := range map[string]struct {
+		away, pause time.Duration
+		ends        bool
+	}{
+		"for an hour":                            {time.Hour, 0, false},
+		"until the run claims its session again": {42 * time.Second, 8 * time.Second, true},
+		"until the run logs its end":             {50 * time.Second, 8 * time.Second, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				say := func(context.Context, tools.Call, sayArgs) *tools.Result {
+					time.Sleep(time.Minute)
+					return tools.NewToolResult("done")
+				}
+				s := newStage(t, newTool(t, "slow", tools.Idempotent, say), newTool(t, "asks", tools.Once, say))
+				from := time.Now().Add(30 * time.Second)
+				log := &failingLog{&s.log, from, from.Add(tt.away), tt.pause}
+				runner := parkingRunner{s.runner, make(chan string, 10)}
+				a := agent.New(parseScript(t, `{"tools":[{"name":"slow"},{"name":"asks"}]}`), runner, log, agent.Config{Tools: s.registry.Definitions()})
+				ctx, cancel := context.WithCancelCause(t.Context())
+				time.AfterFunc(70*time.Second, func() { cancel(tools.Errorf(tools.CodeCancelled, "cancelled")) })
+				if o, err := a.Run(ctx, tools.Call{ID: "r", Session: "s"}, agent.Text("go")); (err == nil) != tt.ends || tt.ends && o.Reason != agent.Cancelled {
+					t.Errorf("the run ended with %+v, %v", o, err)
+				}
+				select {
+				case id := <-runner.cancelled:
+					if id != "r-t1-1" {
+						t.Errorf("the call %s was cancelled", id)
+					}
+				default:
+					t.Error("the parked call was not cancelled")
+				}
+			})
+		})
+	}
 }

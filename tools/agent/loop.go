@@ -28,6 +28,7 @@ func (r *run) loop(ctx context.Context) (Outcome, error) {
 		var err error
 		switch {
 		case ctx.Err() != nil:
+			r.cancelCalls(ctx)
 			return r.interrupted(ctx)
 		case isStopping(ctx):
 			return Outcome{}, handedBack(s.keysOf(r.session, pending)...)

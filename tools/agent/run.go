@@ -71,17 +71,21 @@ func (a *Agent) Run(ctx context.Context, call tools.Call, prompt ...Block) (Outc
 	ctx, span := tracing.Start(ctx, tracing.InvokeAgent+" "+call.Tool, trace.WithAttributes(
 		tracing.Operation.String(tracing.InvokeAgent), tracing.Agent.String(call.Tool), tracing.Conversation.String(call.Session), tracing.ToolCall.String(call.ID)))
 	outcome, err := r.untilEnd(ctx)
-	if err != nil && !isPause(err) && IsCancelled(ctx) {
+	if err != nil && !isPause(err) {
 		r.cancelCalls(ctx)
 	}
 	endSpan(span, outcome, err)
 	return outcome, err
 }
 
-// cancelCalls cancels the calls of a run that is cancelled while its log fails: parked ones wait for a loop that does not come.
+// cancelCalls cancels the calls of a run that was cancelled, if this loop did not wait for them then: those that were parked before
+// its log failed wait for a loop that does not come.
 func (r *run) cancelCalls(ctx context.Context) {
-	if r.conv != nil && r.conv.open != nil && r.conv.open.id == r.id {
-		_ = r.runCalls(ctx, r.conv.open.pending()) // the runner cancels them
+	if !IsCancelled(ctx) || r.conv == nil || r.conv.open == nil || r.conv.open.id != r.id {
+		return
+	}
+	if pending := r.conv.open.pending(); len(pending) > 0 {
+		_ = r.runCalls(ctx, pending) // the runner cancels them
 	}
 }
 
@@ -138,6 +142,7 @@ func (r *run) claimAndLoop(ctx context.Context) (Outcome, error) {
 	end, err := r.claimSession(ctx)
 	switch {
 	case err != nil && ctx.Err() != nil:
+		r.cancelCalls(ctx)
 		return r.interrupted(ctx)
 	case err != nil:
 		return Outcome{}, err
