@@ -18,8 +18,10 @@ import (
 // load lets clients work until a time, and some parts fail meanwhile.
 func (s *simulation) load(until time.Time, faults bool) {
 	for time.Now().Before(until) {
-		s.replaceDead()
-		s.neighbour.replaceDead()
+		for _, of := range []*simulation{s, s.neighbour} {
+			of.replaceDead()
+			of.mendConsumers(false)
+		}
 		time.Sleep(time.Duration(s.rnd.IntN(20_000)) * time.Millisecond)
 		if !faults || s.rnd.IntN(10) < 8 {
 			for range 1 + s.rnd.IntN(5) {

@@ -61,7 +61,14 @@ func (s *simulation) meddle(outage time.Duration) {
 			_, err = js.UpdateConsumer(ctx, stream, config)
 			return err
 		})
-		time.Sleep(outage)
+		s.mend = time.Now().Add(outage)
+	}
+}
+
+// mendConsumers lets somebody restart a process, which gives consumers their settings back, if it is time or must be now.
+func (s *simulation) mendConsumers(now bool) {
+	if !s.mend.IsZero() && (now || time.Now().After(s.mend)) {
+		s.mend = time.Time{}
 		s.stopProcess(s.rnd.IntN(len(s.running)))
 	}
 }

@@ -65,6 +65,7 @@ type simulation struct {
 	chatSizes  map[string]int // messages with a number, by chat
 	questions  map[string]int // to agents, by session
 	sizes      sync.Map       // of the streams that were full
+	mend       time.Time      // when a process starts after consumers were edited; zero if none was
 	registers  []*register
 	people     sync.WaitGroup // that approve calls and retry dead letters
 	leaving    chan struct{}  // closed to end them
@@ -112,8 +113,10 @@ func (s *simulation) run(d time.Duration) {
 	for hour := s.hour; ; hour += s.hour {
 		s.poison()
 		s.load(s.began.Add(min(hour-calmTime, d)), true)
-		s.healing.Wait()
-		s.neighbour.healing.Wait()
+		for _, of := range []*simulation{s, s.neighbour} {
+			of.healing.Wait()
+			of.mendConsumers(true)
+		}
 		s.load(time.Now().Add(recovery), false)
 		if hour-calmTime >= d {
 			break
