@@ -1,10 +1,8 @@
 package commands
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -83,22 +81,50 @@ func printTenants(cmd *cobra.Command, dir string, asJSON bool) (failing int, err
 		return 0, err
 	}
 	for _, s := range all {
-		if _, problem := s.row(); problem != "" {
+		if len(s.problems()) > 0 {
 			failing++
 		}
 	}
-	return failing, client.PrintList(asJSON, cmd.OutOrStdout(), all, "No tenants.",
-		[]string{"tenant", "waiting", "running", "workers", "dead letters", "fill", "needs attention"}, func(s *tenantStatus) []any {
-			row, problem := s.row()
-			return append(row, dash(tools.Excerpt(tools.OneLine(problem), 200)))
-		})
+	err = client.PrintList(asJSON, cmd.OutOrStdout(), all, "No tenants.",
+		[]string{"tenant", "waiting", "running", "workers", "dead letters", "fill", "needs attention"}, (*tenantStatus).row)
+	for _, s := range all {
+		if s.Status != nil && !asJSON {
+			for _, note := range s.Status.Notes {
+				_ = cli.Line(cmd.OutOrStdout(), "%s: %s", s.Tenant, note) // printing the list fails, too
+			}
+		}
+	}
+	return failing, err
 }
 
-// row returns the cells of the tenant, and its first problem.
-func (s *tenantStatus) row() (cells []any, problem string) {
+// problems returns what needs attention, and what could not be read.
+func (s *tenantStatus) problems() (all []string) {
+	if s.Error != "" {
+		all = append(all, s.Error)
+	}
+	if s.Status != nil {
+		for _, p := range s.Status.Problems {
+			all = append(all, p.String())
+		}
+		for _, e := range s.Status.Errors {
+			all = append(all, "could not read the "+e)
+		}
+	}
+	return all
+}
+
+// row returns the cells of the tenant. The last one has its first problem, and how many there are.
+func (s *tenantStatus) row() []any {
+	problem := "-"
+	if all := s.problems(); len(all) > 0 {
+		problem = tools.Excerpt(tools.OneLine(all[0]), 200)
+		if len(all) > 1 {
+			problem = fmt.Sprintf("1 of %d: %s", len(all), problem)
+		}
+	}
 	v := s.Status
 	if v == nil {
-		return []any{s.Tenant, "-", "-", "-", "-", "-"}, s.Error
+		return []any{s.Tenant, "-", "-", "-", "-", "-", problem}
 	}
 	waiting, running, fill := uint64(0), 0, 0.0
 	for _, q := range v.Queues {
@@ -107,9 +133,5 @@ func (s *tenantStatus) row() (cells []any, problem string) {
 	for _, stream := range v.Streams {
 		fill = max(fill, stream.Fill)
 	}
-	if len(v.Problems) > 0 {
-		problem = v.Problems[0].String()
-	}
-	return []any{s.Tenant, waiting, running, len(v.Workers), v.DeadLetters, fmt.Sprintf("%.0f %%", 100*fill)},
-		cmp.Or(s.Error, problem, strings.Join(v.Errors, "; "))
+	return []any{s.Tenant, waiting, running, len(v.Workers), v.DeadLetters, fmt.Sprintf("%.0f %%", 100*fill), problem}
 }

@@ -100,3 +100,19 @@ func TestDoctorChangesNothing(t *testing.T) {
 		t.Errorf("the stream of calls: %v", err)
 	}
 }
+
+// The line of a tenant with several problems says how many there are.
+func TestStatusOfATenantCountsItsProblems(t *testing.T) {
+	read := &status.Status{Problems: []status.Problem{{Text: "No worker answers."}}, Errors: []string{"workers: timeout"}}
+	for want, s := range map[string]*tenantStatus{
+		"-":                              {Status: &status.Status{}},
+		"the account is shared":          {Error: "the account is shared"},
+		"1 of 2: No worker answers.":     {Status: read},
+		"1 of 3: the account is shared":  {Error: "the account is shared", Status: read},
+		"could not read the workers: no": {Status: &status.Status{Errors: []string{"workers: no"}}},
+	} {
+		if row := s.row(); row[len(row)-1] != want {
+			t.Errorf("%v, want %q", row, want)
+		}
+	}
+}
