@@ -252,7 +252,7 @@ func (s *simulation) ask() {
 // approvalPause is how long calls wait for their approval, at most.
 const approvalPause = 20 * time.Second
 
-// approve says yes to the calls that wait for an approval. Some get no answer before their deadline.
+// approve says yes or no to the calls that wait for an approval. Some get no answer before their deadline.
 func (s *simulation) approve() {
 	for {
 		select {
@@ -266,8 +266,11 @@ func (s *simulation) approve() {
 			if tree := s.ledger.treeOf(a); s.ledger.isIgnored(a.ID) || tree != "" && !s.ledger.mayApprove(tree) {
 				continue
 			}
-			s.ledger.approve(a.ID)
-			_, _ = approvals.Answer(ctx, s.client, tools.CallKey{Session: a.Session, ID: a.ID}, task.Answer{Approve: true, By: "the simulation"})
+			yes := !s.ledger.isDenied(a.ID)
+			if yes {
+				s.ledger.approve(a.ID)
+			}
+			_, _ = approvals.Answer(ctx, s.client, tools.CallKey{Session: a.Session, ID: a.ID}, task.Answer{Approve: yes, By: "the simulation"})
 		}
 		cancel()
 	}

@@ -72,8 +72,8 @@ func (s *simulation) judge() (checked int) {
 			fail("%s: its conversation went on without its answer", id)
 		}
 		switch {
-		case p.tree:
-			l.judgeTree(p, end, fail)
+		case p.tree != "":
+			s.judgeTree(ctx, results, p, end, fail)
 		case p.reply != "" && l.isAbandoned(id, end):
 		case end.Outcome == "completed":
 			if p.reply != "" {
@@ -92,6 +92,7 @@ func (s *simulation) judge() (checked int) {
 			}
 		case end.Outcome == "failed" && end.Error.Code == "offload_failed" && l.mayLackText(id, end):
 		case end.Outcome == "cancelled" && p.cancelled:
+		case end.Error.Code == "denied" && p.isDenied() && len(l.runs[id]) == 0:
 		case end.isLate() && !p.deadline.IsZero() && !end.at.Before(p.deadline):
 			if end.Error.Code == "denied" && (p.tool != "asked" || len(l.runs[id]) > 0) {
 				fail("%s (%s): %s after the runs %v", id, p.tool, end.ForLLM, l.runs[id])
@@ -369,7 +370,7 @@ func (s *simulation) judgeCalm(ctx context.Context, results records, c calm, fai
 			kind = "completion"
 		}
 		e, _ := read(ctx, results, kind, p)
-		if punctual && e.isLate() {
+		if punctual && e.isLate() && !p.isDenied() {
 			fail("%s was accepted at %s, runs for %d ms, and missed its deadline of %s although nothing failed", id, p.at.Format(time.TimeOnly), p.ms, p.deadline.Format(time.TimeOnly))
 		}
 		if e.at.After(end) {

@@ -53,7 +53,8 @@ type promise struct {
 	cancelled   bool   // the client asked for it
 	raw         bool   // another program ran the tool
 	reply       string // the text of the result, if it is an answer of an agent
-	tree        bool   // the agent has a sub-agent
+	tree        string // the kind of a run with a sub-agent
+	pruned      bool   // the client cancels the sub-agent
 	flood       bool   // it waits behind many calls of its own session
 	sequence    uint64 // of the call in its stream
 }
@@ -70,6 +71,11 @@ func (p *promise) call(t *testing.T) tools.Call {
 // isIgnored reports whether nobody answers the question about the call before its deadline.
 func (p *promise) isIgnored() bool {
 	return p.tool == "asked" && !p.deadline.IsZero() && crc32.ChecksumIEEE([]byte(p.id))%2 == 0
+}
+
+// isDenied reports whether a person says no to the call.
+func (p *promise) isDenied() bool {
+	return p.tool == "asked" && !p.isIgnored() && crc32.ChecksumIEEE([]byte(p.id))%6 == 1
 }
 
 // jobRun is a run of a scheduled job.
@@ -174,6 +180,13 @@ func (l *ledger) isIgnored(call string) bool {
 	defer l.mu.Unlock()
 	p := l.accepted[call]
 	return p != nil && p.isIgnored()
+}
+
+func (l *ledger) isDenied(call string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.accepted[call]
+	return p != nil && p.isDenied()
 }
 
 func (l *ledger) approve(call string) {

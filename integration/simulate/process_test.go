@@ -90,8 +90,8 @@ func (p *process) tools(t *testing.T, l *ledger) (list []tools.Tool) {
 			return tools.ErrorResult("died")
 		}
 		l.ran(call.ID, !p.link.brokeSince(time.Now().Add(-time.Minute)))
-		if call.Tool == "asked" && !l.isApproved(call.ID) {
-			l.wrong(call.ID + " ran without its approval")
+		if call.Tool == "asked" && !l.isApproved(call.IDToken()) {
+			l.wrong(fmt.Sprint(clock(), " ", call.ID, " ", in.Tree, " ran without its approval"))
 		}
 		if in.Job == "cut" {
 			l.wrong(call.ID + " ran although the model did not finish it")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,14 +17,25 @@ import (
 	"github.com/stevedore-bus/stevedore/tools/agent"
 )
 
-// plant lets a client ask an agent for something that it does with a sub-agent. Most of these clients cancel the run, whose
-// sub-agent then waits for an approval: nobody answers before.
+// plant lets a client ask an agent for something that it does with a sub-agent, perhaps in the background. Most of these
+// clients cancel the run or the sub-agent, which then waits for an approval: nobody answers before.
 func (s *simulation) plant() {
 	s.calls++
 	id := fmt.Sprintf("tree%d", s.calls)
 	answer := "answer " + s.ledger.tenant + id
-	p := &promise{session: id, id: id, tool: agent.AgentTool, reply: answer, user: answer, chat: "of-trees", tree: true, cancelled: s.rnd.IntN(3) > 0}
-	in, err := json.Marshal(map[string]string{"prompt": "tree " + s.ledger.tenant + id})
+	p := &promise{session: id, id: id, tool: agent.AgentTool, reply: answer, user: answer, chat: "of-trees", tree: "tree"}
+	cut := tools.CallKey{Session: id, ID: id}
+	switch s.rnd.IntN(6) {
+	case 0:
+		p.tree = "bush"
+	case 1:
+	case 2:
+		cut.ID += "-t1-0"
+		p.pruned = true
+	default:
+		p.cancelled = true
+	}
+	in, err := json.Marshal(map[string]string{"prompt": p.tree + " " + s.ledger.tenant + id})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -34,10 +46,15 @@ func (s *simulation) plant() {
 			return err
 		})
 		s.ledger.accept(p)
-		if p.cancelled {
+		if p.cancelled || p.pruned {
 			time.Sleep(pause)
+			began := time.Now()
 			s.retry(func(ctx context.Context) error {
-				return task.CancelOpen(ctx, s.client, tools.CallKey{Session: id, ID: id}, "the client")
+				_, err := task.Cancel(ctx, s.client, cut.Session, cut.ID, "the client")
+				if later := p.pruned && tools.CodeOf(err) == tools.CodeNotFound && time.Since(began) < jobPause; task.IsOver(err) && !later {
+					return nil
+				}
+				return err
 			})
 			s.ledger.cut(id)
 		}
@@ -50,7 +67,7 @@ func growTree(messages []agent.Message) (res agent.Response, ok bool) {
 	ended := false
 	for _, message := range messages {
 		for _, b := range message.Content {
-			if kind, of, _ := strings.Cut(b.Text, " "); task == "" && (kind == "tree" || kind == "leaf") {
+			if kind, of, _ := strings.Cut(b.Text, " "); task == "" && slices.Contains([]string{"tree", "bush", "leaf"}, kind) {
 				task, id = kind, of
 			}
 			ended = ended || b.Type == agent.TypeToolResult
@@ -63,10 +80,14 @@ func growTree(messages []agent.Message) (res agent.Response, ok bool) {
 	switch {
 	case task == "":
 		return res, false
+	case ended && task == "leaf":
+		return agent.Response{Content: []agent.Block{agent.Text("report " + id)}, StopReason: agent.StopEndTurn, Model: "m"}, true
 	case ended:
 		return agent.Response{Content: []agent.Block{agent.Text("answer " + id)}, StopReason: agent.StopEndTurn, Model: "m"}, true
 	case task == "tree":
 		res.Content = []agent.Block{use(agent.SubagentTool, map[string]string{"task": "leaf " + id}), use("keyed", args{MS: 20_000, Tree: id})}
+	case task == "bush":
+		res.Content = []agent.Block{use(agent.SpawnTool, map[string]string{"task": "leaf " + id}), use("keyed", args{MS: 20_000, Tree: id})}
 	default:
 		res.Content = []agent.Block{use("asked", args{MS: 5000, Tree: id}), use("once", args{MS: 30_000, Tree: id})}
 	}
@@ -101,7 +122,7 @@ func (l *ledger) mayApprove(tree string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.accepted[tree]
-	if p == nil || !p.cancelled {
+	if p == nil || !p.cancelled && !p.pruned {
 		return p != nil
 	}
 	at := l.cuts[tree]
@@ -113,7 +134,9 @@ func (l *ledger) mayApprove(tree string) bool {
 }
 
 // judgeTree holds a run with a sub-agent against its promise: it ends with one answer, or all that it started ends with it.
-func (l *ledger) judgeTree(p *promise, end event, fail func(string, ...any)) {
+// The user gets one report of a sub-agent in the background.
+func (s *simulation) judgeTree(ctx context.Context, results records, p *promise, end event, fail func(string, ...any)) {
+	l := s.ledger
 	got := countOf(l.sent[p.chat], p.user)
 	switch {
 	case end.Outcome == "completed":
@@ -123,11 +146,18 @@ func (l *ledger) judgeTree(p *promise, end event, fail func(string, ...any)) {
 	case l.isAbandoned(p.id, end):
 	case end.Outcome != "cancelled" || !p.cancelled || got > 0:
 		fail("%s: outcome %s: %s; the user got the answer %d times", p.id, end.Outcome, cmp.Or(end.ForLLM, end.Error.Code), got)
-	default:
-		for _, run := range l.trees[p.id] {
-			if run.at.Sub(l.cuts[p.id]) > recovery {
-				fail("%s was cancelled at %s, and its tool %s began at %s", p.id, l.cuts[p.id].Format(time.TimeOnly), run.call, run.at.Format(time.TimeOnly))
-			}
+	}
+	cut, whole := l.cuts[p.id], end.Outcome == "cancelled"
+	for _, run := range l.trees[p.id] {
+		if !cut.IsZero() && run.at.Sub(cut) > recovery && (whole || run.call != "keyed") {
+			fail("%s was cancelled at %s, and its tool %s began at %s", p.id, cut.Format(time.TimeOnly), run.call, run.at.Format(time.TimeOnly))
+		}
+	}
+	if p.tree == "bush" && end.Outcome == "completed" {
+		sub, ok := read(ctx, results, "completion", &promise{session: p.session, id: p.id + "-t1-0"})
+		report := "report " + l.tenant + p.id
+		if got := countOf(l.sent[p.chat], report); !ok || sub.Outcome == "completed" && (got != 1 || !strings.Contains(sub.ForLLM, report)) {
+			fail("%s: its sub-agent ended with %q: %.60q, and the user got %d times %q", p.id, sub.Outcome, sub.ForLLM, got, report)
 		}
 	}
 }
