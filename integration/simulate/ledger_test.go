@@ -21,7 +21,7 @@ type ledger struct {
 	informed map[string]time.Time    // the last run in a process whose link was whole, by call
 	jobs     map[string][]jobRun     // runs of scheduled jobs, by job
 	trees    map[string][]jobRun     // runs of tools for an agent with a sub-agent, by its call
-	cuts     map[string]time.Time    // when such an agent was cancelled
+	cuts     map[string]calm         // in which such an agent was cancelled
 	calms    []calm                  // in which nothing failed, nor shortly before
 	due      map[string]time.Time    // when a job that runs once is due, or zero if it was removed, by job
 	stopped  map[string][]calm       // times in which a job is disabled or removed, by job
@@ -90,11 +90,11 @@ type refusal struct {
 	full bool // the store said so once
 }
 
-// calm is a time in which nothing failed, or a job had no tick.
+// calm is a time in which nothing failed, a job had no tick, or somebody tried to cancel something.
 type calm struct{ from, to time.Time }
 
 func newLedger() *ledger {
-	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, due: map[string]time.Time{}, stopped: map[string][]calm{}, trees: map[string][]jobRun{}, cuts: map[string]time.Time{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, failed: map[string]bool{}, approved: map[string]bool{}, unstored: map[string]refusal{}, retried: map[string]bool{}, lacking: map[string]bool{}, told: map[string]map[int]bool{}}
+	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, due: map[string]time.Time{}, stopped: map[string][]calm{}, trees: map[string][]jobRun{}, cuts: map[string]calm{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, failed: map[string]bool{}, approved: map[string]bool{}, unstored: map[string]refusal{}, retried: map[string]bool{}, lacking: map[string]bool{}, told: map[string]map[int]bool{}}
 }
 
 func (l *ledger) accept(p *promise) {

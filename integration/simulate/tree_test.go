@@ -25,11 +25,13 @@ func (s *simulation) plant() {
 	answer := "answer " + s.ledger.tenant + id
 	p := &promise{session: id, id: id, tool: agent.AgentTool, reply: answer, user: answer, chat: "of-trees", tree: "tree"}
 	cut := tools.CallKey{Session: id, ID: id}
-	switch s.rnd.IntN(6) {
+	switch s.rnd.IntN(7) {
 	case 0:
-		p.tree = "bush"
+		p.tree, p.cancelled = "bush", s.rnd.IntN(2) == 0
 	case 1:
+		p.tree, p.cancelled = "bush", true
 	case 2:
+	case 3:
 		cut.ID += "-t1-0"
 		p.pruned = true
 	default:
@@ -56,7 +58,7 @@ func (s *simulation) plant() {
 				}
 				return err
 			})
-			s.ledger.cut(id)
+			s.ledger.cut(id, began)
 		}
 	})
 }
@@ -102,11 +104,11 @@ func (l *ledger) treeOf(a approvals.Approval) string {
 	return strings.TrimPrefix(in.Tree, l.tenant)
 }
 
-// cut notes that a run was cancelled.
-func (l *ledger) cut(tree string) {
+// cut notes from when on somebody tried to cancel a run, and that it is cancelled now.
+func (l *ledger) cut(tree string, from time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cuts[tree] = time.Now()
+	l.cuts[tree] = calm{from, time.Now()}
 }
 
 // grew notes that a tool begins for a tree.
@@ -117,15 +119,16 @@ func (l *ledger) grew(tree, tool string) {
 	l.trees[tree] = append(l.trees[tree], jobRun{tool, time.Now()})
 }
 
-// mayApprove reports whether somebody answers the question of a tree. One whose run was cancelled goes soon.
+// mayApprove reports whether somebody answers the question of a tree. One whose run was cancelled goes soon, unless its
+// sub-agent is in the background.
 func (l *ledger) mayApprove(tree string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p := l.accepted[tree]
-	if p == nil || !p.cancelled && !p.pruned {
+	if p == nil || p.tree == "bush" || !p.cancelled && !p.pruned {
 		return p != nil
 	}
-	at := l.cuts[tree]
+	at := l.cuts[tree].to
 	if at.IsZero() || time.Since(at) < recovery {
 		return false
 	}
@@ -147,17 +150,25 @@ func (s *simulation) judgeTree(ctx context.Context, results records, p *promise,
 	case end.Outcome != "cancelled" || !p.cancelled || got > 0:
 		fail("%s: outcome %s: %s; the user got the answer %d times", p.id, end.Outcome, cmp.Or(end.ForLLM, end.Error.Code), got)
 	}
-	cut, whole := l.cuts[p.id], end.Outcome == "cancelled"
+	cut, ofRun := l.cuts[p.id], end.Outcome == "cancelled"
 	for _, run := range l.trees[p.id] {
-		if !cut.IsZero() && run.at.Sub(cut) > recovery && (whole || run.call != "keyed") {
-			fail("%s was cancelled at %s, and its tool %s began at %s", p.id, cut.Format(time.TimeOnly), run.call, run.at.Format(time.TimeOnly))
+		stops := ofRun && run.call == "keyed" || p.tree == "tree" && (ofRun || run.call != "keyed")
+		if stops && !cut.to.IsZero() && run.at.Sub(cut.to) > recovery {
+			fail("%s was cancelled at %s, and its tool %s began at %s", p.id, cut.to.Format(time.TimeOnly), run.call, run.at.Format(time.TimeOnly))
 		}
 	}
-	if p.tree == "bush" && end.Outcome == "completed" {
-		sub, ok := read(ctx, results, "completion", &promise{session: p.session, id: p.id + "-t1-0"})
+	sub := &promise{session: p.session, id: p.id + "-t1-0"}
+	if started, ok := read(ctx, results, "result", sub); ok && started.Outcome == "async" {
+		e, ok := read(ctx, results, "completion", sub)
 		report := "report " + l.tenant + p.id
-		if got := countOf(l.sent[p.chat], report); !ok || sub.Outcome == "completed" && (got != 1 || !strings.Contains(sub.ForLLM, report)) {
-			fail("%s: its sub-agent ended with %q: %.60q, and the user got %d times %q", p.id, sub.Outcome, sub.ForLLM, got, report)
+		got := countOf(l.sent[p.chat], report)
+		switch {
+		case !ok, e.Outcome == "completed" && (got != 1 || !strings.Contains(e.ForLLM, report)):
+			fail("%s: its sub-agent ended with %q: %.60q, and the user got %d times %q", p.id, e.Outcome, e.ForLLM, got, report)
+		case e.Outcome == "cancelled" && (cut.to.IsZero() || started.at.Before(cut.from)):
+			fail("%s: its sub-agent was in the background from %s on, and was cancelled with the run after %s", p.id, started.at.Format(time.TimeOnly), cut.from.Format(time.TimeOnly))
 		}
+	} else if p.tree == "bush" && end.Outcome == "completed" {
+		fail("%s: its sub-agent was not started: %s", p.id, started.ForLLM)
 	}
 }
