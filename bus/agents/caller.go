@@ -143,10 +143,13 @@ func (c busCaller) untilCancelled(ctx context.Context, k tools.CallKey) error {
 	}
 }
 
-// cancel cancels a call that a cancelled agent made. The worker that runs the call stops it
+// cancel cancels a call that a cancelled agent made, unless it is in the background. The worker that runs the call stops it
 // and publishes the result; no worker runs a parked call, and no call is parked after the record. One that was
 // parked, and that no worker continues yet, may have made calls that are parked still.
 func (c busCaller) cancel(ctx context.Context, k tools.CallKey) error {
+	if stored, err := task.ReadResults(ctx, c.bus, k.Session, k.ID); err != nil || len(stored) > 0 && !task.Ended(stored) {
+		return err
+	}
 	if err := task.RecordCancellation(ctx, c.bus, k.Session, k.ID); err != nil {
 		return err
 	}

@@ -252,6 +252,26 @@ func TestCancelOfACallIsRepeated(t *testing.T) {
 	})
 }
 
+// A cancelled agent leaves a call that goes on in the background, also if its log does not say so yet.
+func TestCancelledAgentLeavesTheBackground(t *testing.T) {
+	t.Parallel()
+	b := bustest.New(t)
+	spawned := tools.Call{ID: "spawned", Session: "s", Tool: "x"}
+	body, err := bus.Encode(tools.NewResultEvent(spawned, tools.AsyncResult("started")))
+	if err == nil {
+		_, err = b.Publish(t.Context(), bus.Message{Subject: b.Result("s", "spawned"), Body: body})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancelled, cancel := context.WithCancelCause(t.Context())
+	cancel(tools.Errorf(tools.CodeCancelled, "cancelled by a test"))
+	_, _ = busCaller{b}.Call(cancelled, spawned) // whatever it returns
+	if r, err := task.ReadRecord(t.Context(), b, tools.CallKey{Session: "s", ID: "spawned"}); err != nil || !r.Cancelled.IsZero() {
+		t.Errorf("the record of the call is %+v, %v", r, err)
+	}
+}
+
 // A run that its worker handed back when it stopped, and that is cancelled before another worker continues it, is
 // cancelled with its calls, also if their ids are so long that subjects have their hashes.
 func TestCancelOfARunThatWasHandedBack(t *testing.T) {

@@ -47,36 +47,42 @@ func (w *Worker) countAttempts(ctx context.Context, a *attempt) (int, error) {
 // lastAlone is how long a last attempt waits for another one. It may wait for the call that waits here.
 const lastAlone = time.Minute
 
+// beginAgain begins an attempt of a call that was delivered before. If that took a while, the worker that lost the call may
+// have stored its result since: then the error is errDone.
+func (w *Worker) beginAgain(ctx, toolCtx context.Context, a *attempt) (end func(), err error) {
+	began := time.Now()
+	end, err = w.awaitLast(toolCtx, a)
+	if err != nil {
+		return nil, err
+	}
+	w.recordStart(ctx, a)
+	if time.Since(began) > time.Second {
+		var ended bool
+		if ended, err = w.results.hasEnded(ctx, a); ended && err == nil {
+			err = errDone
+		}
+	}
+	if err != nil {
+		end()
+	}
+	return end, err
+}
+
 // awaitLast waits until no other call has its last attempt in this process: a call that kills its
-// workers soon uses up no last attempt but its own. If it waited, the worker that lost the call may have stored its
-// result since: then the error is errDone.
-func (w *Worker) awaitLast(ctx, toolCtx context.Context, a *attempt) (ended func(), err error) {
-	ended = func() {}
+// workers soon uses up no last attempt but its own.
+func (w *Worker) awaitLast(toolCtx context.Context, a *attempt) (end func(), err error) {
 	if !a.Final {
-		return ended, nil
-	}
-	release := func() { <-w.last }
-	select {
-	case w.last <- struct{}{}:
-		return release, nil
-	default:
+		return func() {}, nil
 	}
 	select {
 	case w.last <- struct{}{}:
-		ended = release
+		return func() { <-w.last }, nil
 	case <-toolCtx.Done(): // run says why
 	case <-time.After(lastAlone):
 	case <-w.executions.stopping:
 		return nil, handOn(0)
 	}
-	has, err := w.results.hasEnded(ctx, a)
-	if has && err == nil {
-		err = errDone
-	}
-	if err != nil {
-		ended()
-	}
-	return ended, err
+	return func() {}, nil
 }
 
 // recordStart records the start of a call that was delivered before. If it cannot, the

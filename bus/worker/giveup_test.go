@@ -247,6 +247,40 @@ func TestLastAttemptThatWaitsForAnother(t *testing.T) {
 	})
 }
 
+// If the worker that lost a call stores its result while another one cannot record that it begins the call, the tool does
+// not run again.
+func TestStartOfACallThatHasEnded(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		var runs atomic.Int64
+		submit(t, b, "stevedore.call.default.keyed", `{"id":"a","args":{"text":"x"}}`)
+		bustest.Fail(t, b, "default", 1)
+		refuse := sync.OnceFunc(func() {
+			stream, err := b.JetStream().Stream(t.Context(), b.BucketStream(bus.TasksBucket))
+			if err == nil {
+				config := stream.CachedInfo().Config
+				config.Subjects = []string{"nothing"}
+				_, err = b.JetStream().UpdateStream(t.Context(), config)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		})
+		workertest.StartSteps(t, b, workertest.Plain{}, worker.Config{}, func(step string) {
+			if step == "claim" {
+				refuse()
+			}
+		}, echo(t, "keyed", tools.Keyed, &runs, nil))
+		time.Sleep(10 * time.Second)
+		submit(t, b, b.Result("default", "a"), `{"id":"a","session":"default","tool":"keyed","outcome":"completed"}`)
+		time.Sleep(2 * time.Minute)
+		waitEmpty(t, b)
+		if n := runs.Load(); n != 0 {
+			t.Errorf("the call ran %d times", n)
+		}
+	})
+}
+
 // If the worker that lost a call stores its result while the last attempt waits for another one, the tool does not run.
 func TestLastAttemptOfACallThatHasEnded(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {

@@ -114,12 +114,11 @@ func (w *Worker) toResult(ctx context.Context, a *attempt) (toolCtx context.Cont
 		return nil, nil, err
 	}
 	if a.Redelivered && !a.Once() { // the claim of a once-only call ends its attempts
-		ended, err := w.awaitLast(ctx, toolCtx, a)
+		end, err := w.beginAgain(ctx, toolCtx, a)
 		if err != nil {
 			return nil, nil, err
 		}
-		defer ended()
-		w.recordStart(ctx, a)
+		defer end()
 	}
 
 	// 6. Run. After a crash in this step the tool runs again, unless it is
