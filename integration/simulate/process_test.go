@@ -43,7 +43,8 @@ func startProcess(t *testing.T, s *simulation) *process {
 	}
 	w := worker.New(p.bus, registry, offload.NewOffloader(store, offload.Config{}), worker.Config{
 		Queues: append([]string{bus.DefaultQueue}, agents.Queues(1)...), Approvals: approvals.Rules{Needed: func(call tools.Call) bool { return call.Tool == "asked" }},
-		Ticks: true, Slots: 8, ClaimTimeout: 40 * time.Second, Grace: 2 * time.Second, Log: log,
+		// With fewer slots, long calls of agents take all of them at times, and no call of a calm time begins soon.
+		Ticks: true, Slots: 16, ClaimTimeout: 40 * time.Second, Grace: 2 * time.Second, Log: log,
 	})
 	n, err := notify.New(p.bus, notify.Config{Channels: map[string]channel.Channel{"chat": &chat{p.link, s.ledger}}, Default: "chat", Conversations: completions{agents.NewConversations(p.bus, nil, nil)}, Grace: 2 * time.Second, Log: log})
 	if err != nil {
