@@ -129,28 +129,7 @@ func (s *simulation) judge() (checked int) {
 	if s.host == nil { // the neighbour has none of these
 		checked += s.judgeJobs(ctx, results, fail)
 	}
-	for job, at := range l.due {
-		checked++
-		calls := map[string]bool{}
-		for _, run := range l.jobs[job] {
-			if calls[run.call] = true; run.at.Before(at) || run.at.Sub(at) > jobPause {
-				fail("%s is due at %s, and ran at %s", job, at.Format(time.TimeOnly), run.at.Format(time.TimeOnly))
-			}
-		}
-		if once := !at.IsZero(); once != (len(calls) == 1) || !once && len(calls) > 0 {
-			fail("%s is due at %s, and ran as %v", job, at.Format(time.TimeOnly), l.jobs[job])
-		}
-	}
-	for job, stopped := range l.stopped {
-		for _, during := range stopped {
-			for _, run := range l.jobs[job] {
-				tick := due(run.call)
-				if checked++; tick.After(during.from.Add(time.Second)) && tick.Before(during.to) || run.at.Sub(during.from) > jobPause && run.at.Before(during.to) {
-					fail("%s was stopped at %s, and ran at %s for the tick of %s", job, during.from.Format(time.TimeOnly), run.at.Format(time.TimeOnly), tick.Format(time.TimeOnly))
-				}
-			}
-		}
-	}
+	checked += l.judgeMadeJobs(fail)
 	for _, calm := range l.calms {
 		checked += s.judgeBacklog(ctx, results, calm, fail) + s.judgeCalm(ctx, results, calm, fail)
 	}
@@ -264,6 +243,40 @@ func (s *simulation) judgeJobs(ctx context.Context, results records, fail func(s
 	return checked
 }
 
+// judgeMadeJobs holds the jobs that clients made against their promises: one that runs once runs once when it is due, and
+// none runs for a tick of a time in which it was disabled or removed.
+func (l *ledger) judgeMadeJobs(fail func(string, ...any)) (checked int) {
+	for job, at := range l.due {
+		checked++
+		calls, want := map[string]bool{}, 1
+		if at.IsZero() { // it was removed
+			want = 0
+		}
+		for _, run := range l.jobs[job] {
+			if calls[run.call] = true; run.at.Before(at) || run.at.Sub(at) > jobPause {
+				fail("%s is due at %s, and ran at %s", job, at.Format(time.TimeOnly), run.at.Format(time.TimeOnly))
+			}
+		}
+		if len(calls) != want {
+			fail("%s is due at %s, and ran as %v", job, at.Format(time.TimeOnly), l.jobs[job])
+		}
+	}
+	for job, stopped := range l.stopped {
+		for _, during := range stopped {
+			for _, run := range l.jobs[job] {
+				checked++
+				tick := due(run.call)
+				inTime := tick.After(during.from.Add(time.Second)) && tick.Before(during.to)
+				if inTime || run.at.Sub(during.from) > jobPause && run.at.Before(during.to) {
+					fail("%s was stopped at %s, and ran at %s for the tick of %s", job, during.from.Format(time.TimeOnly),
+						run.at.Format(time.TimeOnly), tick.Format(time.TimeOnly))
+				}
+			}
+		}
+	}
+	return checked
+}
+
 // judgeTicks holds the ticks of a job against their promise: each makes at most one call, they are an interval apart, the
 // calls begin in the order of the ticks, and a call begins only if the one before it has its result. One that became a dead
 // letter has a result, and another one after somebody retried it. A server that starts counts a short interval anew.
@@ -308,7 +321,7 @@ func due(call string) time.Time {
 // judgeBacklog checks that work goes on when the faults have ended. A call that was accepted before the last fault must have
 // ended after recovery, unless somebody retried it later: a long one that was interrupted begins again within two minutes.
 // Runs of agents are left out: their provider fails at any time.
-func (s *simulation) judgeBacklog(ctx context.Context, results records, c calm, fail func(string, ...any)) (checked int) {
+func (s *simulation) judgeBacklog(ctx context.Context, results records, c span, fail func(string, ...any)) (checked int) {
 	for id, p := range s.ledger.accepted {
 		if !p.at.Add(time.Duration(p.ms)*time.Millisecond).Before(c.from.Add(-recovery)) || p.reply != "" || s.ledger.retried[id] {
 			continue
@@ -329,7 +342,7 @@ func (s *simulation) judgeBacklog(ctx context.Context, results records, c calm, 
 
 // judgeCalm holds a time without faults against what is promised only then: everything happens once,
 // and soon.
-func (s *simulation) judgeCalm(ctx context.Context, results records, c calm, fail func(string, ...any)) (checked int) {
+func (s *simulation) judgeCalm(ctx context.Context, results records, c span, fail func(string, ...any)) (checked int) {
 	within := func(times []time.Time) bool {
 		return len(times) > 0 && times[0].After(c.from) && times[len(times)-1].Before(c.to)
 	}
@@ -400,7 +413,7 @@ func (s *simulation) judgeCalm(ctx context.Context, results records, c calm, fai
 }
 
 // judgeOrder holds the calls of a session that waits against their promise: they begin in the order of the queue.
-func (l *ledger) judgeOrder(c calm, fail func(string, ...any)) (checked int) {
+func (l *ledger) judgeOrder(c span, fail func(string, ...any)) (checked int) {
 	var waiting []*promise
 	for _, p := range l.accepted {
 		if p.flood && p.at.After(c.from) && p.at.Before(c.to) && len(l.runs[p.id]) > 0 {

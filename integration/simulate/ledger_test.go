@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -21,14 +22,14 @@ type ledger struct {
 	informed map[string]time.Time    // the last run in a process whose link was whole, by call
 	jobs     map[string][]jobRun     // runs of scheduled jobs, by job
 	trees    map[string][]jobRun     // runs of tools for an agent with a sub-agent, by its call
-	cuts     map[string]calm         // in which such an agent was cancelled
-	calms    []calm                  // in which nothing failed, nor shortly before
+	cuts     map[string]span         // in which such an agent was cancelled
+	calms    []span                  // in which nothing failed, nor shortly before
 	due      map[string]time.Time    // when a job that runs once is due, or zero if it was removed, by job
-	stopped  map[string][]calm       // times in which a job is disabled or removed, by job
+	stopped  map[string][]span       // times in which a job is disabled or removed, by job
 	sent     map[string][]string     // texts that a chat got, by chat, without those it dropped as duplicates
 	seen     map[string][]time.Time  // deliveries by the id of the notification
 	settled  map[string]bool         // notifications that were sent and acknowledged, by id
-	refusing time.Time               // until when the bucket that has the records of deliveries refuses them
+	refusing []span                  // in which the bucket that has the records of deliveries refuses them
 	failed   map[string]bool         // notifications that the chat answered with an error once, by id
 	told     map[string]map[int]bool // messages with a number that a chat was promised, by chat
 	approved map[string]bool         // calls that a person approved
@@ -90,11 +91,11 @@ type refusal struct {
 	full bool // the store said so once
 }
 
-// calm is a time in which nothing failed, a job had no tick, or somebody tried to cancel something.
-type calm struct{ from, to time.Time }
+// span is a time from one moment to another one.
+type span struct{ from, to time.Time }
 
 func newLedger() *ledger {
-	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, due: map[string]time.Time{}, stopped: map[string][]calm{}, trees: map[string][]jobRun{}, cuts: map[string]calm{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, failed: map[string]bool{}, approved: map[string]bool{}, unstored: map[string]refusal{}, retried: map[string]bool{}, lacking: map[string]bool{}, told: map[string]map[int]bool{}}
+	return &ledger{accepted: map[string]*promise{}, runs: map[string][]time.Time{}, informed: map[string]time.Time{}, jobs: map[string][]jobRun{}, due: map[string]time.Time{}, stopped: map[string][]span{}, trees: map[string][]jobRun{}, cuts: map[string]span{}, sent: map[string][]string{}, seen: map[string][]time.Time{}, settled: map[string]bool{}, failed: map[string]bool{}, approved: map[string]bool{}, unstored: map[string]refusal{}, retried: map[string]bool{}, lacking: map[string]bool{}, told: map[string]map[int]bool{}}
 }
 
 func (l *ledger) accept(p *promise) {
@@ -145,7 +146,7 @@ func (l *ledger) remind(job string, at time.Time) {
 	l.due[job] = at
 }
 
-func (l *ledger) stopJob(job string, during calm) {
+func (l *ledger) stopJob(job string, during span) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.stopped[job] = append(l.stopped[job], during)
@@ -158,7 +159,9 @@ func (l *ledger) deliver(chat, id, text string) {
 	if l.tenant == "" && strings.Contains(text, neighbour) {
 		l.wrongs = append(l.wrongs, fmt.Sprintf("%s is of another tenant and came to %s: %q", id, chat, text))
 	}
-	if l.settled[id] && l.seen[id][0].After(l.refusing) { // otherwise a copy, such as of its dead letter, may be sent, too
+	if l.settled[id] && !slices.ContainsFunc(l.refusing, func(s span) bool { // without a record, a copy may be sent, such as that of its dead letter
+		return l.seen[id][0].After(s.from) && l.seen[id][0].Before(s.to)
+	}) {
 		l.wrongs = append(l.wrongs, fmt.Sprintf("%s was sent again at %s, after its acknowledgement: %v", id, clock(), l.seen[id]))
 	}
 	if l.seen[id] = append(l.seen[id], time.Now()); len(l.seen[id]) == 1 {
@@ -236,11 +239,11 @@ func (l *ledger) isApproved(call string) bool {
 	return l.approved[call]
 }
 
-// refuseRecords notes until when no record of a delivery is stored.
-func (l *ledger) refuseRecords(until time.Time) {
+// refuseRecords notes when no record of a delivery is stored.
+func (l *ledger) refuseRecords(during span) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.refusing = until
+	l.refusing = append(l.refusing, during)
 }
 
 func (l *ledger) settle(id string) {

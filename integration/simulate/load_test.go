@@ -188,7 +188,7 @@ func (s *simulation) makeJob() {
 		disable(true)
 		from := time.Now()
 		time.Sleep(pauses[0])
-		s.ledger.stopJob(name, calm{from, time.Now()})
+		s.ledger.stopJob(name, span{from, time.Now()})
 		disable(false)
 		time.Sleep(pauses[1])
 		s.retry(func(ctx context.Context) error {
@@ -197,7 +197,7 @@ func (s *simulation) makeJob() {
 			}
 			return nil
 		})
-		s.ledger.stopJob(name, calm{time.Now(), s.began.AddDate(1, 0, 0)})
+		s.ledger.stopJob(name, span{time.Now(), s.began.AddDate(1, 0, 0)})
 	})
 }
 

@@ -124,7 +124,7 @@ func (s *simulation) run(d time.Duration) {
 		from := time.Now()
 		s.flood()
 		s.load(s.began.Add(min(hour, d)), false)
-		s.ledger.calms = append(s.ledger.calms, calm{from, time.Now()})
+		s.ledger.calms = append(s.ledger.calms, span{from, time.Now()})
 		if hour >= d {
 			break
 		}

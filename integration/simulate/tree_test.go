@@ -108,7 +108,7 @@ func (l *ledger) treeOf(a approvals.Approval) string {
 func (l *ledger) cut(tree string, from time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.cuts[tree] = calm{from, time.Now()}
+	l.cuts[tree] = span{from, time.Now()}
 }
 
 // grew notes that a tool begins for a tree.

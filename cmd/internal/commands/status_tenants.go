@@ -3,6 +3,7 @@ package commands
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -85,16 +86,21 @@ func printTenants(cmd *cobra.Command, dir string, asJSON bool) (failing int, err
 			failing++
 		}
 	}
-	err = client.PrintList(asJSON, cmd.OutOrStdout(), all, "No tenants.",
+	return failing, listTenants(cmd.OutOrStdout(), all, asJSON)
+}
+
+// listTenants prints a line for each tenant, and then what their states leave out.
+func listTenants(out io.Writer, all []*tenantStatus, asJSON bool) error {
+	err := client.PrintList(asJSON, out, all, "No tenants.",
 		[]string{"tenant", "waiting", "running", "workers", "dead letters", "fill", "needs attention"}, (*tenantStatus).row)
 	for _, s := range all {
 		if s.Status != nil && !asJSON {
 			for _, note := range s.Status.Notes {
-				_ = cli.Line(cmd.OutOrStdout(), "%s: %s", s.Tenant, note) // printing the list fails, too
+				_ = cli.Line(out, "%s: %s", s.Tenant, note) // printing the list fails, too
 			}
 		}
 	}
-	return failing, err
+	return err
 }
 
 // problems returns what needs attention, and what could not be read.

@@ -116,3 +116,14 @@ func TestStatusOfATenantCountsItsProblems(t *testing.T) {
 		}
 	}
 }
+
+// The list of tenants says what the state of one leaves out. As JSON, the state itself has it.
+func TestStatusOfTenantsHasTheirNotes(t *testing.T) {
+	tenants := []*tenantStatus{{Tenant: "red", Status: &status.Status{Notes: []string{"Only some jobs were looked at."}}}, {Tenant: "blue", Error: "gone"}}
+	for asJSON, want := range map[bool]string{false: "\nred: Only some jobs were looked at.\n", true: `"notes":["Only some jobs were looked at."]`} {
+		var out bytes.Buffer
+		if err := listTenants(&out, tenants, asJSON); err != nil || strings.Count(out.String(), "Only some") != 1 || !strings.Contains(out.String(), want) {
+			t.Errorf("%v, %s", err, out.String())
+		}
+	}
+}
