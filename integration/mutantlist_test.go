@@ -200,6 +200,8 @@ var mutants = []mutant{
 		"bus/cron", "TestUpdateIsRedelivered"},
 	{"a late tick of a job that was removed runs", "bus/worker/tick.go", "withdrawn || err != nil {", "withdrawn && err != nil {",
 		"bus/cron", "TestMadeUpTickOfARemovedJob"},
+	{"a tick that waits runs after its job was removed in part", "bus/cron/duetime.go", "next.IsZero() && d.Header(skippedHeader)",
+		"d.Header(dueHeader) == \"\" && (next.IsZero() || true) && d.Header(skippedHeader)", "bus/cron", "TestTickOfAHalfRemovedJob"},
 	{"a job that waits for a worker is not listed", "bus/cron/jobs.go", "js.all(ctx, kind, after, true, by.mayOwn)", "js.all(ctx, kind, after, false, by.mayOwn)",
 		"bus/cron", "TestOneShot"},
 	{"the run of an earlier job is shown", "bus/cron/lastrun.go", "e.Ended && !record.Due", "e.Ended && e.Name == \"\" && !record.Due", "bus/cron", "TestOneShot"},

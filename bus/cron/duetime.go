@@ -1,6 +1,7 @@
 package cron
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -24,13 +25,15 @@ func IsOnlyTick(d *consume.Delivery) bool {
 	return !due.IsZero() && next.IsZero()
 }
 
-// WasWithdrawn reports whether d is a tick that Jobs.KeepTime published although somebody had removed or disabled its
-// schedule: its process stood still after it had read that.
+// WasWithdrawn reports whether somebody removed or disabled the schedule of d, which has other ticks too. Such a tick exists if
+// the caller that removed the schedule could not remove the tick any more, or if Jobs.KeepTime published it late: its process
+// stood still after it had read the schedule.
 func WasWithdrawn(ctx context.Context, b *bus.Bus, d *consume.Delivery, kind, name string) (bool, error) {
-	if d.Header(dueHeader) == "" && d.Header(skippedHeader) == "" {
+	if _, next := tickTimes(d.Header); next.IsZero() && d.Header(skippedHeader) == "" {
 		return false, nil
 	}
-	schedule, err := b.Last(ctx, bus.Ticks, b.Schedule(kind, name))
+	subject := cmp.Or(d.Header(jetstream.SchedulerHeader), b.Schedule(kind, name))
+	schedule, err := b.Last(ctx, bus.Ticks, subject)
 	return err == nil && schedule.Header.Get(jetstream.ScheduleHeader) == "", err
 }
 

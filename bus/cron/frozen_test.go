@@ -2,7 +2,9 @@ package cron_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -198,4 +200,51 @@ func TestMadeUpTickOfARemovedJob(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A caller that removes a job stops before it has removed the tick that waits. For the next caller, there is no such job, and it
+// does not run.
+func TestTickOfAHalfRemovedJob(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		s := bustest.Server(t)
+		b := bustest.Connect(t, s, bus.Config{})
+		cfg := s.ClientConfig(bus.Config{})
+		process := &frozen{InProcessConnProvider: cfg.InProcess, stands: make(chan struct{}), thaw: make(chan struct{})}
+		cfg.InProcess = process
+		other, err := bus.Connect(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer other.Close()
+		jobs, text := cron.New(b), func(text string) json.RawMessage { return json.RawMessage(`{"text":"` + text + `"}`) }
+		if _, err := jobs.Add(t.Context(), operator, cron.Job{Name: "often", Every: time.Minute, Tool: "say", Args: text("often")}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(90 * time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		before := "STREAM.INFO" // the third one: the schedule is removed by then
+		process.others.Store(2)
+		process.before.Store(&before)
+		failed := make(chan error, 1)
+		go func() { failed <- cron.New(other).Remove(ctx, operator, "often") }()
+		<-process.stands
+		cancel()
+		close(process.thaw)
+		if err := <-failed; err == nil {
+			t.Fatal("the job was removed whole")
+		}
+		if err := jobs.Remove(t.Context(), operator, "often"); !errors.Is(err, cron.ErrNotFound) {
+			t.Fatal(err)
+		}
+		if tick, err := b.Last(t.Context(), bus.Ticks, b.Tick(bus.Cron, "often")); err != nil || tick.Sequence == 0 {
+			t.Fatalf("the tick does not wait: %+v, %v", tick, err)
+		}
+		calls := runSay(t, b)
+		if _, err := jobs.Add(t.Context(), operator, cron.Job{Name: "later", At: time.Now().Add(time.Minute), Tool: "say", Args: text("later")}); err != nil {
+			t.Fatal(err)
+		}
+		if call := nextCall(t, calls); string(call.Args) != `{"text":"later"}` {
+			t.Errorf("call %+v", call)
+		}
+	})
 }
