@@ -1,0 +1,44 @@
+package servers
+
+import (
+	"encoding/json"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+)
+
+// repeated reports whether the texts of a result are its structured content, as MCP wants it of servers: as JSON, as the only member of
+// its object, or each element in a text of its own. Others send a text for people beside data for models.
+func repeated(structured json.RawMessage, texts []string) bool {
+	if isText(structured, strings.Join(texts, "\n")) {
+		return true
+	}
+	if o := wire.ObjectOf(structured); len(o) == 1 {
+		structured = o[0].Value
+	}
+	return isText(structured, strings.Join(texts, "\n")) ||
+		wire.Kind(structured) == '[' && slices.EqualFunc(slices.Collect(wire.Elements(structured)), texts, isText)
+}
+
+// isText reports whether a text is a JSON string, or the JSON of a value in any form.
+func isText(value json.RawMessage, text string) bool {
+	if content, ok := wire.Text(value); ok && content == text {
+		return true
+	}
+	lenient := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+	a, b := jsontext.NewDecoder(strings.NewReader(string(value)), lenient...), jsontext.NewDecoder(strings.NewReader(text), lenient...)
+	for {
+		one, err := a.ReadToken()
+		other, otherErr := b.ReadToken()
+		if err != nil || otherErr != nil {
+			return err == io.EOF && otherErr == io.EOF
+		}
+		if one.Kind() != other.Kind() || one.String() != other.String() {
+			return false
+		}
+	}
+}
