@@ -414,6 +414,8 @@ var mutants = []mutant{
 		"cmd/internal/mcp/wrap", "TestContentBesideStructuredContent"},
 	{"a structured content is lost beside a text", "cmd/internal/mcp/servers/result.go", "!(len(texts) > 0 && repeated(json.RawMessage(structured), texts))", "len(texts) == 0",
 		"cmd/internal/mcp/servers", "TestToolsOfAProgram"},
+	{"a note is lost with the content that leaves the history", "tools/agent/history.go", "offload.ToolGet) + note", "offload.ToolGet)",
+		"tools/agent", "TestOffloadedHistoryKeepsNotes"},
 	{"a forgotten session without requests goes on", "cmd/internal/mcp/wrap/httpstream.go", "case code == http.StatusNotFound && opened:", "case code == http.StatusNotFound && opened && h == nil:",
 		"cmd/internal/mcp/wrap", "TestForgottenSessionEndsTheLink"},
 	{"a result is logged before its output is sent", "tools/agent/calls.go", "	if err != nil {\n		return nil, err\n	}\n	return res, nil", "	return res, err",
