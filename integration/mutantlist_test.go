@@ -416,6 +416,8 @@ var mutants = []mutant{
 		"cmd/internal/mcp/servers", "TestToolsOfAProgram"},
 	{"a note is lost with the content that leaves the history", "tools/agent/history.go", "offload.ToolGet) + note", "offload.ToolGet)",
 		"tools/agent", "TestOffloadedHistoryKeepsNotes"},
+	{"the text of replaced turns is said to be stored", "tools/agent/compact.go", "if c.Parts[len(ids)-1].To < c.Cut {", "if false {",
+		"tools/agent", "TestCompactionWhenTheStoreBecomesFull"},
 	{"a forgotten session without requests goes on", "cmd/internal/mcp/wrap/httpstream.go", "case code == http.StatusNotFound && opened:", "case code == http.StatusNotFound && opened && h == nil:",
 		"cmd/internal/mcp/wrap", "TestForgottenSessionEndsTheLink"},
 	{"a result is logged before its output is sent", "tools/agent/calls.go", "	if err != nil {\n		return nil, err\n	}\n	return res, nil", "	return res, err",
