@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wrap"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -49,7 +50,7 @@ func resultOf(got *mcp.CallToolResult) *tools.Result {
 		}
 	}
 	// The proxy has made a text of it, whose numbers the SDK does not change.
-	if structured, _ := got.StructuredContent.(string); structured != "" && !(len(texts) > 0 && repeated(json.RawMessage(structured), texts)) {
+	if structured, _ := got.StructuredContent.(string); structured != "" && !wrap.Repeated(json.RawMessage(structured), texts) {
 		if file == nil {
 			file = []byte(structured)
 		} else {

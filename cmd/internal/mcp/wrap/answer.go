@@ -277,7 +277,7 @@ func readable(m *wire.Message) *wire.Message {
 	if odd {
 		result = wire.Set(result, wire.Array(content), "content")
 	}
-	if structured := wire.Get(result, "structuredContent"); !slices.Contains([]string{"", "null"}, string(structured)) {
+	if structured := structuredOf(result); structured != nil {
 		result = wire.Set(result, wire.JSON(string(structured)), "structuredContent")
 	} else if !odd {
 		return m

@@ -2,6 +2,7 @@ package wrap
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -77,5 +78,23 @@ func TestContentBesideStructuredContent(t *testing.T) {
 	if !slices.Equal(others, []string{string(wire.JSON(picture))}) || string(wire.Get(whole, "isError")) != "true" ||
 		wire.Get(whole, "structuredContent") != nil || string(wire.Get(whole, "_meta", "a")) != "1" {
 		t.Errorf("%.500s", whole)
+	}
+}
+
+// The artifact of a call in the background has the structured content if its texts do not repeat it.
+func TestStructuredContentOfABackgroundCall(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		result fields
+		want   string // "" is the whole result
+	}{
+		{fields{"content": []any{textBlock("2 rows")}, "structuredContent": fields{"rows": []int{7, 8}}}, ""},
+		{fields{"content": []any{textBlock(`{"rows": [7, 8]}`)}, "structuredContent": fields{"rows": []int{7, 8}}}, `{"rows": [7, 8]}`},
+		{fields{"content": []any{textBlock("2 rows")}, "structuredContent": nil}, "2 rows"},
+	} {
+		m := wire.Response("1", row.result)
+		if got := new(request).jobText(m); got != cmp.Or(row.want, string(m.Result)) {
+			t.Errorf("%s: %s", m.Result, got)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package servers
+package wrap
 
 import (
 	"encoding/json"
@@ -11,11 +11,20 @@ import (
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
 )
 
-// repeated reports whether the texts of a result are its structured content, as MCP wants it of servers: as JSON, as the only member of
+// structuredOf returns the structured content of a result of a tool; nil if it has none.
+func structuredOf(result json.RawMessage) json.RawMessage {
+	structured := wire.Get(result, "structuredContent")
+	if string(structured) == "null" {
+		return nil
+	}
+	return structured
+}
+
+// Repeated reports whether the texts of a result are its structured content, as MCP wants it of servers: as JSON, as the only member of
 // its object, or each element in a text of its own. Others send a text for people beside data for models.
-func repeated(structured json.RawMessage, texts []string) bool {
-	if isText(structured, strings.Join(texts, "\n")) {
-		return true
+func Repeated(structured json.RawMessage, texts []string) bool {
+	if len(texts) == 0 || isText(structured, strings.Join(texts, "\n")) {
+		return len(texts) > 0
 	}
 	if o := wire.ObjectOf(structured); len(o) == 1 {
 		structured = o[0].Value
