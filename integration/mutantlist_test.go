@@ -420,6 +420,8 @@ var mutants = []mutant{
 		"tools/agent", "TestCompactionWhenTheStoreBecomesFull"},
 	{"the artifact of a call in the background lacks its data", "cmd/internal/mcp/wrap/background.go", "all == nil || structured != nil && !Repeated(structured, all)", "all == nil || structured == nil && !Repeated(structured, all) && false",
 		"cmd/internal/mcp/wrap", "TestStructuredContentOfABackgroundCall"},
+	{"a conversation has blocks that providers reject", "tools/agent/calls.go", "		res.Blocks = acceptable(res.Blocks)", "		_ = acceptable(res.Blocks)",
+		"tools/agent", "TestBlocksThatProvidersReject"},
 	{"a forgotten session without requests goes on", "cmd/internal/mcp/wrap/httpstream.go", "case code == http.StatusNotFound && opened:", "case code == http.StatusNotFound && opened && h == nil:",
 		"cmd/internal/mcp/wrap", "TestForgottenSessionEndsTheLink"},
 	{"a result is logged before its output is sent", "tools/agent/calls.go", "	if err != nil {\n		return nil, err\n	}\n	return res, nil", "	return res, err",
