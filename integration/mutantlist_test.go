@@ -422,6 +422,8 @@ var mutants = []mutant{
 		"cmd/internal/mcp/wrap", "TestStructuredContentOfABackgroundCall"},
 	{"a conversation has blocks that providers reject", "tools/agent/calls.go", "		res.Blocks = acceptable(res.Blocks)", "		_ = acceptable(res.Blocks)",
 		"tools/agent", "TestBlocksThatProvidersReject"},
+	{"a failed result with a picture stays marked as an error", "tools/agent/entry.go", "return errorOf(Block{Type: TypeToolResult, ToolUseID: toolUseID, Content: c.Blocks, IsError: true})", "return Block{Type: TypeToolResult, ToolUseID: toolUseID, Content: c.Blocks, IsError: true}",
+		"tools/agent", "TestPictureOfAToolThatFailed"},
 	{"a forgotten session without requests goes on", "cmd/internal/mcp/wrap/httpstream.go", "case code == http.StatusNotFound && opened:", "case code == http.StatusNotFound && opened && h == nil:",
 		"cmd/internal/mcp/wrap", "TestForgottenSessionEndsTheLink"},
 	{"a result is logged before its output is sent", "tools/agent/calls.go", "	if err != nil {\n		return nil, err\n	}\n	return res, nil", "	return res, err",

@@ -114,3 +114,22 @@ func TestBlocksThatProvidersReject(t *testing.T) {
 		}
 	}
 }
+
+// Anthropic accepts only texts in a result that is marked as an error.
+func TestPictureOfAToolThatFailed(t *testing.T) {
+	const text, picture = `{"type":"text","text":"no button"}`, `{"type":"image","source":{"type":"url","url":"https://example.com/a.png"}}`
+	for blocks, want := range map[string]string{
+		"[" + text + "]":                 "[" + text + "]",
+		"[]":                             `[{"type":"text","text":"(no output)"}]`,
+		"[" + text + "," + picture + "]": `[{"type":"text","text":"The tool failed:"},` + text + "," + picture + "]",
+	} {
+		s := newStage(t, newTool(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+			return &tools.Result{Blocks: json.RawMessage(blocks), IsError: true}
+		}))
+		model := &recorder{Provider: parseScript(t, asks("say", `{}`), `{"text":"done"}`)}
+		run(t, s.agent(model, agent.Config{}), "s", "r", "go")
+		if got := model.requests[1].Messages[2].Content[0]; string(got.Content) != want || got.IsError == strings.Contains(want, "image") {
+			t.Errorf("%s: the model gets %s, an error: %v", blocks, got.Content, got.IsError)
+		}
+	}
+}

@@ -94,7 +94,7 @@ func acceptable(content json.RawMessage) json.RawMessage {
 			out = append(out, instead)
 		}
 	}
-	if !changed {
+	if !changed && out != nil {
 		return content
 	}
 	if out == nil {
@@ -133,4 +133,14 @@ func (b Block) acceptable() (instead Block, ok bool) {
 	}
 	return Text(fmt.Sprintf("[A part of the result is not shown, because models cannot read it: %s, %d bytes of JSON]",
 		cmp.Or(media.MimeType, source.MediaType, b.Type), len(b.raw))), false
+}
+
+// errorOf returns the tool_result of a call that failed. Anthropic rejects one with other blocks than texts; so a text says that of it.
+func errorOf(b Block) Block {
+	var blocks []Block
+	if json.Unmarshal(b.Content, &blocks) != nil || !slices.ContainsFunc(blocks, func(b Block) bool { return b.Type != TypeText }) {
+		return b
+	}
+	content, _ := jsonform.Encode(append([]Block{Text("The tool failed:")}, blocks...)) // what was decoded does not fail
+	return Block{Type: TypeToolResult, ToolUseID: b.ToolUseID, Content: content}
 }
