@@ -135,6 +135,11 @@ if (url) {
   const onBus = openResults({ bus: client, minChars: 1000 });
   const wide = rows.map((r) => `line ${r.id}${r.ok ? "" : " ERROR disk full"}${" ".repeat(40)}`).join("\n");
   const ref = await onBus.offload("search", wide);
+  assert.match(ref, /read_result\(id, grep\)/); // the model has no other tool
+  const part = await onBus.read({ id: idOf(ref), lines: "1-3000" });
+  const rest = await onBus.read({ id: idOf(ref), cursor: /continue with cursor="([^"]+)"/.exec(part)[1] });
+  assert.match(rest, new RegExp(`^Lines ${+/Lines 1-(\d+)/.exec(part)[1] + 1}-`));
+  await assert.rejects(onBus.read({ id: idOf(ref), jq: "." }), /not JSON.*read_result with grep/);
   assert.match(await onBus.read({ id: idOf(ref), grep: "ERROR" }), /line 777 ERROR/);
   assert.match(await onBus.read({ id: idOf(ref), lines: "778" }), /ERROR/);
   assert.match(await onBus.read({ id: idOf(ref), offset: 0 }), /line 0/);
@@ -143,6 +148,7 @@ if (url) {
   const table = idOf(await onBus.offload("big table", big));
   assert.match(await onBus.read({ id: table, jq: ".[39999].name" }), /number 39999/);
   assert.match(await onBus.read({ id: table, sql: `SELECT max(id) AS m FROM "${table}"` }), /39999/);
+  assert.doesNotMatch(await onBus.read({ offset: 1 }), new RegExp(table)); // the newest one
   await assert.rejects(onBus.read({ id: "nosuch", grep: "x" }), (err) => err.code === "not_found");
   // Calls of tools on the bus: progress and cancellation.
   const stop = new AbortController(), seen = [];

@@ -79,7 +79,7 @@ class Results:
         try:
             return self.read(**args)
         except Exception as err:
-            return str(err)
+            return _named(str(err)) if self.bus else str(err)
 
     def close(self) -> None:
         with self._lock:
@@ -154,7 +154,8 @@ class Results:
 
     def _over_bus(self, tool: str, text: str) -> str:
         name = re.sub(r"^(?=-|h_)", "r_", re.sub(r"[^A-Za-z0-9_-]", "_", tool)[:40], flags=re.I)
-        return self.bus.offload(name, text, id=f"{name}_{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}")["for_llm"]
+        short = self.bus.offload(name, text, id=f"{name}_{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}")["for_llm"]
+        return text if short == text else _named(short)
 
     def _read_bus(self, id: str = "", lines: str = "", grep: str = "", jq: str = "", sql: str = "", offset: int = 0, cursor: Optional[str] = None) -> str:
         if jq:
@@ -163,13 +164,25 @@ class Results:
             return self.bus.sql(sql, artifacts=[id] if id else None, cursor=cursor)
         if grep:
             return self.bus.grep(id, grep, cursor=cursor)
+        if cursor:
+            return self.bus.lines(id, cursor=cursor)
         if lines:
             found = re.fullmatch(r"\s*(-?\d+)(?:\s*-\s*(-?\d+))?\s*", lines)
             if not found:
                 raise ResultsError("rejected", f'lines {lines!r}: want a range such as "10-40", a line such as "10", or "-20" for the last 20 lines')
             start = int(found[1])
             return self.bus.lines(id, start, int(found[2]) if found[2] else start if start > 0 else None)
-        return self.bus.page(id, offset) if id else self.bus.artifacts()
+        return self.bus.page(id, offset) if id else self.bus.artifacts(offset)
+
+
+_PARTS = {"get_knowledge_by_id": "offset", "get_knowledge_by_lines": "lines", "grep_knowledge": "grep", "jq_knowledge": "jq", "sql_knowledge": "sql"}
+
+
+def _named(text: str) -> str:
+    """The text of a worker with the one tool for models in place of those that it names."""
+    names = rf"\b({'|'.join(_PARTS)})\b(\(artifact(?:s|_id)(?:, \w+)*\))?"
+    text = re.sub(names, lambda m: f"{NAME}(id, {_PARTS[m[1]]})" if m[2] else f"{NAME} with {_PARTS[m[1]]}", text)
+    return text.replace("query_artifacts", NAME)
 
 
 def _plain(value: Any) -> Any:
