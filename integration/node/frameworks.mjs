@@ -15,6 +15,10 @@ const string = { type: "string" };
 const parameters = { type: "object", properties: { id: string, lines: string, grep: string, jq: string, sql: string, offset: { type: "integer" }, cursor: string } };
 const toText = (value) => (typeof value === "string" ? value : JSON.stringify(value) ?? "");
 
+// isMedia reports whether a value is a part with media in a form of a chat API or a framework: a model gets it whole, or not at all.
+const isMedia = (part) => /^(input_)?(image|audio|video|media)/.test(part.type) ||
+  /^(input_)?file/.test(part.type) && ["mediaType", "mimeType", "mime_type", "file_data"].some((key) => key in part);
+
 export function openResults({ bus, minChars = 2000, onError = () => {}, ...options } = {}) {
   const backend = bus ? overBus(bus) : overStdio(options);
   const known = new Map(); // digest of a result -> its reference: a repeated conversion changes no prompt
@@ -43,7 +47,7 @@ export function openResults({ bus, minChars = 2000, onError = () => {}, ...optio
     async shorten(tool, value, options) {
       if (typeof value === "string") return results.offload(tool, value, options);
       if (Array.isArray(value)) return Promise.all(value.map((v) => results.shorten(tool, v, options)));
-      if (value === null || typeof value !== "object" || ["image", "audio"].includes(value.type)) return value;
+      if (value === null || typeof value !== "object" || isMedia(value)) return value;
       return Object.fromEntries(await Promise.all(Object.entries(value).map(async ([k, v]) => [k, await results.shorten(tool, v, options)])));
     },
     read: (args = {}, { signal } = {}) => backend.read(args, signal),

@@ -32,6 +32,10 @@ async function exercise(results) {
   }
   assert.equal(whole, text);
   assert.match(await results.read({}), new RegExp(id));
+  const data = "A".repeat(100_000), url = `data:image/png;base64,${data}`;
+  const media = [{ type: "media", data, mediaType: "image/png" }, { type: "image_url", image_url: { url } }, { type: "input_image", image_url: url }, { type: "file", data, mimeType: "application/pdf" }];
+  assert.deepEqual(await results.shorten("t", media), media);
+  assert.match((await results.shorten("t", [{ type: "file", path: "a", content: text }]))[0].content, /artifact '/);
   const table = idOf(await results.offload("query", rows));
   assert.match(await results.read({ id: table, jq: "[.[] | select(.ok | not) | .name]" }), /row 777/);
   assert.match(await results.read({ id: table, sql: `SELECT count(*) AS n FROM "${table}" WHERE id < 100` }), /100/);

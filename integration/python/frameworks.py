@@ -65,7 +65,7 @@ class Results:
             return self.offload(tool, value)
         if isinstance(value, list):
             return [self.shorten(tool, v) for v in value]
-        if not isinstance(value, dict) or value.get("type") in ("image", "audio"):
+        if not isinstance(value, dict) or _is_media(value):
             return value
         return {k: self.shorten(tool, v) for k, v in value.items()}
 
@@ -173,6 +173,12 @@ class Results:
             start = int(found[1])
             return self.bus.lines(id, start, int(found[2]) if found[2] else start if start > 0 else None)
         return self.bus.page(id, offset) if id else self.bus.artifacts(offset)
+
+
+def _is_media(part: dict[str, Any]) -> bool:
+    """Whether a value is a part with media in a form of a chat API or a framework: a model gets it whole, or not at all."""
+    kind = str(part.get("type"))
+    return bool(re.match("(input_)?(image|audio|video|media)", kind) or re.match("(input_)?file", kind) and {"mediaType", "mimeType", "mime_type", "file_data"} & part.keys())
 
 
 _PARTS = {"get_knowledge_by_id": "offset", "get_knowledge_by_lines": "lines", "grep_knowledge": "grep", "jq_knowledge": "jq", "sql_knowledge": "sql"}

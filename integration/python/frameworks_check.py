@@ -77,6 +77,11 @@ def exercise(results: Results) -> None:
     assert "line 2999" in results.read(id=artifact, lines="-1")
     assert "line 0" in results.read(id=artifact)
     assert artifact in results.read()
+    data = "A" * 100_000
+    url = "data:image/png;base64," + data
+    media = [{"type": "media", "data": data, "mime_type": "image/png"}, {"type": "image_url", "image_url": {"url": url}}, {"type": "input_image", "image_url": url}, {"type": "file", "base64": data, "mime_type": "application/pdf"}]
+    assert results.shorten("t", media) == media
+    assert "artifact '" in results.shorten("t", [{"type": "file", "path": "a", "content": text}])[0]["content"]
     table = id_of(results.offload("a query", [{**r, "note": "x" * 300} for r in ROWS]))  # on a bus, too long for a message
     assert "row 777" in results.read(id=table, jq="[.[] | select(.ok | not) | .name]")
     assert "100" in results.read(id=table, sql=f'SELECT count(*) AS n FROM "{table}" WHERE id < 100')
