@@ -19,11 +19,14 @@ const toText = (value) => (typeof value === "string" ? value : JSON.stringify(va
 const isMedia = (part) => /^(input_)?(image|audio|video|media)/.test(part.type) ||
   /^(input_)?file/.test(part.type) && ["mediaType", "mimeType", "mime_type", "file_data"].some((key) => key in part);
 
+const hasMedia = (value) => [value].flat().some((v) => v !== null && typeof v === "object" && (isMedia(v) || Object.values(v).some((field) => field instanceof Uint8Array)));
+
 export function openResults({ bus, minChars = 2000, onError = () => {}, ...options } = {}) {
   const backend = bus ? overBus(bus) : overStdio(options);
   const known = new Map(); // digest of a result -> its reference: a repeated conversion changes no prompt
   const results = {
     async offload(tool, value, { signal } = {}) {
+      if (hasMedia(value)) return value;
       let text;
       try { text = toText(value); } catch (err) { // a cycle, a BigInt, or too deep
         onError(new ResultsError("rejected", err.message, { cause: err }));

@@ -35,6 +35,7 @@ async function exercise(results) {
   const data = "A".repeat(100_000), url = `data:image/png;base64,${data}`;
   const media = [{ type: "media", data, mediaType: "image/png" }, { type: "image_url", image_url: { url } }, { type: "input_image", image_url: url }, { type: "file", data, mimeType: "application/pdf" }];
   assert.deepEqual(await results.shorten("t", media), media);
+  for (const whole of [media, media[2], { kind: "picture", data: new Uint8Array(100_000) }]) assert.equal(await results.offload("t", whole), whole);
   assert.match((await results.shorten("t", [{ type: "file", path: "a", content: text }]))[0].content, /artifact '/);
   const table = idOf(await results.offload("query", rows));
   assert.match(await results.read({ id: table, jq: "[.[] | select(.ok | not) | .name]" }), /row 777/);

@@ -39,6 +39,8 @@ class Results:
 
     def offload(self, tool: str, value: Any) -> Any:
         """The value if it is short, or else a reference for the model. The same result has the same reference."""
+        if _has_media(value):
+            return value
         try:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain)
         except (ValueError, TypeError, RecursionError) as err:  # a cycle, or too deep
@@ -179,6 +181,12 @@ def _is_media(part: dict[str, Any]) -> bool:
     """Whether a value is a part with media in a form of a chat API or a framework: a model gets it whole, or not at all."""
     kind = str(part.get("type"))
     return bool(re.match("(input_)?(image|audio|video|media)", kind) or re.match("(input_)?file", kind) and {"mediaType", "mimeType", "mime_type", "file_data"} & part.keys())
+
+
+def _has_media(value: Any) -> bool:
+    """Whether a result is media, as a value or an object of a framework, or a list with some."""
+    parts = [v if isinstance(v, dict) else getattr(v, "__dict__", {}) for v in (value if isinstance(value, (list, tuple)) else [value])]
+    return any(_is_media(part) or any(isinstance(field, bytes) for field in part.values()) for part in parts)
 
 
 _PARTS = {"get_knowledge_by_id": "offset", "get_knowledge_by_lines": "lines", "grep_knowledge": "grep", "jq_knowledge": "jq", "sql_knowledge": "sql"}

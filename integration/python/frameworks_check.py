@@ -81,6 +81,8 @@ def exercise(results: Results) -> None:
     url = "data:image/png;base64," + data
     media = [{"type": "media", "data": data, "mime_type": "image/png"}, {"type": "image_url", "image_url": {"url": url}}, {"type": "input_image", "image_url": url}, {"type": "file", "base64": data, "mime_type": "application/pdf"}]
     assert results.shorten("t", media) == media
+    picture = Shape(kind="binary", data=b"A" * 100_000, media_type="image/png")  # BinaryContent of pydantic-ai
+    assert all(results.offload("t", whole) is whole for whole in (media, media[2], picture, [picture]))
     assert "artifact '" in results.shorten("t", [{"type": "file", "path": "a", "content": text}])[0]["content"]
     table = id_of(results.offload("a query", [{**r, "note": "x" * 300} for r in ROWS]))  # on a bus, too long for a message
     assert "row 777" in results.read(id=table, jq="[.[] | select(.ok | not) | .name]")
