@@ -424,6 +424,8 @@ var mutants = []mutant{
 		"tools/agent", "TestBlocksThatProvidersReject"},
 	{"a failed result with a picture stays marked as an error", "tools/agent/entry.go", "return errorOf(Block{Type: TypeToolResult, ToolUseID: toolUseID, Content: c.Blocks, IsError: true})", "return Block{Type: TypeToolResult, ToolUseID: toolUseID, Content: c.Blocks, IsError: true}",
 		"tools/agent", "TestPictureOfAToolThatFailed"},
+	{"a schema has conditions that providers reject", "tools/agent/toolschema.go", "flat.AllOf, flat.AnyOf, flat.OneOf, flat.Not, flat.Enum = nil, nil, nil, nil, nil", "flat.Not = nil",
+		"tools/agent", "TestSchemasThatProvidersReject"},
 	{"a forgotten session without requests goes on", "cmd/internal/mcp/wrap/httpstream.go", "case code == http.StatusNotFound && opened:", "case code == http.StatusNotFound && opened && h == nil:",
 		"cmd/internal/mcp/wrap", "TestForgottenSessionEndsTheLink"},
 	{"a result is logged before its output is sent", "tools/agent/calls.go", "	if err != nil {\n		return nil, err\n	}\n	return res, nil", "	return res, err",
