@@ -15,11 +15,18 @@ const string = { type: "string" };
 const parameters = { type: "object", properties: { id: string, lines: string, grep: string, jq: string, sql: string, offset: { type: "integer" }, cursor: string } };
 const toText = (value) => (typeof value === "string" ? value : JSON.stringify(value) ?? "");
 
+// isMedia reports whether a value is a part with media in a form of a chat API or a framework: a model gets it whole, or not at all.
+const isMedia = (part) => /^(input_)?(image|audio|video|media)/.test(part.type) ||
+  /^(input_)?file/.test(part.type) && ["mediaType", "mimeType", "mime_type", "file_data"].some((key) => key in part);
+
+const hasMedia = (value) => [value].flat().some((v) => v !== null && typeof v === "object" && (isMedia(v) || Object.values(v).some((field) => field instanceof Uint8Array)));
+
 export function openResults({ bus, minChars = 2000, onError = () => {}, ...options } = {}) {
   const backend = bus ? overBus(bus) : overStdio(options);
   const known = new Map(); // digest of a result -> its reference: a repeated conversion changes no prompt
   const results = {
     async offload(tool, value, { signal } = {}) {
+      if (hasMedia(value)) return value;
       let text;
       try { text = toText(value); } catch (err) { // a cycle, a BigInt, or too deep
         onError(new ResultsError("rejected", err.message, { cause: err }));
@@ -43,7 +50,7 @@ export function openResults({ bus, minChars = 2000, onError = () => {}, ...optio
     async shorten(tool, value, options) {
       if (typeof value === "string") return results.offload(tool, value, options);
       if (Array.isArray(value)) return Promise.all(value.map((v) => results.shorten(tool, v, options)));
-      if (value === null || typeof value !== "object" || ["image", "audio"].includes(value.type)) return value;
+      if (value === null || typeof value !== "object" || isMedia(value)) return value;
       return Object.fromEntries(await Promise.all(Object.entries(value).map(async ([k, v]) => [k, await results.shorten(tool, v, options)])));
     },
     read: (args = {}, { signal } = {}) => backend.read(args, signal),
@@ -114,25 +121,33 @@ function overStdio({ command = "stevedore", args = [], session = `sdk-${randomUU
   };
 }
 
+// named puts the one tool for models in place of those of the workers that a text of a worker names.
+const parts = { get_knowledge_by_id: "offset", get_knowledge_by_lines: "lines", grep_knowledge: "grep", jq_knowledge: "jq", sql_knowledge: "sql" };
+const names = new RegExp(`\\b(${Object.keys(parts).join("|")})\\b(\\(artifact(?:s|_id)(?:, \\w+)*\\))?`, "g");
+const named = (text) => text.replace(names, (_, name, call) => (call ? `read_result(id, ${parts[name]})` : `read_result with ${parts[name]}`)).replaceAll("query_artifacts", "read_result");
+
 // overBus uses the workers of a bus; bus is a client of stevedore.mjs.
 function overBus(bus) {
   return {
     session: bus.session,
     async offload(tool, text) {
       const name = tool.replaceAll(/[^\w-]/g, "_").slice(0, 40).replace(/^(?=-|h_)/i, "r_");
-      return (await bus.offload(name, text, { id: `${name}_${createHash("sha256").update(text).digest("hex").slice(0, 16)}` })).for_llm;
+      const short = (await bus.offload(name, text, { id: `${name}_${createHash("sha256").update(text).digest("hex").slice(0, 16)}` })).for_llm;
+      return short === text ? text : named(short);
     },
-    async read({ id, lines, grep, jq, sql, offset, cursor }) {
-      if (jq) return bus.jq(id, jq, { cursor });
-      if (sql) return bus.sql(sql, { artifacts: id && [id], cursor });
-      if (grep) return bus.grep(id, grep, { cursor });
-      const range = /^\s*(-?\d+)(?:\s*-\s*(-?\d+))?\s*$/.exec(lines ?? "");
-      if (lines && !range) throw new ResultsError("rejected", `lines ${JSON.stringify(lines)}: want a range such as "10-40", a line such as "10", or "-20" for the last 20 lines`);
-      if (range) return bus.lines(id, +range[1], range[2] ? +range[2] : range[1] > 0 ? +range[1] : undefined);
-      return id ? bus.page(id, offset) : bus.artifacts();
-    },
+    read: (args) => readBus(args).catch((err) => { err.message = named(err.message); throw err; }),
     close: async () => {}, // the client belongs to the caller
   };
+  async function readBus({ id, lines, grep, jq, sql, offset, cursor }) {
+    if (jq) return bus.jq(id, jq, { cursor });
+    if (sql) return bus.sql(sql, { artifacts: id && [id], cursor });
+    if (grep) return bus.grep(id, grep, { cursor });
+    if (cursor) return bus.lines(id, undefined, undefined, { cursor });
+    const range = /^\s*(-?\d+)(?:\s*-\s*(-?\d+))?\s*$/.exec(lines ?? "");
+    if (lines && !range) throw new ResultsError("rejected", `lines ${JSON.stringify(lines)}: want a range such as "10-40", a line such as "10", or "-20" for the last 20 lines`);
+    if (range) return bus.lines(id, +range[1], range[2] ? +range[2] : range[1] > 0 ? +range[1] : undefined);
+    return id ? bus.page(id, offset) : bus.artifacts({ offset });
+  }
 }
 
 // Vercel AI SDK: import * as ai from "ai". execute and the UI keep the whole result.

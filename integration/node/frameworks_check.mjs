@@ -32,6 +32,11 @@ async function exercise(results) {
   }
   assert.equal(whole, text);
   assert.match(await results.read({}), new RegExp(id));
+  const data = "A".repeat(100_000), url = `data:image/png;base64,${data}`;
+  const media = [{ type: "media", data, mediaType: "image/png" }, { type: "image_url", image_url: { url } }, { type: "input_image", image_url: url }, { type: "file", data, mimeType: "application/pdf" }];
+  assert.deepEqual(await results.shorten("t", media), media);
+  for (const whole of [media, media[2], { kind: "picture", data: new Uint8Array(100_000) }]) assert.equal(await results.offload("t", whole), whole);
+  assert.match((await results.shorten("t", [{ type: "file", path: "a", content: text }]))[0].content, /artifact '/);
   const table = idOf(await results.offload("query", rows));
   assert.match(await results.read({ id: table, jq: "[.[] | select(.ok | not) | .name]" }), /row 777/);
   assert.match(await results.read({ id: table, sql: `SELECT count(*) AS n FROM "${table}" WHERE id < 100` }), /100/);
@@ -135,6 +140,11 @@ if (url) {
   const onBus = openResults({ bus: client, minChars: 1000 });
   const wide = rows.map((r) => `line ${r.id}${r.ok ? "" : " ERROR disk full"}${" ".repeat(40)}`).join("\n");
   const ref = await onBus.offload("search", wide);
+  assert.match(ref, /read_result\(id, grep\)/); // the model has no other tool
+  const part = await onBus.read({ id: idOf(ref), lines: "1-3000" });
+  const rest = await onBus.read({ id: idOf(ref), cursor: /continue with cursor="([^"]+)"/.exec(part)[1] });
+  assert.match(rest, new RegExp(`^Lines ${+/Lines 1-(\d+)/.exec(part)[1] + 1}-`));
+  await assert.rejects(onBus.read({ id: idOf(ref), jq: "." }), /not JSON.*read_result with grep/);
   assert.match(await onBus.read({ id: idOf(ref), grep: "ERROR" }), /line 777 ERROR/);
   assert.match(await onBus.read({ id: idOf(ref), lines: "778" }), /ERROR/);
   assert.match(await onBus.read({ id: idOf(ref), offset: 0 }), /line 0/);
@@ -143,6 +153,7 @@ if (url) {
   const table = idOf(await onBus.offload("big table", big));
   assert.match(await onBus.read({ id: table, jq: ".[39999].name" }), /number 39999/);
   assert.match(await onBus.read({ id: table, sql: `SELECT max(id) AS m FROM "${table}"` }), /39999/);
+  assert.doesNotMatch(await onBus.read({ offset: 1 }), new RegExp(table)); // the newest one
   await assert.rejects(onBus.read({ id: "nosuch", grep: "x" }), (err) => err.code === "not_found");
   // Calls of tools on the bus: progress and cancellation.
   const stop = new AbortController(), seen = [];

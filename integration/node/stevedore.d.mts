@@ -99,8 +99,8 @@ export interface Stevedore {
   tools(format: "openai", exclude?: string[]): Promise<OpenAITool[]>;
   /** Submits a call and waits for its result. A tool that failed is a result with is_error. */
   call(tool: string, args?: object, options?: CallOptions): Promise<Result>;
-  /** Lines of an artifact, counted from 1; a negative start counts from the end. */
-  lines(artifact: string, start: number, end?: number): Promise<string>;
+  /** Lines of an artifact, counted from 1; a negative start counts from the end. A cursor of an earlier answer needs no lines. */
+  lines(artifact: string, start?: number, end?: number, more?: { cursor?: string }): Promise<string>;
   /** The lines of an artifact that match a regular expression (RE2). */
   grep(artifact: string, pattern: string, more?: { ignore_case?: boolean; context_before?: number; context_after?: number; max_results?: number; cursor?: string }): Promise<string>;
   /** Shortens the result of a tool that your program ran. The same id gives the same result. A text that
@@ -109,8 +109,8 @@ export interface Stevedore {
   /** The state of a call, and its cancellation. */
   task(id: string): Promise<Record<string, unknown>>;
   cancel(id: string): Promise<Record<string, unknown>>;
-  /** The list of the artifacts of the session. */
-  artifacts(): Promise<string>;
+  /** The list of the artifacts of the session, without the newest offset ones. */
+  artifacts(more?: { offset?: number }): Promise<string>;
   /** What a jq query makes of an artifact. */
   jq(artifact: string, query: string, more?: { cursor?: string }): Promise<string>;
   /** The rows of a query over artifacts as tables. */

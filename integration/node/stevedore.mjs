@@ -117,10 +117,10 @@ export async function connect(url = process.env.NATS_URL ?? "nats://127.0.0.1:42
     },
     task: (id) => ask(`task.${session}.get`, { id }),
     cancel: (id) => ask(`task.${session}.cancel`, { id }),
-    artifacts: () => read("query", {}),
+    artifacts: (more = {}) => read("query", more),
     jq: (artifact_id, query, more = {}) => read("jq", { artifact_id, query, ...more }),
     sql: (sql, more = {}) => read("sql", { sql, ...more }),
-    lines: (artifact_id, start_line, end_line) => read("lines", { artifact_id, start_line, end_line }),
+    lines: (artifact_id, start_line, end_line, more = {}) => read("lines", { artifact_id, start_line, end_line, ...more }),
     grep: (artifact_id, pattern, more = {}) => read("grep", { artifact_id, pattern, ...more }),
     page: (artifact_id, offset = 0, limit = 15_000) => read("get", { artifact_id, offset, limit }),
 

@@ -39,6 +39,8 @@ class Results:
 
     def offload(self, tool: str, value: Any) -> Any:
         """The value if it is short, or else a reference for the model. The same result has the same reference."""
+        if _has_media(value):
+            return value
         try:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=_plain)
         except (ValueError, TypeError, RecursionError) as err:  # a cycle, or too deep
@@ -65,7 +67,7 @@ class Results:
             return self.offload(tool, value)
         if isinstance(value, list):
             return [self.shorten(tool, v) for v in value]
-        if not isinstance(value, dict) or value.get("type") in ("image", "audio"):
+        if not isinstance(value, dict) or _is_media(value):
             return value
         return {k: self.shorten(tool, v) for k, v in value.items()}
 
@@ -79,7 +81,7 @@ class Results:
         try:
             return self.read(**args)
         except Exception as err:
-            return str(err)
+            return _named(str(err)) if self.bus else str(err)
 
     def close(self) -> None:
         with self._lock:
@@ -154,7 +156,8 @@ class Results:
 
     def _over_bus(self, tool: str, text: str) -> str:
         name = re.sub(r"^(?=-|h_)", "r_", re.sub(r"[^A-Za-z0-9_-]", "_", tool)[:40], flags=re.I)
-        return self.bus.offload(name, text, id=f"{name}_{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}")["for_llm"]
+        short = self.bus.offload(name, text, id=f"{name}_{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}")["for_llm"]
+        return text if short == text else _named(short)
 
     def _read_bus(self, id: str = "", lines: str = "", grep: str = "", jq: str = "", sql: str = "", offset: int = 0, cursor: Optional[str] = None) -> str:
         if jq:
@@ -163,13 +166,37 @@ class Results:
             return self.bus.sql(sql, artifacts=[id] if id else None, cursor=cursor)
         if grep:
             return self.bus.grep(id, grep, cursor=cursor)
+        if cursor:
+            return self.bus.lines(id, cursor=cursor)
         if lines:
             found = re.fullmatch(r"\s*(-?\d+)(?:\s*-\s*(-?\d+))?\s*", lines)
             if not found:
                 raise ResultsError("rejected", f'lines {lines!r}: want a range such as "10-40", a line such as "10", or "-20" for the last 20 lines')
             start = int(found[1])
             return self.bus.lines(id, start, int(found[2]) if found[2] else start if start > 0 else None)
-        return self.bus.page(id, offset) if id else self.bus.artifacts()
+        return self.bus.page(id, offset) if id else self.bus.artifacts(offset)
+
+
+def _is_media(part: dict[str, Any]) -> bool:
+    """Whether a value is a part with media in a form of a chat API or a framework: a model gets it whole, or not at all."""
+    kind = str(part.get("type"))
+    return bool(re.match("(input_)?(image|audio|video|media)", kind) or re.match("(input_)?file", kind) and {"mediaType", "mimeType", "mime_type", "file_data"} & part.keys())
+
+
+def _has_media(value: Any) -> bool:
+    """Whether a result is media, as a value or an object of a framework, or a list with some."""
+    parts = [v if isinstance(v, dict) else getattr(v, "__dict__", {}) for v in (value if isinstance(value, (list, tuple)) else [value])]
+    return any(_is_media(part) or any(isinstance(field, bytes) for field in part.values()) for part in parts)
+
+
+_PARTS = {"get_knowledge_by_id": "offset", "get_knowledge_by_lines": "lines", "grep_knowledge": "grep", "jq_knowledge": "jq", "sql_knowledge": "sql"}
+
+
+def _named(text: str) -> str:
+    """The text of a worker with the one tool for models in place of those that it names."""
+    names = rf"\b({'|'.join(_PARTS)})\b(\(artifact(?:s|_id)(?:, \w+)*\))?"
+    text = re.sub(names, lambda m: f"{NAME}(id, {_PARTS[m[1]]})" if m[2] else f"{NAME} with {_PARTS[m[1]]}", text)
+    return text.replace("query_artifacts", NAME)
 
 
 def _plain(value: Any) -> Any:

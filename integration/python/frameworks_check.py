@@ -66,16 +66,30 @@ def exercise(results: Results) -> None:
     value = {"short": True}
     assert results.offload("t", value) is value
     text = "\n".join(line + " " * 40 for line in TEXT.splitlines())
-    artifact = id_of(results.offload("search", text))
+    reference = results.offload("search", text)
+    artifact = id_of(reference)
+    assert "read_result(id, " in reference and "_knowledge(" not in reference, reference  # the model has no other tool
+    part = results.read(id=artifact, lines="1-3000")
+    rest = results.read(id=artifact, cursor=re.search('continue with cursor="([^"]+)"', part)[1])
+    assert f"Lines {int(re.search('Lines 1-([0-9]+)', part)[1]) + 1}-" in rest, rest[:200]
     assert "line 777 ERROR disk full" in results.read(id=artifact, grep="ERROR")
     assert re.search("line 1 *\n.*line 2 *", results.read(id=artifact, lines="2-3"))
     assert "line 2999" in results.read(id=artifact, lines="-1")
     assert "line 0" in results.read(id=artifact)
     assert artifact in results.read()
+    data = "A" * 100_000
+    url = "data:image/png;base64," + data
+    media = [{"type": "media", "data": data, "mime_type": "image/png"}, {"type": "image_url", "image_url": {"url": url}}, {"type": "input_image", "image_url": url}, {"type": "file", "base64": data, "mime_type": "application/pdf"}]
+    assert results.shorten("t", media) == media
+    picture = Shape(kind="binary", data=b"A" * 100_000, media_type="image/png")  # BinaryContent of pydantic-ai
+    assert all(results.offload("t", whole) is whole for whole in (media, media[2], picture, [picture]))
+    assert "artifact '" in results.shorten("t", [{"type": "file", "path": "a", "content": text}])[0]["content"]
     table = id_of(results.offload("a query", [{**r, "note": "x" * 300} for r in ROWS]))  # on a bus, too long for a message
     assert "row 777" in results.read(id=table, jq="[.[] | select(.ok | not) | .name]")
     assert "100" in results.read(id=table, sql=f'SELECT count(*) AS n FROM "{table}" WHERE id < 100')
+    assert table in results.read() and table not in results.read(offset=1)
     assert "want a range" in results.run(id=artifact, lines="x")
+    assert re.search("not JSON.*read_result", results.run(id=artifact, jq="."), re.S)
     try:
         results.read(id="nosuch", grep="x")
     except Exception as err:

@@ -145,8 +145,9 @@ class Stevedore:
     def _read(self, function: str, **body: Any) -> str:
         return self.ask(f"artifact.{self.session}.{function}", {k: v for k, v in body.items() if v is not None})["text"]
 
-    def lines(self, artifact_id: str, start: int, end: Optional[int] = None) -> str:
-        return self._read("lines", artifact_id=artifact_id, start_line=start, end_line=end)
+    def lines(self, artifact_id: str, start: Optional[int] = None, end: Optional[int] = None, cursor: Optional[str] = None) -> str:
+        """Lines of an artifact. A cursor of an earlier answer needs no lines."""
+        return self._read("lines", artifact_id=artifact_id, start_line=start, end_line=end, cursor=cursor)
 
     def grep(self, artifact_id: str, pattern: str, **more: Any) -> str:
         return self._read("grep", artifact_id=artifact_id, pattern=pattern, **more)
@@ -154,9 +155,9 @@ class Stevedore:
     def page(self, artifact_id: str, offset: int = 0, limit: int = 15_000) -> str:
         return self._read("get", artifact_id=artifact_id, offset=offset, limit=limit)
 
-    def artifacts(self) -> str:
-        """The list of the artifacts of the session."""
-        return self._read("query")
+    def artifacts(self, offset: Optional[int] = None) -> str:
+        """The list of the artifacts of the session, without the newest offset ones."""
+        return self._read("query", offset=offset)
 
     def jq(self, artifact_id: str, query: str, cursor: Optional[str] = None) -> str:
         return self._read("jq", artifact_id=artifact_id, query=query, cursor=cursor)

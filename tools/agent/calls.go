@@ -85,6 +85,9 @@ func (r *run) runCall(ctx context.Context, index int) (res *CallResult, err erro
 		return nil, fmt.Errorf("call %s: %w", use.Name, err)
 	}
 	res = &CallResult{Call: call.ID, Tool: call.Tool, Outcome: event.Outcome, Result: event.Result}
+	if res.Blocks != nil {
+		res.Blocks = acceptable(res.Blocks)
+	}
 	switch {
 	case use.Name == SpawnTool && event.Outcome == tools.Async:
 		res.SubagentTokens = r.childBudget()

@@ -280,6 +280,26 @@ func TestCompactionWithoutStore(t *testing.T) {
 	}
 }
 
+// If the store becomes full, the model knows that the artifact has not all of the turns.
+func TestCompactionWhenTheStoreBecomesFull(t *testing.T) {
+	s := &stage{}
+	var lines []string
+	for range 30 {
+		lines = append(lines, fmt.Sprintf(`{"text":"%s"}`, strings.Repeat("blah ", 100)))
+	}
+	model := &recorder{Provider: parseScript(t, append(lines, `{"for":"^\\[summary\\]$"}`, `{"text":"They talk."}`)...)}
+	store := mem.New(offload.StoreConfig{Quota: 6_000})
+	a := agent.New(model, nil, &s.log, agent.Config{ContextTokens: 2_000, Offloader: agent.NewHistoryOffloader(store)})
+	for i := range 30 {
+		run(t, a, "s", fmt.Sprint("r", i), "go")
+	}
+	all := s.compactions(t, "s")
+	last := fmt.Sprint(model.requests[len(model.requests)-1].Messages)
+	if c := all[len(all)-1]; len(c.Parts) != 1 || c.Parts[0].To >= c.Cut || !strings.Contains(last, "The full text of the older of them is in the artifact") {
+		t.Errorf("%+v: the last request is %s", c, last)
+	}
+}
+
 // A turn that the provider paused is not cut in two. While the provider is down, the run waits for
 // a summary.
 func TestCompactionKeepsPausedTurns(t *testing.T) {

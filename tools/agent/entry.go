@@ -119,8 +119,10 @@ func (c CallResult) block(toolUseID, reference string) Block {
 	switch {
 	case reference != "":
 		text = reference
+	case c.Blocks != nil && c.IsError:
+		return errorOf(Block{Type: TypeToolResult, ToolUseID: toolUseID, Content: c.Blocks, IsError: true})
 	case c.Blocks != nil:
-		return Block{Type: TypeToolResult, ToolUseID: toolUseID, Content: c.Blocks, IsError: c.IsError}
+		return Block{Type: TypeToolResult, ToolUseID: toolUseID, Content: c.Blocks}
 	case text == "" && c.Async:
 		text = "Task started in background"
 	case text == "":

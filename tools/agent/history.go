@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/stevedore-bus/stevedore/offload"
@@ -19,6 +20,9 @@ const (
 
 	// minOffloadChars: a shorter result stays, because its reference would be as long.
 	minOffloadChars = 400
+	// maxNote is the longest note, in bytes, that stays when its content leaves the history. What is longer
+	// is a part of the content that did not fit into the store.
+	maxNote = 4000
 )
 
 // NewHistoryOffloader returns an Offloader for Config.Offloader. It stores results
@@ -68,8 +72,9 @@ func (r *run) offloadHistory(ctx context.Context, size, target int64) (freed int
 		if size-freed <= target {
 			break
 		}
-		artifact := res.Artifact
-		if artifact == nil {
+		artifact, note := res.Artifact, noteOf(res)
+		if artifact == nil || len(note) > maxNote {
+			note = ""
 			artifact, err = r.store(ctx, res)
 			if errors.Is(err, offload.ErrQuota) {
 				break
@@ -82,7 +87,7 @@ func (r *run) offloadHistory(ctx context.Context, size, target int64) (freed int
 			continue // there is no store
 		}
 		reference := fmt.Sprintf("[Tool result offloaded: artifact '%s' has %d characters in %d lines; read it with %s, %s or %s]",
-			artifact.ID, artifact.Chars, artifact.Lines, offload.ToolLines, offload.ToolGrep, offload.ToolGet)
+			artifact.ID, artifact.Chars, artifact.Lines, offload.ToolLines, offload.ToolGrep, offload.ToolGet) + note
 		references[res.Call] = reference
 		freed += offload.EstimateTokens(res.ForLLM) - offload.EstimateTokens(reference)
 	}
@@ -92,6 +97,15 @@ func (r *run) offloadHistory(ctx context.Context, size, target int64) (freed int
 	r.cfg.Log.Info().Str("context_type", offload.ContextToolResult).Str("session", r.session).Str("run", r.id).
 		Int("results", len(references)).Int64("tokens", freed).Msg("history offloaded")
 	return freed, r.append(ctx, Entry{Kind: KindOffloaded, Offloaded: references})
+}
+
+// noteOf returns what a result has behind the content that is its artifact, such as an exit code, or where the content goes on.
+func noteOf(res CallResult) string {
+	text := []rune(res.ForLLM)
+	if res.Artifact == nil || int(res.Artifact.Chars) >= len(text) {
+		return ""
+	}
+	return "\n" + strings.Trim(string(text[res.Artifact.Chars:]), "\n")
 }
 
 // store offloads a tool result. It returns nil if there is no store. The same

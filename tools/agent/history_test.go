@@ -106,6 +106,28 @@ func TestHistoryIsOffloaded(t *testing.T) {
 	}
 }
 
+// What a tool noted beside its content, such as where it goes on, stays when the content leaves the history: the artifact has
+// only the content.
+func TestOffloadedHistoryKeepsNotes(t *testing.T) {
+	s := newStage(t, newTool(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+		out := tools.NewOutput(tools.OutputLimits{})
+		_, _ = out.Write([]byte(strings.Repeat("é wörd\n", 4000)))
+		out.Note("[more lines follow; continue with offset 4001]")
+		return &tools.Result{Output: out}
+	}))
+	model := &recorder{Provider: parseScript(t, asks("say", `{}`), asks("say", `{}`),
+		`{"expect":["artifact 'r-t2-0' has 28000 characters"],"text":"done"}`)}
+	if o := run(t, s.agent(model, agent.Config{ContextTokens: 25_000}), "s", "r", "go"); o.Reply != "done" {
+		t.Fatalf("outcome %+v: %v", o, o.Err())
+	}
+	for _, n := range []int{2, 4} { // also if the model has not seen the result before
+		content := string(model.requests[2].Messages[n].Content[0].Content)
+		if !strings.Contains(content, "Tool result offloaded") || !strings.HasSuffix(content, `\n[more lines follow; continue with offset 4001]"`) {
+			t.Errorf("the model sees %.300s", content)
+		}
+	}
+}
+
 // overflowing rejects long requests, like a provider that counts more tokens than
 // the estimate.
 type overflowing struct {

@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"image"
@@ -78,6 +79,57 @@ func TestOldPicturesLeaveTheConversation(t *testing.T) {
 		}
 		if last := req.Messages[len(req.Messages)-1].Content[0]; i > 0 && !strings.Contains(string(last.Content), `"type":"image"`) {
 			t.Errorf("request %d does not have the newest picture", i)
+		}
+	}
+}
+
+// Providers reject each request with a block that they do not know, such as a sound or a drawing of an MCP server. The model gets a text
+// instead, and the other blocks as they are.
+func TestBlocksThatProvidersReject(t *testing.T) {
+	blocks := map[string]string{
+		`{"type":"text","text":"kept"}`:                                                              "",
+		`{"type":"image","source":{"type":"url","url":"https://example.com/a.png"}}`:                 "",
+		`{"type":"document","source":{"type":"text","media_type":"text/plain","data":"x"}}`:          "",
+		`{"type":"text","text":" "}`:                                                                 "-",
+		`{"type":"audio","data":"UklGRg==","mimeType":"audio/wav"}`:                                  "models cannot read it: audio/wav, 57 bytes",
+		`{"type":"image","source":{"type":"base64","media_type":"image/svg+xml","data":"PHN2Zy8+"}}`: "models cannot read it: image/svg+xml, 90 bytes",
+		`{"type":"image","source":{"type":"base64","media_type":"image/png","data":""}}`:             "models cannot read it: image/png",
+		`{"type":"image","data":"@","mimeType":"image/png"}`:                                         "models cannot read it: image/png",
+		`{"type":"resource_link","uri":"file:///a","name":"a"}`:                                      `{"type":"resource_link","uri":"file:///a","name":"a"}`,
+	}
+	for block, want := range blocks {
+		s := newStage(t, newTool(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+			return &tools.Result{Blocks: json.RawMessage("[" + block + "]")}
+		}))
+		model := &recorder{Provider: parseScript(t, asks("say", `{}`), `{"text":"done"}`)}
+		if o := run(t, s.agent(model, agent.Config{}), "s", "r", "go"); o.Reply != "done" {
+			t.Fatalf("%s: %+v: %v", block, o, o.Err())
+		}
+		result := model.requests[1].Messages[2].Content[0]
+		switch {
+		case want == "" && string(result.Content) != "["+block+"]",
+			want == "-" && result.ResultText() != "(no output)",
+			want != "" && want != "-" && !strings.Contains(result.ResultText(), want):
+			t.Errorf("%s: the model gets %s", block, result.Content)
+		}
+	}
+}
+
+// Anthropic accepts only texts in a result that is marked as an error.
+func TestPictureOfAToolThatFailed(t *testing.T) {
+	const text, picture = `{"type":"text","text":"no button"}`, `{"type":"image","source":{"type":"url","url":"https://example.com/a.png"}}`
+	for blocks, want := range map[string]string{
+		"[" + text + "]":                 "[" + text + "]",
+		"[]":                             `[{"type":"text","text":"(no output)"}]`,
+		"[" + text + "," + picture + "]": `[{"type":"text","text":"The tool failed:"},` + text + "," + picture + "]",
+	} {
+		s := newStage(t, newTool(t, "say", tools.Idempotent, func(context.Context, tools.Call, sayArgs) *tools.Result {
+			return &tools.Result{Blocks: json.RawMessage(blocks), IsError: true}
+		}))
+		model := &recorder{Provider: parseScript(t, asks("say", `{}`), `{"text":"done"}`)}
+		run(t, s.agent(model, agent.Config{}), "s", "r", "go")
+		if got := model.requests[1].Messages[2].Content[0]; string(got.Content) != want || got.IsError == strings.Contains(want, "image") {
+			t.Errorf("%s: the model gets %s, an error: %v", blocks, got.Content, got.IsError)
 		}
 	}
 }

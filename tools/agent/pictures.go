@@ -1,7 +1,11 @@
 package agent
 
 import (
+	"cmp"
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
+	"slices"
 
 	"github.com/stevedore-bus/stevedore/tools/jsonform"
 )
@@ -73,4 +77,70 @@ func replacePictures(b Block, old int) (replaced Block, found int) {
 	}
 	content, _ := jsonform.Encode(blocks) // what was decoded does not fail
 	return Block{Type: TypeToolResult, ToolUseID: b.ToolUseID, Content: content, IsError: b.IsError}, found
+}
+
+// acceptable returns the content blocks of a result as providers accept them. A provider that rejects a block, such as a sound or a
+// drawing, rejects each later request of the conversation, too.
+func acceptable(content json.RawMessage) json.RawMessage {
+	var blocks, out []Block
+	err := json.Unmarshal(content, &blocks)
+	if err != nil {
+		blocks = []Block{Text(string(content))}
+	}
+	changed := err != nil
+	for _, b := range blocks {
+		instead, ok := b.acceptable()
+		if changed = changed || !ok; !instead.isBlank() {
+			out = append(out, instead)
+		}
+	}
+	if !changed && out != nil {
+		return content
+	}
+	if out == nil {
+		out = []Block{Text("(no output)")}
+	}
+	data, _ := jsonform.Encode(out) // what was decoded, and texts, do not fail
+	return data
+}
+
+// acceptable returns the block, if ok, or the text that replaces it.
+func (b Block) acceptable() (instead Block, ok bool) {
+	var media struct {
+		MimeType string `json:"mimeType"`
+		Source   struct {
+			Type      string `json:"type"`
+			MediaType string `json:"media_type"`
+			Data      string `json:"data"`
+		} `json:"source"`
+	}
+	_ = json.Unmarshal(b.raw, &media) // another form has no such fields
+	source := media.Source
+	switch b.Type {
+	case TypeText:
+		return b, !b.isBlank()
+	case "document", "search_result":
+		return b, true
+	case TypeImage:
+		data, err := base64.StdEncoding.DecodeString(source.Data)
+		isPicture := err == nil && len(data) > 0 && slices.Contains([]string{"image/png", "image/jpeg", "image/gif", "image/webp"}, source.MediaType)
+		if source.Type == "url" || source.Type == "base64" && isPicture {
+			return b, true
+		}
+	case "audio", "video", "file", "image_url", "input_audio":
+	default:
+		return Text(string(b.raw)), false
+	}
+	return Text(fmt.Sprintf("[A part of the result is not shown, because models cannot read it: %s, %d bytes of JSON]",
+		cmp.Or(media.MimeType, source.MediaType, b.Type), len(b.raw))), false
+}
+
+// errorOf returns the tool_result of a call that failed. Anthropic rejects one with other blocks than texts; so a text says that of it.
+func errorOf(b Block) Block {
+	var blocks []Block
+	if json.Unmarshal(b.Content, &blocks) != nil || !slices.ContainsFunc(blocks, func(b Block) bool { return b.Type != TypeText }) {
+		return b
+	}
+	content, _ := jsonform.Encode(append([]Block{Text("The tool failed:")}, blocks...)) // what was decoded does not fail
+	return Block{Type: TypeToolResult, ToolUseID: b.ToolUseID, Content: content}
 }

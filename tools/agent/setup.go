@@ -81,13 +81,11 @@ func unpackSetup(packed []byte) (s *Setup, err error) {
 // SetupTools returns tools as a model sees them.
 func SetupTools(defs []tools.Definition) (list []SetupTool, err error) {
 	for _, def := range defs {
-		schema := json.RawMessage(`{"type":"object"}`)
-		if def.Parameters != nil {
-			if schema, err = jsonform.Encode(def.Parameters); err != nil {
-				return nil, fmt.Errorf("tool %s: %w", def.Name, err)
-			}
+		description, schema, err := forModels(def)
+		if err != nil {
+			return nil, fmt.Errorf("tool %s: %w", def.Name, err)
 		}
-		list = append(list, SetupTool{def.Name, def.Description, schema})
+		list = append(list, SetupTool{def.Name, description, schema})
 	}
 	return list, nil
 }

@@ -2,13 +2,17 @@ package agent_test
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/stevedore-bus/stevedore/integration/slow"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -173,4 +177,41 @@ func bomb(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return packed.String()
+}
+
+// Providers reject each request that has a tool with conditions at the top of its schema, as some MCP servers have them.
+func TestSchemasThatProvidersReject(t *testing.T) {
+	for _, row := range []struct{ schema, want, conditions string }{
+		{`{"type":"object","properties":{"a":{"anyOf":[{"type":"string"},{"type":"null"}]}},"required":["a"]}`, "", ""},
+		{`{}`, `{"type":"object"}`, ""},
+		{`{"type":"object","properties":{"a":{"type":"string"}},"anyOf":[{"required":["a"]},{"properties":{"b":{"type":"integer"}},"required":["b"]}]}`,
+			`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"integer"}}}`,
+			`{"anyOf":[{"required":["a"]},{"properties":{"b":{"type":"integer"}},"required":["b"]}]}`},
+		{`{"type":"object","$defs":{"A":{"properties":{"x":{"type":"string"}},"allOf":[{"$ref":"#/$defs/A"}]}},"oneOf":[{"$ref":"#/$defs/A"}]}`,
+			`{"$defs":{"A":{"allOf":[{"$ref":"#/$defs/A"}],"properties":{"x":{"type":"string"}}}},"type":"object","properties":{"x":{"type":"string"}}}`,
+			`{"oneOf":[{"$ref":"#/$defs/A"}]}`},
+	} {
+		def := tools.Definition{Name: "t", Description: "Does it.", Parameters: new(jsonschema.Schema)}
+		if err := json.Unmarshal([]byte(row.schema), def.Parameters); err != nil {
+			t.Fatal(err)
+		}
+		before, _ := json.Marshal(def.Parameters)
+		list, err := agent.SetupTools([]tools.Definition{def})
+		if err != nil {
+			t.Fatal(err)
+		}
+		description := "Does it."
+		if row.conditions != "" {
+			description += "\nThe arguments also match the JSON Schema " + row.conditions
+		}
+		var got, want any
+		_ = json.Unmarshal(list[0].InputSchema, &got)
+		_ = json.Unmarshal([]byte(cmp.Or(row.want, row.schema)), &want)
+		if !reflect.DeepEqual(got, want) || list[0].Description != description {
+			t.Errorf("%s: the model gets %q, %s", row.schema, list[0].Description, list[0].InputSchema)
+		}
+		if after, _ := json.Marshal(def.Parameters); string(after) != string(before) {
+			t.Errorf("the tool has changed: %s", after)
+		}
+	}
 }

@@ -4,7 +4,7 @@
 // waits for it, and tasks and artifacts are read from the bus. So any number of
 // gateways can serve the same clients, in any order.
 //
-//	gateway    the server of each session, and the list of tools
+//	gateway    the server of each session, and the list of tools; schemas has what does not fit into the list
 //	call       tools/call: submit, progress, cancellation
 //	cancel     cancellation over HTTP by clients of older revisions
 //	result     results as content blocks; complete marks them
@@ -57,8 +57,9 @@ type Gateway struct {
 	bus *bus.Bus
 	cfg Config
 
-	asking  singleflight.Group // the request for the tools
-	closing atomic.Bool        // a call that a client does not wait for any more goes on
+	asking  singleflight.Group            // the request for the tools
+	schemas map[string]*jsonschema.Schema // of tools whose offers have none
+	closing atomic.Bool                   // a call that a client does not wait for any more goes on
 	mu      sync.Mutex
 	offers  map[string]rpc.ToolInfo
 	asked   time.Time // when offers was read
@@ -199,6 +200,9 @@ func (g *Gateway) ask() error {
 	ctx, cancel := context.WithTimeout(context.Background(), askTimeout)
 	defer cancel()
 	list, err := rpc.ListTools(ctx, g.bus, tools.OfferQuery{})
+	if err == nil {
+		err = g.addSchemas(ctx, list.Tools)
+	}
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func TestOpenAIRoundTrip(t *testing.T) {
 	}
 
 	var image agent.Block
-	if err := json.Unmarshal([]byte(`{"type":"tool_result","tool_use_id":"call_c","content":[{"type":"text","text":"a picture"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"QUJD"}}]}`), &image); err != nil {
+	if err := json.Unmarshal([]byte(`{"type":"tool_result","tool_use_id":"call_c","content":[{"type":"text","text":"a picture"},{"type":"image","source":{"type":"base64","media_type":"image/png","data":"QUJD"}},{"type":"document","source":{}}]}`), &image); err != nil {
 		t.Fatal(err)
 	}
 	again := lookAround
@@ -68,7 +68,7 @@ func TestOpenAIRoundTrip(t *testing.T) {
 		`{"role":"assistant","content":"Let me.","tool_calls":[{"id":"call_a","type":"function","function":{"name":"list_dir","arguments":"{\"path\":\".\"}"}},{"id":"call_b","type":"function","function":{"name":"list_dir","arguments":"\"{\\\"path\\\":\""}},{"id":"call_c","type":"function","function":{"name":"list_dir","arguments":"{}"}}]}`,
 		`{"role":"tool","content":"go.mod","tool_call_id":"call_a"}`,
 		`{"role":"tool","content":"The tool failed: not JSON","tool_call_id":"call_b"}`,
-		`{"role":"tool","content":"a picture","tool_call_id":"call_c"}`,
+		`{"role":"tool","content":"a picture\n[A part of the result is not shown, because this API takes none of the type document]","tool_call_id":"call_c"}`,
 		`{"role":"user","content":[{"type":"image_url","image_url":{"url":"data:image/png;base64,QUJD"}},{"type":"text","text":"Go on."}]}`,
 	}
 	if len(sent.Messages) != len(want) {

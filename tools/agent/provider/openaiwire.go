@@ -80,7 +80,7 @@ func (t *openAIText) UnmarshalJSON(data []byte) error {
 }
 
 // openAIMessages translates a conversation. The API has no is_error, so a text
-// says that a call failed; images of tool results go into a user message; thinking
+// says that a call failed, or which parts of its result are left out; images of tool results go into a user message; thinking
 // blocks are left out.
 func openAIMessages(req agent.Request) []openAIMessage {
 	var out []openAIMessage
@@ -100,11 +100,16 @@ func openAIMessages(req agent.Request) []openAIMessage {
 				if b.IsError {
 					text = "The tool failed: " + text
 				}
-				out = append(out, openAIMessage{Role: "tool", ToolCallID: b.ToolUseID, Content: text})
 				var inner []agent.Block
 				if json.Unmarshal(b.Content, &inner) == nil {
 					parts = append(parts, openAIImages(inner...)...)
 				}
+				for _, part := range inner {
+					if part.Type != agent.TypeText && part.Type != agent.TypeImage {
+						text += fmt.Sprintf("\n[A part of the result is not shown, because this API takes none of the type %s]", part.Type)
+					}
+				}
+				out = append(out, openAIMessage{Role: "tool", ToolCallID: b.ToolUseID, Content: text})
 			case agent.TypeText:
 				parts = append(parts, openAIPart{Type: "text", Text: b.Text})
 			default:

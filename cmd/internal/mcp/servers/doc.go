@@ -2,5 +2,5 @@
 //
 //	server   starts or connects to a server, again if it ended, and lists its tools
 //	tool     a tool of the server, and its effect
-//	result   content blocks as a result
+//	result   content blocks as a result, with the structured content that they do not repeat
 package servers

@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wire"
+	"github.com/stevedore-bus/stevedore/cmd/internal/mcp/wrap"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
 )
@@ -21,7 +22,7 @@ const maxNote = 2000
 func resultOf(got *mcp.CallToolResult) *tools.Result {
 	var blocks []any
 	var texts []string
-	var file []byte // the first one; short texts beside it become a note, so that its bytes are stored as they are
+	var file []byte // the first one, or the structured content; short texts beside it become a note, so that its bytes are stored as they are
 	add := func(text string) {
 		texts = append(texts, text)
 		blocks = append(blocks, &mcp.TextContent{Text: text})
@@ -48,12 +49,17 @@ func resultOf(got *mcp.CallToolResult) *tools.Result {
 			}
 		}
 	}
+	// The proxy has made a text of it, whose numbers the SDK does not change.
+	if structured, _ := got.StructuredContent.(string); structured != "" && !wrap.Repeated(json.RawMessage(structured), texts) {
+		if file == nil {
+			file = []byte(structured)
+		} else {
+			add(structured)
+		}
+	}
 	if file != nil && (len(texts) < len(blocks) || len(strings.Join(texts, "\n")) > maxNote) {
 		add(string(file))
 		file = nil
-	}
-	if len(blocks) == 0 && file == nil && got.StructuredContent != nil {
-		add(string(wire.JSON(got.StructuredContent)))
 	}
 	res := &tools.Result{IsError: got.IsError}
 	if len(texts) < len(blocks) {

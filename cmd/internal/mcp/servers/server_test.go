@@ -132,6 +132,13 @@ func newServer() *sdk.Server {
 	add("rows", nil, func(map[string]any) *sdk.CallToolResult {
 		return &sdk.CallToolResult{Content: []sdk.Content{}, StructuredContent: map[string]any{"rows": strings.Repeat("row", 1<<20)}}
 	})
+	add("data", nil, func(args map[string]any) *sdk.CallToolResult {
+		res := &sdk.CallToolResult{Content: []sdk.Content{}, StructuredContent: json.RawMessage(args["data"].(string))}
+		for _, t := range args["texts"].([]any) {
+			res.Content = append(res.Content, &sdk.TextContent{Text: t.(string)})
+		}
+		return res
+	})
 	add("image", nil, func(map[string]any) *sdk.CallToolResult {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "see"}, &sdk.ImageContent{Data: []byte("hi"), MIMEType: "image/png"}}}
 	})
@@ -254,6 +261,19 @@ func TestToolsOfAProgram(t *testing.T) {
 	}
 	if got := text(t, call(t, r, "other_rows", `{}`)); got != `{"rows":"`+strings.Repeat("row", 1<<20)+`"}` {
 		t.Errorf("structured content: %d bytes %.100s", len(got), got)
+	}
+	for _, row := range []struct{ args, want string }{
+		{`{"data":"{\"z\":9007199254740993,\"a\":1.0}","texts":[]}`, `{"z":9007199254740993,"a":1.0}`}, // as it is
+		{`{"data":"{\"result\":[]}","texts":[]}`, `{"result":[]}`},
+		{`{"data":"{\"rows\":[7,8]}","texts":["2 rows"]}`, `{"rows":[7,8]}` + "\n2 rows"}, // the text has not all of it
+		{`{"data":"{\"rows\":[7,8]}","texts":["{\"rows\": [7, 8]}"]}`, `{"rows": [7, 8]}`},
+		{`{"data":"{\"result\":\"caf\u00e9\"}","texts":["café"]}`, "café"},
+		{`{"data":"{\"result\":[\"a\",{\"b\":1}]}","texts":["a","{\n\"b\": 1}"]}`, "a\n{\n\"b\": 1}"},
+		{`{"data":"null","texts":["a"]}`, "a"},
+	} {
+		if got := text(t, call(t, r, "other_data", row.args)); got != row.want {
+			t.Errorf("%s: %q", row.args, got)
+		}
 	}
 	if res := call(t, r, "other_mixed", `{}`); !bytes.Contains(res.Blocks, []byte(`"media_type":"image/png"`)) || res.ForLLM != "first\n"+strings.Repeat("é", 1<<20) || bytes.Count(res.Blocks, []byte("é")) != 1<<20 {
 		t.Errorf("mixed: %d bytes, %.100s", len(res.ForLLM), res.Blocks)

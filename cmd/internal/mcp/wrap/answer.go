@@ -260,7 +260,8 @@ func (p *proxy) answer(ctx context.Context, c *connection, r *request, m *wire.M
 }
 
 // readable returns the result of a tool for a worker. A text replaces each block that the SDK cannot read, such as a picture that is not
-// base64 or a block of a later revision: it would lose the whole result.
+// base64 or a block of a later revision: it would lose the whole result. The structured content becomes a string with its JSON: the SDK
+// would round its numbers.
 func readable(m *wire.Message) *wire.Message {
 	content, odd := slices.Collect(wire.Elements(wire.Get(m.Result, "content"))), false
 	for i, raw := range content {
@@ -272,10 +273,16 @@ func readable(m *wire.Message) *wire.Message {
 			content[i], odd = wire.JSON(textBlock(string(raw))), true
 		}
 	}
-	if !odd {
+	result := m.Result
+	if odd {
+		result = wire.Set(result, wire.Array(content), "content")
+	}
+	if structured := structuredOf(result); structured != nil {
+		result = wire.Set(result, wire.JSON(string(structured)), "structuredContent")
+	} else if !odd {
 		return m
 	}
-	return m.With("result", wire.Set(m.Result, wire.Array(content), "content"))
+	return m.With("result", result)
 }
 
 // showsAll reports whether the client gets all of a response: it is short, and within the budget

@@ -92,7 +92,7 @@ func (r *request) jobText(m *wire.Message) string {
 		}
 		all = append(all, b.text)
 	}
-	if all == nil {
+	if structured := structuredOf(m.Result); all == nil || structured != nil && !Repeated(structured, all) {
 		return string(m.Result)
 	}
 	text := strings.Join(all, "\n")

@@ -48,9 +48,8 @@ func (p *proxy) shrinkCall(ctx context.Context, conn *connection, r *request, re
 			return nil, err
 		}
 		if short == nil {
-			return c.failed(), nil
-		}
-		if o = o.With("structuredContent", short); notice != "" {
+			o = c.failed(o)
+		} else if o = o.With("structuredContent", short); notice != "" {
 			o = o.With("_meta", wire.Set(o.Get("_meta"), wire.JSON(notice), shortenedMeta))
 		}
 	}
@@ -73,13 +72,13 @@ func (c *callShrinker) show(s stored) []json.RawMessage {
 
 // failed is the result if no short form of the structured content fits its schema: clients
 // accept an error without structured content.
-func (c *callShrinker) failed() json.RawMessage {
-	whole := c.texts[0].stored
-	if whole.artifact != nil {
+func (c *callShrinker) failed(o wire.Object) wire.Object {
+	if whole := &c.texts[0].stored; whole.artifact != nil && string(o.Get("isError")) != "true" {
 		whole.reference = "The tool succeeded. Its structured result is too large to be shown, and its schema allows no shorter one, so " +
 			"this answer is marked as an error for programs.\n" + whole.reference
 	}
-	return wire.JSON(c.r.result(fields{"content": c.show(whole), "isError": true}))
+	o = slices.DeleteFunc(o, func(m wire.Member) bool { return m.Name == "structuredContent" })
+	return o.With("isError", json.RawMessage("true"))
 }
 
 // shrinkContent replaces the big content blocks. It returns nil if nothing changes.
@@ -95,6 +94,7 @@ func (c *callShrinker) shrinkContent(ctx context.Context, content []json.RawMess
 	}
 	replaced := map[int][]json.RawMessage{} // what replaces a block
 	if join {
+		blocks = slices.DeleteFunc(blocks, func(b block) bool { return b.file }) // a short file stays
 		var texts []string
 		for _, b := range blocks {
 			texts = append(texts, b.text)

@@ -13,7 +13,7 @@
 //	toollist   the server's tools, and the tools that the proxy adds
 //	host       what depends on the host of the client; late adds tools to its list later
 //	call       the result of a tool without its big parts; shrink those of resources
-//	shorten    structured content that is short and fits its schema
+//	shorten    structured content that is short and fits its schema; structured tells whether the texts repeat it
 //	echo       a server that returns the results which a program gives it
 //	http       a server at a URL; routing has the headers of its requests
 //	transport  a Link for the SDK
