@@ -430,7 +430,7 @@ var mutants = []mutant{
 		"tools/agent", "TestSchemasThatProvidersReject"},
 	{"a model sees no arguments of many tools", "cmd/internal/mcp/gateway.go", "err = g.addSchemas(ctx, list.Tools)", "err = nil",
 		"cmd/internal/mcp", "TestSchemasThatDoNotFitIntoAMessage"},
-	{"schemas are asked for again and again", "cmd/internal/mcp/schemas.go", "		g.schemas = known", "		_ = known",
+	{"schemas are asked for again and again", "cmd/internal/mcp/schemas.go", "		g.schemas = schemas", "		_ = schemas",
 		"cmd/internal/mcp", "TestSchemasThatDoNotFitIntoAMessage"},
 	{"a forgotten session without requests goes on", "cmd/internal/mcp/wrap/httpstream.go", "case code == http.StatusNotFound && opened:", "case code == http.StatusNotFound && opened && h == nil:",
 		"cmd/internal/mcp/wrap", "TestForgottenSessionEndsTheLink"},

@@ -21,7 +21,7 @@ func (g *Gateway) addSchemas(ctx context.Context, list []rpc.ToolInfo) error {
 	var mu sync.Mutex
 	var asking errgroup.Group
 	asking.SetLimit(schemasAtOnce)
-	known := map[string]*jsonschema.Schema{}
+	schemas := map[string]*jsonschema.Schema{}
 	for i := range list {
 		t := &list[i]
 		if t.Parameters != nil {
@@ -29,12 +29,13 @@ func (g *Gateway) addSchemas(ctx context.Context, list []rpc.ToolInfo) error {
 		}
 		offered := string(wire.JSON(t))
 		asking.Go(func() error {
-			schema := g.schemas[offered]
-			if schema == nil {
+			schema, known := g.schemas[offered]
+			if !known {
 				found, err := rpc.ListTools(ctx, g.bus, tools.OfferQuery{Tool: t.Name})
 				if err != nil {
 					return err
 				}
+				known = len(found.Tools) > 0
 				for _, f := range found.Tools {
 					if f.Parameters != nil && (schema == nil || f.Description == t.Description) {
 						schema = f.Parameters
@@ -43,13 +44,15 @@ func (g *Gateway) addSchemas(ctx context.Context, list []rpc.ToolInfo) error {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			known[offered], t.Parameters = schema, schema
+			if t.Parameters = schema; known {
+				schemas[offered] = schema
+			}
 			return nil
 		})
 	}
 	err := asking.Wait()
 	if err == nil {
-		g.schemas = known
+		g.schemas = schemas
 	}
 	return err
 }
