@@ -370,6 +370,7 @@ var mutants = []mutant{
 		"offload/object", "TestSweepTakesLong"},
 	{"a sweep of a full server removes nothing", "offload/object/sweep.go", "case err == nil, errors.Is(quotaError(err), offload.ErrQuota):", "case err == nil:",
 		"offload/object", "TestDeleteOnAFullServer"},
+	{"a restoration that dies leaves calls to run", "bus/admin/backup.go", "append(snapshots, calls)", "slices.Insert(snapshots, 1, calls)", "bus/admin", "TestRestorationDies"},
 	{"a start sets the age of dead letters back", "bus/admin/limits.go", "want.MaxAge > 0 && !configured {", "want.Name == b.StreamName(bus.Results) && !configured {",
 		"bus/admin", "TestProvisionKeepsAges"},
 	{"two commands write one configuration", "cmd/internal/commands/provision_server.go", "	defer unlock()\n	if cfg", "	unlock()\n	if cfg",
