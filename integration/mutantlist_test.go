@@ -354,6 +354,7 @@ var mutants = []mutant{
 
 	// Disks.
 	{"the server does not sync", "bus/embedded/server.go", "SyncAlways:        !cfg.NoSync,", "SyncAlways:        false,", "bus/embedded", "TestEachPublishIsSynced"},
+	{"a record of a channel in use grows old", "state/channel.go", "known && time.Since(ofSession.At) < renewAfter", "known", "state", "TestUsedChannelStays"},
 	{"a file is not synced", "state/durable/durable.go", "	if err := temp.Sync(); err != nil {\n		return err\n	}\n", "", "state", "TestCrashStates"},
 	{"a directory is not synced", "state/durable/durable.go", "	if err := d.Sync(filepath.Dir(name)); err != nil {", "	if err := error(nil); err != nil {", "state", "TestCrashStates"},
 	{"the directory of artifacts is not synced", "state/durable/durable.go", `func() error { return syncDir(d.Root.OpenFile, name) }`, `func() error { return nil }`, "offload/disk", "TestPutReachesTheDisk"},
