@@ -251,8 +251,11 @@ func readBackup(ctx context.Context, b *bus.Bus, dir string) ([]jsapi.Snapshot, 
 			return nil, fmt.Errorf("%w: %q is not a complete backup of the prefix %q: it has no %s", ErrDamaged, dir, b.Prefix(), filepath.Join(name, backupMeta))
 		}
 	}
-	for _, entry := range found {
-		if !slices.Contains(order, entry.Name()) {
+	for _, entry := range found { // people keep there what else belongs to a backup, such as a state file
+		if !entry.IsDir() || slices.Contains(order, entry.Name()) {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(dir, entry.Name(), backupData)); !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%q does not belong to the backup", filepath.Join(dir, entry.Name()))
 		}
 	}

@@ -82,6 +82,16 @@ func TestBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// The command advises to copy what the streams do not contain, too.
+	stray := filepath.Join(dir, "KV_other")
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "state.json"), nil, 0o600), os.MkdirAll(filepath.Join(dir, "artifacts", "s"), 0o700),
+		os.CopyFS(stray, os.DirFS(filepath.Dir(meta)))); err != nil {
+		t.Fatal(err)
+	}
+	refused("the copy of another stream", `KV_other" does not belong to the backup`, into, dir)
+	if err := os.RemoveAll(stray); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := admin.Restore(t.Context(), into, dir, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
