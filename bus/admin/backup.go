@@ -231,8 +231,11 @@ func readBackup(ctx context.Context, b *bus.Bus, dir string) ([]jsapi.Snapshot, 
 		}
 		_, err = b.JetStream().Stream(ctx, name)
 		if err == nil {
-			return nil, fmt.Errorf("the stream %s exists: restore a backup on a server without the streams of the prefix %q; those that an "+
-				"interrupted restoration left lack a part of the backup, so remove them", name, b.Prefix())
+			left := ""
+			if _, err := b.LookUp(ctx, b.StreamName(bus.Calls)); errors.Is(err, jetstream.ErrStreamNotFound) {
+				left = "; an interrupted restoration, which stores the calls last, has left a part of a backup: remove its streams first"
+			}
+			return nil, fmt.Errorf("the stream %s exists: restore a backup on a server without the streams of the prefix %q%s", name, b.Prefix(), left)
 		}
 		if !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil, err

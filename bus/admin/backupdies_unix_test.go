@@ -64,8 +64,11 @@ func TestRestorationDies(t *testing.T) {
 	if !ok || !slices.Equal(missing.Names, []string{after.StreamName(bus.Calls)}) {
 		t.Errorf("what is missing: %v", err)
 	}
-	if _, err := admin.Restore(t.Context(), after, dir, func(string) {}); err == nil || !strings.Contains(err.Error(), "an interrupted restoration left") {
+	if _, err := admin.Restore(t.Context(), after, dir, func(string) {}); err == nil || !strings.Contains(err.Error(), "an interrupted restoration") {
 		t.Errorf("again: %v", err)
+	}
+	if _, err := admin.Restore(t.Context(), from, dir, func(string) {}); err == nil || strings.Contains(err.Error(), "interrupted") {
+		t.Errorf("on the server in use: %v", err)
 	}
 	if m, err := parts.NextMsg(bustest.Timeout); err != nil || after.Conn().Publish(m.Subject, nil) != nil {
 		t.Error(err) // otherwise the server waits for more parts
