@@ -356,6 +356,7 @@ var mutants = []mutant{
 
 	// Disks.
 	{"the server does not sync", "bus/embedded/server.go", "SyncAlways:        !cfg.NoSync,", "SyncAlways:        false,", "bus/embedded", "TestEachPublishIsSynced"},
+	{"a record of a channel in use grows old", "state/channel.go", "known && time.Since(ofSession.At) < renewAfter", "known", "state", "TestUsedChannelStays"},
 	{"a file is not synced", "state/durable/durable.go", "	if err := temp.Sync(); err != nil {\n		return err\n	}\n", "", "state", "TestCrashStates"},
 	{"a directory is not synced", "state/durable/durable.go", "	if err := d.Sync(filepath.Dir(name)); err != nil {", "	if err := error(nil); err != nil {", "state", "TestCrashStates"},
 	{"the directory of artifacts is not synced", "state/durable/durable.go", `func() error { return syncDir(d.Root.OpenFile, name) }`, `func() error { return nil }`, "offload/disk", "TestPutReachesTheDisk"},
@@ -372,6 +373,7 @@ var mutants = []mutant{
 		"offload/object", "TestSweepTakesLong"},
 	{"a sweep of a full server removes nothing", "offload/object/sweep.go", "case err == nil, errors.Is(quotaError(err), offload.ErrQuota):", "case err == nil:",
 		"offload/object", "TestDeleteOnAFullServer"},
+	{"a restoration that dies leaves calls to run", "bus/admin/backup.go", "append(snapshots, calls)", "slices.Insert(snapshots, 1, calls)", "bus/admin", "TestRestorationDies"},
 	{"a start sets the age of dead letters back", "bus/admin/limits.go", "want.MaxAge > 0 && !configured {", "want.Name == b.StreamName(bus.Results) && !configured {",
 		"bus/admin", "TestProvisionKeepsAges"},
 	{"two commands write one configuration", "cmd/internal/commands/provision_server.go", "	defer unlock()\n	if cfg", "	unlock()\n	if cfg",

@@ -43,7 +43,10 @@ type Use struct {
 	Before time.Time
 }
 
-// Record records the channel of a use, if that changes the record and confirm returns true.
+// renewAfter is the age of a record that the next use writes again: a full File drops what was written longest ago.
+const renewAfter = 24 * time.Hour
+
+// Record records the channel of a use, if that changes the record, or the record is old, and confirm returns true.
 //
 // A client may name any chat in the body of a call. It cannot take one from the session that
 // has it; only the session of the chat can. It replaces what all sessions share, which is the
@@ -72,7 +75,8 @@ func Record(ctx context.Context, store Store, u Use, confirm func() (bool, error
 		}
 		shared = shared && (owner == "" || owner == u.Session)
 	}
-	if ofSession.String() == u.Channel.String() && (!shared || ofAll.String() == u.Channel.String()) && owner == u.Session {
+	known := ofSession.String() == u.Channel.String() && (!shared || ofAll.String() == u.Channel.String()) && owner == u.Session
+	if known && time.Since(ofSession.At) < renewAfter {
 		return nil // a read costs less than a write
 	}
 	if !u.Before.IsZero() && ofSession.At.After(u.Before) {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stevedore-bus/stevedore/state/durable"
@@ -120,6 +121,31 @@ func TestFileFull(t *testing.T) {
 	if info, err := os.Stat(f.path); err != nil || info.Size() > maxFileSize {
 		t.Errorf("%v bytes, %v", info.Size(), err)
 	}
+}
+
+// The channel of a session that a user uses each day stays in a full file, although it never changes.
+func TestUsedChannelStays(t *testing.T) {
+	t.Parallel()
+	f := openFile(t, filepath.Join(t.TempDir(), "state.json"))
+	synctest.Test(t, func(t *testing.T) {
+		use := Use{Session: "main", Channel: Channel{Name: "telegram", ChatID: "1"}, OfChat: true}
+		record := func() { must(t, Record(t.Context(), f, use, func() (bool, error) { return true, nil })) }
+		record()
+		for day := range 4 {
+			others := map[string]string{}
+			for i := range maxFacts / 2 {
+				others[fmt.Sprintf("last_channel.s%d-%d", day, i)] = "webhook"
+			}
+			must(t, f.Set(t.Context(), others))
+			for _, session := range []string{"main", ""} {
+				if got, err := LastChannel(t.Context(), f, session); got.ChatID != "1" || err != nil {
+					t.Errorf("day %d: the last channel of %q is %q, %v", day, session, got, err)
+				}
+			}
+			time.Sleep(25 * time.Hour)
+			record()
+		}
+	})
 }
 
 // A Set stores all its values, or it returns an error and changes nothing.

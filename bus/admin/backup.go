@@ -123,7 +123,8 @@ func writeSynced(name string, write func(io.Writer) error) (err error) {
 	return f.Sync()
 }
 
-// Restore creates the streams and buckets of a backup, with their messages and consumers.
+// Restore creates the streams and buckets of a backup, with their messages and consumers. The stream of calls
+// is the last one: if the process dies, the server keeps a part of the backup, which then nobody takes for all of it.
 // A stream that was sealed stores messages again. It checks the whole backup first and changes nothing if a copy is not complete, if one
 // has a format that Move does not know or belongs to another prefix, or if one of the streams
 // exists. If it fails, it removes what it created and nobody has written to. At the end, it moves those of an
@@ -194,7 +195,7 @@ func removeRestored(ctx context.Context, b *bus.Bus, s jsapi.Snapshot) error {
 	return b.JetStream().DeleteStream(ctx, s.Config.Name)
 }
 
-// readBackup returns what a backup contains, after it has checked that it can be restored.
+// readBackup returns what a backup contains, the calls last, after it has checked that it can be restored.
 func readBackup(ctx context.Context, b *bus.Bus, dir string) ([]jsapi.Snapshot, error) {
 	found, err := os.ReadDir(dir)
 	if err != nil {
@@ -203,7 +204,7 @@ func readBackup(ctx context.Context, b *bus.Bus, dir string) ([]jsapi.Snapshot, 
 	order := backupOrder(b)
 	var snapshots []jsapi.Snapshot
 	var unused []string
-	var calls jetstream.StreamConfig
+	var calls jsapi.Snapshot
 	var other jsapi.FormatError
 	for _, name := range order {
 		text, err := os.ReadFile(filepath.Join(dir, name, backupMeta))
@@ -230,29 +231,38 @@ func readBackup(ctx context.Context, b *bus.Bus, dir string) ([]jsapi.Snapshot, 
 		}
 		_, err = b.JetStream().Stream(ctx, name)
 		if err == nil {
-			return nil, fmt.Errorf("the stream %s exists: restore a backup on a server without the streams of the prefix %q", name, b.Prefix())
+			left := ""
+			if _, err := b.LookUp(ctx, b.StreamName(bus.Calls)); errors.Is(err, jetstream.ErrStreamNotFound) {
+				left = "; an interrupted restoration, which stores the calls last, has left a part of a backup: remove its streams first"
+			}
+			return nil, fmt.Errorf("the stream %s exists: restore a backup on a server without the streams of the prefix %q%s", name, b.Prefix(), left)
 		}
 		if !errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil, err
 		}
-		if snapshots = append(snapshots, s); name == b.StreamName(bus.Calls) {
-			calls = s.Config
+		if name == b.StreamName(bus.Calls) {
+			calls = s
+			continue
 		}
+		snapshots = append(snapshots, s)
 	}
 	if _, ok := Steps(&other); !ok {
 		return nil, &other
 	}
 	for _, name := range unused {
-		if !b.MayBeUnused(name, calls) {
+		if !b.MayBeUnused(name, calls.Config) {
 			return nil, fmt.Errorf("%w: %q is not a complete backup of the prefix %q: it has no %s", ErrDamaged, dir, b.Prefix(), filepath.Join(name, backupMeta))
 		}
 	}
-	for _, entry := range found {
-		if !slices.Contains(order, entry.Name()) {
+	for _, entry := range found { // people keep there what else belongs to a backup, such as a state file
+		if !entry.IsDir() || slices.Contains(order, entry.Name()) {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(dir, entry.Name(), backupData)); !errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf("%q does not belong to the backup", filepath.Join(dir, entry.Name()))
 		}
 	}
-	return snapshots, nil
+	return append(snapshots, calls), nil
 }
 
 func loadStream(ctx context.Context, b *bus.Bus, s jsapi.Snapshot, file string) error {

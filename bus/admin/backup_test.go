@@ -82,6 +82,16 @@ func TestBackup(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	// The command advises to copy what the streams do not contain, too.
+	stray := filepath.Join(dir, "KV_other")
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "state.json"), nil, 0o600), os.MkdirAll(filepath.Join(dir, "artifacts", "s"), 0o700),
+		os.CopyFS(stray, os.DirFS(filepath.Dir(meta)))); err != nil {
+		t.Fatal(err)
+	}
+	refused("the copy of another stream", `KV_other" does not belong to the backup`, into, dir)
+	if err := os.RemoveAll(stray); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := admin.Restore(t.Context(), into, dir, func(string) {}); err != nil {
 		t.Fatal(err)
 	}
@@ -123,23 +133,23 @@ func TestBackup(t *testing.T) {
 	// What a client wrote meanwhile stays: it has the acknowledgement.
 	_, err = admin.Restore(t.Context(), other, dir, func(stream string) {
 		if stream == other.StreamName(bus.Results) {
-			if _, err := other.JetStream().Publish(t.Context(), other.Call("default", "x", "s", "new"), []byte("{}")); err != nil {
+			if _, err := other.JetStream().Publish(t.Context(), other.Session("new"), []byte("{}")); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	if err == nil || !strings.Contains(err.Error(), "the restored stream STEVEDORE_CALLS stays: clients have written to it") {
+	if err == nil || !strings.Contains(err.Error(), "the restored stream STEVEDORE_SESSIONS stays: clients have written to it") {
 		t.Errorf("a restoration beside a client: %v", err)
 	}
 	var names []string
 	for name := range other.JetStream().StreamNames(t.Context()).Name() {
 		names = append(names, name)
 	}
-	written, err := other.Last(t.Context(), bus.Calls, other.Call("default", "x", "s", "new"))
-	if !slices.Equal(names, []string{"STEVEDORE_CALLS"}) || err != nil || written.Sequence == 0 {
+	written, err := other.Last(t.Context(), bus.Sessions, other.Session("new"))
+	if !slices.Equal(names, []string{"STEVEDORE_SESSIONS"}) || err != nil || written.Sequence == 0 {
 		t.Errorf("it left %q with %+v, %v", names, written, err)
 	}
-	if err := other.JetStream().DeleteStream(t.Context(), "STEVEDORE_CALLS"); err != nil {
+	if err := other.JetStream().DeleteStream(t.Context(), "STEVEDORE_SESSIONS"); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(data, content, 0o600); err != nil {

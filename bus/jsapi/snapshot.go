@@ -82,7 +82,7 @@ func (a API) LoadStream(ctx context.Context, s Snapshot, r io.Reader) error {
 	for {
 		n, err := io.ReadFull(r, chunk)
 		if err != nil && err != io.EOF && err != io.ErrUnexpectedEOF {
-			return err // the server drops what it has
+			return err // the server keeps a stream with what it has
 		}
 		timeout := snapshotIdle
 		if n == 0 { // the empty message ends the copy
