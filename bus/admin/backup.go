@@ -233,7 +233,7 @@ func readBackup(ctx context.Context, b *bus.Bus, dir string) ([]jsapi.Snapshot, 
 		if err == nil {
 			left := ""
 			if _, err := b.LookUp(ctx, b.StreamName(bus.Calls)); errors.Is(err, jetstream.ErrStreamNotFound) {
-				left = "; an interrupted restoration, which stores the calls last, has left a part of a backup: remove its streams first"
+				left = "; if an interrupted restoration has left them, which stores the calls last, remove them first"
 			}
 			return nil, fmt.Errorf("the stream %s exists: restore a backup on a server without the streams of the prefix %q%s", name, b.Prefix(), left)
 		}
