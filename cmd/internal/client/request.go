@@ -121,6 +121,9 @@ func (o *Options) With(cmd *cobra.Command, do func(context.Context, *bus.Bus) er
 	if outage := Outage(connected, b); outage != nil && err != nil && !errors.Is(err, bus.ErrUnreachable) {
 		return outage
 	}
+	if denied := b.Denied(); len(denied) > 0 && bus.IsOutage(err) { // the server does not answer what it refuses
+		return o.exit(cmd, fmt.Errorf("%w: this user may not %s: %v", nats.ErrPermissionViolation, strings.Join(denied, ", "), err))
+	}
 	return o.exit(cmd, b.Unanswered(err))
 }
 
