@@ -53,6 +53,10 @@ var mutants = []mutant{
 		"bus/consume", "TestConsumerIsMadeAgainElsewhere"},
 	{"a consumer that cannot be read needs no attention", "bus/status/consumers.go", "		err = cmp.Or(err, failed)", "		_ = failed",
 		"bus/status", "TestConsumerThatCannotBeRead"},
+	{"what a dead process had is taken for ever", "bus/status/consumers.go", "consumer.TimeStamp.Sub(*last) < consumer.Config.AckWait", "true",
+		"bus/status", "TestTicksWithoutWorker"},
+	{"reports that no process reads need no attention", "bus/status/consumers.go", "		waiting = untaken(consumer)", "		waiting = 0",
+		"bus/status", "TestNotificationsWithoutNotifier"},
 	{"a limit of deliveries is no problem", "bus/consumers.go", "have.MaxDeliver > 0 || ", "", "bus/status", "TestAlteredConsumerIsNamed"},
 
 	// Turns.

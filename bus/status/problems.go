@@ -24,6 +24,7 @@ const (
 	WritesRefused        = "writes_refused"
 	QueueWithoutWorker   = "queue_without_worker"
 	TicksWithoutWorker   = "ticks_without_worker"
+	NotificationsWaiting = "notifications_waiting" // for a process that sends them
 	NoWorker             = "no_worker"
 	StoresDiffer         = "stores_differ"
 	ChannelWithoutWorker = "channel_without_worker"
@@ -123,6 +124,9 @@ func (s *Status) problems() []Problem {
 	}
 	if s.ticks > 0 {
 		add(TicksWithoutWorker, "", "No worker takes the ticks of jobs and heartbeats. Ticks that wait: %d.", s.ticks)
+	}
+	if s.unsent > 0 {
+		add(NotificationsWaiting, "", "No worker sends notifications to users. Reports and notifications that wait: %d.", s.unsent)
 	}
 	stores := map[string]string{} // by id
 	for _, w := range s.Workers {

@@ -55,6 +55,7 @@ type Status struct {
 	offline  []string       // servers of the cluster that hold replicas
 	failing  []cron.Entry   // jobs and heartbeats whose last run failed
 	ticks    uint64         // those that wait while no worker asks for one
+	unsent   uint64         // reports and notifications that wait while no notifier runs
 	noQuorum bool           // the servers of the cluster that are left cannot elect a leader
 }
 
@@ -163,7 +164,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 	for what, read := range map[string]func() error{
 		"streams":      func() error { return s.readStreams(ctx, b) },
 		"queues":       func() error { return readQueues(ctx, b, queues, check) },
-		"consumers":    func() (err error) { s.ticks, err = readConsumers(ctx, b, check); return err },
+		"consumers":    func() (err error) { s.ticks, s.unsent, err = readConsumers(ctx, b, check); return err },
 		"workers":      func() (err error) { s.Workers, err = workers(ctx, b); return err },
 		"channels":     func() (err error) { s.Channels, err = channels(ctx, b, check); return err },
 		"parked calls": func() error { return s.readParked(ctx, b) },

@@ -102,6 +102,11 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		return start(c, bus.DefaultQueue, "")
 	case status.TicksWithoutWorker:
 		return start(c, bus.DefaultQueue, " without --no-ticks")
+	case status.NotificationsWaiting:
+		if advice, command = start(c, bus.DefaultQueue, " with the channels, without --no-notify"); c.External() {
+			command = append(command, "--channel", "NAME=SPEC")
+		}
+		return advice, command
 	case status.StoresDiffer:
 		return "Start all workers with the same --store: a bucket, or a directory that all of them see.", nil
 	case status.ChannelWithoutWorker:
