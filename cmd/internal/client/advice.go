@@ -110,8 +110,7 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	case status.StoresDiffer:
 		return "Start all workers with the same --store: a bucket, or a directory that all of them see.", nil
 	case status.ChannelWithoutWorker:
-		return "Start a worker with --channel " + p.Name + "=SPEC. If the channel is gone or has another name, give the default channel what waits:",
-			[]string{"channels", "rm", p.Name}
+		return "Start a worker with --channel " + p.Name + "=SPEC. " + RemoveChannelAdvice, []string{"channels", "rm", p.Name}
 	case status.BridgeSilent:
 		return "Start that program again, or read its log: one that runs has lost its connection, or hangs.", nil
 	case status.BridgeRepeats:
@@ -140,6 +139,14 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	return "", nil
 }
 
+// RemoveChannelAdvice says what else to do about a channel that no process serves, up to the command.
+const RemoveChannelAdvice = "If the channel is gone or has another name, give the default channel what waits:"
+
+// IsForAgents reports whether a queue is one of agents, which need a model.
+func IsForAgents(queue string) bool {
+	return queue == bus.AgentQueue || strings.HasPrefix(queue, bus.AgentQueue+"-")
+}
+
 // StartCommand returns the command line that starts a worker of a queue.
 func StartCommand(c *cli.Connection, queue string) string {
 	_, command := start(c, queue, "")
@@ -150,7 +157,7 @@ func StartCommand(c *cli.Connection, queue string) string {
 // worker with a model, which also serves their queues. Beside "stevedore up", a second worker of its queues would
 // take calls of tools in a workspace of its own, so that up itself is started again.
 func start(c *cli.Connection, queue, how string) (advice string, command []string) {
-	forAgents := queue == bus.AgentQueue || strings.HasPrefix(queue, bus.AgentQueue+"-")
+	forAgents := IsForAgents(queue)
 	if !forAgents && queue != bus.DefaultQueue {
 		return "Start a worker:", []string{"serve", "--queue", queue}
 	}
