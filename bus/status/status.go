@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
@@ -182,7 +183,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 	group.Wait()
 	for what, err := range failed {
 		if !s.explains(err) {
-			s.Errors = append(s.Errors, fmt.Sprintf("%s: %v", what, err))
+			s.Errors = append(s.Errors, fmt.Sprintf("%s: %v", what, Refused(b, err)))
 		}
 	}
 	for _, w := range s.Workers {
@@ -208,6 +209,16 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 	slices.Sort(s.Errors)
 	s.Problems = s.problems()
 	return s
+}
+
+// Refused returns the error of an operation, as one of a permission if the server gave no answer and has refused this user
+// something: it does not answer what it refuses.
+func Refused(b *bus.Bus, err error) error {
+	denied := b.Denied()
+	if len(denied) == 0 || !bus.IsOutage(err) {
+		return err
+	}
+	return fmt.Errorf("%v: %w: this user may not %s", err, nats.ErrPermissionViolation, strings.Join(denied, ", "))
 }
 
 func (s *Status) readJobs(ctx context.Context, b *bus.Bus) (err error) {

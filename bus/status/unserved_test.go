@@ -199,7 +199,8 @@ func TestConsumerThatCannotBeRead(t *testing.T) {
 		}
 		bustest.Consumers(t, b, b.TickConsumer())
 		const want = "consumers: look up consumer ticks of STEVEDORE_TICKS"
-		if s := status.Read(t.Context(), connect("reader")); len(s.Errors) != 1 || !strings.Contains(s.Errors[0], want) {
+		const denied = "permissions violation: this user may not publish to $JS.API.CONSUMER.INFO.>"
+		if s := status.Read(t.Context(), connect("reader")); len(s.Errors) != 1 || !strings.Contains(s.Errors[0], want) || !strings.HasSuffix(s.Errors[0], denied) {
 			t.Errorf("the reader: %q", s.Errors)
 		}
 	})

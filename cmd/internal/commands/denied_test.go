@@ -71,7 +71,7 @@ func TestMissingPermissions(t *testing.T) {
 		{"no-api", "call echo", 1, violation + `publish to "stevedore.call.default.echo.default.`},
 		{"no-api", "dead ls", 1, "Use a credential that has this permission"},
 		{"no-calls", "call echo --id c2", 1, violation + `publish to "stevedore.call.default.echo.default.c2"`},
-		{"reader", "memory ls --timeout 1s", 1, "this user may not publish to $JS.API.CONSUMER.CREATE.>: read the notes: context deadline exceeded\nUse a credential"},
+		{"reader", "memory ls --timeout 1s", 1, "nats: permissions violation: this user may not publish to $JS.API.CONSUMER.CREATE.>\nUse a credential"},
 		{"caller", "call echo --id c1", 0, "there it is\n"},
 		{"caller", "tasks get c1", 1, violation + `publish to "stevedore.rpc.task.default.get"`},
 	} {
