@@ -218,6 +218,10 @@ var mutants = []mutant{
 
 	// Conversations and notifications.
 	{"a conversation is appended without a check", "bus/session/session.go", "Header: bus.ExpectRevision(after), ", "", "bus/session", "TestSessionsAreAppendedByOne"},
+	{"the default channel can be removed", "cmd/internal/commands/channels.go", "i >= 0 && now.Channels[i].Default:", "i >= 0 && name == \"\":",
+		"cmd/internal/commands", "TestScripts"},
+	{"a sweep moves notifications to where they are", "bus/notify/sweep.go", "served[name] || name == n.cfg.Default {", "served[name] {",
+		"bus/notify", "TestSweepMovesToTheDefaultChannel"},
 	{"a channel that a process serves can be removed", "cmd/internal/commands/channels.go", "Served || now.Channels[i].Kind != \"\"):", "Served && now.Channels[i].Kind == \"\"):",
 		"cmd/internal/commands", "TestScripts"},
 	{"a notification has no key", "bus/notify/route.go", "Key: notification.ID, ", "", "bus/notify", "TestResultTwiceNotifiesOnce"},

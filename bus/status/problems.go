@@ -56,6 +56,8 @@ type Problem struct {
 	Advice string `json:"advice,omitempty"`
 	// MaxBytes is the size of a stream that is nearly full.
 	MaxBytes int64 `json:"max_bytes,omitempty"`
+	// Default is set for a channel that is the default one of a worker: what waits has no other channel to go to.
+	Default bool `json:"default,omitempty"`
 }
 
 func (p Problem) String() string { return strings.TrimSpace(p.Text + " " + p.Advice) }
@@ -149,6 +151,7 @@ func (s *Status) problems() []Problem {
 			add(BridgeSilent, c.Name, "The program of the bridge %q takes no notifications. Notifications that wait: %d.", c.Name, waiting)
 		default:
 			add(ChannelWithoutWorker, c.Name, "No process serves the channel %q. Notifications that wait: %d.", c.Name, waiting)
+			problems[len(problems)-1].Default = c.Default
 		}
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.outages)) {

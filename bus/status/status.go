@@ -195,9 +195,9 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 			queues[name].Running += w.running[name]
 		}
 		for i, c := range s.Channels {
+			s.Channels[i].Default = c.Default || w.defaultChannel == c.Name
 			if kind := w.channels[c.Name]; kind != "" {
 				s.Channels[i].Kind = kind
-				s.Channels[i].Default = c.Default || w.defaultChannel == c.Name
 				s.Channels[i].Served = c.Served || c.lately || kind != bridge
 			}
 		}

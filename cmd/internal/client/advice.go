@@ -110,6 +110,9 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	case status.StoresDiffer:
 		return "Start all workers with the same --store: a bucket, or a directory that all of them see.", nil
 	case status.ChannelWithoutWorker:
+		if p.Default {
+			return "Start a worker with --channel " + p.Name + "=SPEC, or give the workers that name it another --default-channel.", nil
+		}
 		return "Start a worker with --channel " + p.Name + "=SPEC. " + RemoveChannelAdvice, []string{"channels", "rm", p.Name}
 	case status.BridgeSilent:
 		return "Start that program again, or read its log: one that runs has lost its connection, or hangs.", nil

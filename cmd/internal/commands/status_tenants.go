@@ -68,7 +68,7 @@ func printTenants(cmd *cobra.Command, dir string, asJSON bool) (failing int, err
 				default:
 					read.Problems[i].Advice = fmt.Sprintf("Correct the setting %q in %s, which replaces that of the process; the tenant then starts again.",
 						setting, filepath.Join(dir, name+".yaml"))
-					if p.Code == status.ChannelWithoutWorker {
+					if p.Code == status.ChannelWithoutWorker && !p.Default {
 						read.Problems[i].Advice += " " + client.RemoveChannelAdvice + " " + c.Command("channels", "rm", p.Name)
 					}
 				}
