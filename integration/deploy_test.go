@@ -189,6 +189,9 @@ func TestDeployAdvice(t *testing.T) {
 			for _, m := range regexp.MustCompile("[`\"]stevedore ([a-z][^`\"]*)[`\"]").FindAllSubmatch(text, -1) {
 				args := strings.Fields(string(m[1]))
 				checked++
+				if strings.HasPrefix(string(m[1]), "serve --queue {{") {
+					t.Errorf("%s: %q has no model, and would end the calls of agents with unknown_tool; the status knows which queue needs one", file, m[1])
+				}
 				if args[0] == "help" {
 					args = args[1:] // a topic
 				}

@@ -252,6 +252,12 @@ func TestFleetKeepsTenantsApart(t *testing.T) {
 			t.Errorf("no %q in the status:\n%s\nor the log:\n%s", want, status, p.stderr)
 		}
 	}
+	// A tenant that runs, and lacks a queue, needs another setting.
+	first.request("submit.gpu.read_file", `{"args":{"path":"note.txt"}}`)
+	await(t, p, "the status to name the setting", func() bool {
+		out := f.run("status", "--tenants", f.tenants, "--server", "nats://"+f.address, "--inbox-prefix", "_INBOX_worker")
+		return strings.Contains(out, "Calls that wait for one: 1. Correct the setting \"queue\" in ")
+	})
 	red.request("cron.s2.rm", `{"name":"note"}`)
 	await(t, p, "the last run of the job to end", func() bool {
 		return strings.Contains(scrape(t, health), `stevedore_slots_free{queue="default"} 64`+"\n")

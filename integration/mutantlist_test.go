@@ -53,6 +53,10 @@ var mutants = []mutant{
 		"bus/consume", "TestConsumerIsMadeAgainElsewhere"},
 	{"a consumer that cannot be read needs no attention", "bus/status/consumers.go", "		err = cmp.Or(err, failed)", "		_ = failed",
 		"bus/status", "TestConsumerThatCannotBeRead"},
+	{"what a dead process had is taken for ever", "bus/status/consumers.go", "consumer.TimeStamp.Sub(*last) < consumer.Config.AckWait", "true",
+		"bus/status", "TestTicksWithoutWorker"},
+	{"reports that no process reads need no attention", "bus/status/consumers.go", "		waiting = untaken(consumer)", "		waiting = 0",
+		"bus/status", "TestNotificationsWithoutNotifier"},
 	{"a limit of deliveries is no problem", "bus/consumers.go", "have.MaxDeliver > 0 || ", "", "bus/status", "TestAlteredConsumerIsNamed"},
 
 	// Turns.
@@ -216,6 +220,10 @@ var mutants = []mutant{
 
 	// Conversations and notifications.
 	{"a conversation is appended without a check", "bus/session/session.go", "Header: bus.ExpectRevision(after), ", "", "bus/session", "TestSessionsAreAppendedByOne"},
+	{"the default channel can be removed", "cmd/internal/commands/channels.go", "i >= 0 && now.Channels[i].Default:", "i >= 0 && name == \"\":",
+		"cmd/internal/commands", "TestScripts"},
+	{"a sweep moves notifications to where they are", "bus/notify/sweep.go", "served[name] || name == n.cfg.Default {", "served[name] {",
+		"bus/notify", "TestSweepMovesToTheDefaultChannel"},
 	{"a channel that a process serves can be removed", "cmd/internal/commands/channels.go", "Served || now.Channels[i].Kind != \"\"):", "Served && now.Channels[i].Kind == \"\"):",
 		"cmd/internal/commands", "TestScripts"},
 	{"a notification has no key", "bus/notify/route.go", "Key: notification.ID, ", "", "bus/notify", "TestResultTwiceNotifiesOnce"},

@@ -373,6 +373,14 @@ func TestSweepMovesToTheDefaultChannel(t *testing.T) {
 	if err := RemoveChannel(t.Context(), b, "elsewhere"); tools.CodeOf(err) != tools.CodeNotFound {
 		t.Errorf("a channel that is unknown: %v", err)
 	}
+	// If somebody removes that of the default channel, what waits for it has no other place, also if it is moved each time.
+	if n, err = New(b, Config{Default: "elsewhere"}); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, b, b.NotifyAny("elsewhere"), `{"text":"it stays"}`)
+	if moved, err := n.sweepOnce(t.Context(), time.Now().Add(time.Hour)); moved != 0 || err != nil {
+		t.Errorf("moved %d from the default channel to itself, %v", moved, err)
+	}
 }
 
 // A notification that only a console shows stays marked when it moves: to the default channel, and to its

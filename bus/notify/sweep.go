@@ -61,7 +61,7 @@ func (n *Notifier) sweepOnce(ctx context.Context, before time.Time) (moved int, 
 				return moved, err
 			}
 		}
-		if served[name] {
+		if served[name] || name == n.cfg.Default { // whose consumer somebody has removed
 			continue
 		}
 		for m, err := range n.bus.Read(ctx, bus.Outbox, bus.Query{Subject: subject}) {

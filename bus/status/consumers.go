@@ -121,19 +121,23 @@ func Consumers(ctx context.Context, b *bus.Bus, like bus.Consumer) (map[string]*
 type checkConsumer func(bus.Consumer, *jetstream.ConsumerInfo)
 
 // readConsumers looks at the consumers that are not of queues or channels, and returns unservedTicks. After an error, it
-// has looked at the others.
-func readConsumers(ctx context.Context, b *bus.Bus, check checkConsumer) (ticks uint64, err error) {
+// has looked at the others. It returns unservedNotifications, too.
+func readConsumers(ctx context.Context, b *bus.Bus, check checkConsumer) (ticks, notifications uint64, err error) {
 	for _, c := range []bus.Consumer{b.TickConsumer(), b.NotifierConsumer(), b.HeartbeatConsumer(), b.DeadConsumer()} {
 		info, ok, failed := b.ConsumerInfo(ctx, c)
 		if ok && failed == nil {
 			check(c, info)
 		}
-		if c.Stream == bus.Ticks && failed == nil {
+		switch {
+		case failed != nil:
+		case c.Name == b.TickConsumer().Name:
 			ticks, failed = unservedTicks(ctx, b, info)
+		case c.Name == b.NotifierConsumer().Name:
+			notifications, failed = unservedNotifications(ctx, b, info)
 		}
 		err = cmp.Or(err, failed)
 	}
-	return ticks, err
+	return ticks, notifications, err
 }
 
 // unservedTicks returns the number of ticks that wait while no worker asks for one. The consumer of ticks
@@ -146,10 +150,44 @@ func unservedTicks(ctx context.Context, b *bus.Bus, consumer *jetstream.Consumer
 				ticks += n
 			}
 		})
-	case consumer.NumWaiting == 0 && consumer.NumAckPending == 0:
-		ticks = consumer.NumPending
+	case !isServed(consumer):
+		ticks = untaken(consumer)
 	}
 	return ticks, err
+}
+
+// unservedNotifications returns the number of reports and notifications that wait for a notifier while none runs. Those of
+// a channel with a consumer wait for its process instead. The consumer is nil if no notifier has ever run: reports are
+// then stored, too, and perhaps nobody wants them.
+func unservedNotifications(ctx context.Context, b *bus.Bus, consumer *jetstream.ConsumerInfo) (waiting uint64, err error) {
+	switch {
+	case consumer == nil:
+	case isServed(consumer):
+		return 0, nil
+	default:
+		waiting = untaken(consumer)
+	}
+	channels, err := Consumers(ctx, b, b.ChannelConsumer(""))
+	if err == nil {
+		err = countSubjects(ctx, b, bus.Outbox, func(subject string, n uint64) {
+			if tokens := b.Split(subject); len(tokens) >= 2 && channels[tokens[1]] == nil {
+				waiting += n
+			}
+		})
+	}
+	return waiting, err
+}
+
+// isServed reports whether a process asks a consumer for messages, or has some. What a process had that died counts as
+// taken until another one asks.
+func isServed(consumer *jetstream.ConsumerInfo) bool {
+	last := consumer.Delivered.Last
+	return consumer.NumWaiting > 0 || consumer.NumAckPending > 0 && last != nil && consumer.TimeStamp.Sub(*last) < consumer.Config.AckWait
+}
+
+// untaken returns the number of messages of a consumer that no process serves.
+func untaken(consumer *jetstream.ConsumerInfo) uint64 {
+	return consumer.NumPending + uint64(max(consumer.NumAckPending, 0))
 }
 
 func channels(ctx context.Context, b *bus.Bus, check checkConsumer) ([]Channel, error) {

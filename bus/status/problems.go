@@ -24,6 +24,7 @@ const (
 	WritesRefused        = "writes_refused"
 	QueueWithoutWorker   = "queue_without_worker"
 	TicksWithoutWorker   = "ticks_without_worker"
+	NotificationsWaiting = "notifications_waiting" // for a process that sends them
 	NoWorker             = "no_worker"
 	StoresDiffer         = "stores_differ"
 	ChannelWithoutWorker = "channel_without_worker"
@@ -55,6 +56,8 @@ type Problem struct {
 	Advice string `json:"advice,omitempty"`
 	// MaxBytes is the size of a stream that is nearly full.
 	MaxBytes int64 `json:"max_bytes,omitempty"`
+	// Default is set for a channel that is the default one of a worker: what waits has no other channel to go to.
+	Default bool `json:"default,omitempty"`
 }
 
 func (p Problem) String() string { return strings.TrimSpace(p.Text + " " + p.Advice) }
@@ -124,6 +127,9 @@ func (s *Status) problems() []Problem {
 	if s.ticks > 0 {
 		add(TicksWithoutWorker, "", "No worker takes the ticks of jobs and heartbeats. Ticks that wait: %d.", s.ticks)
 	}
+	if s.unsent > 0 {
+		add(NotificationsWaiting, "", "No worker sends notifications to users. Reports and notifications that wait: %d.", s.unsent)
+	}
 	stores := map[string]string{} // by id
 	for _, w := range s.Workers {
 		if w.storeID != "" {
@@ -145,6 +151,7 @@ func (s *Status) problems() []Problem {
 			add(BridgeSilent, c.Name, "The program of the bridge %q takes no notifications. Notifications that wait: %d.", c.Name, waiting)
 		default:
 			add(ChannelWithoutWorker, c.Name, "No process serves the channel %q. Notifications that wait: %d.", c.Name, waiting)
+			problems[len(problems)-1].Default = c.Default
 		}
 	}
 	for _, why := range slices.Sorted(maps.Keys(s.outages)) {

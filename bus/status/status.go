@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nats.go/micro"
 
@@ -55,6 +56,7 @@ type Status struct {
 	offline  []string       // servers of the cluster that hold replicas
 	failing  []cron.Entry   // jobs and heartbeats whose last run failed
 	ticks    uint64         // those that wait while no worker asks for one
+	unsent   uint64         // reports and notifications that wait while no notifier runs
 	noQuorum bool           // the servers of the cluster that are left cannot elect a leader
 }
 
@@ -163,7 +165,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 	for what, read := range map[string]func() error{
 		"streams":      func() error { return s.readStreams(ctx, b) },
 		"queues":       func() error { return readQueues(ctx, b, queues, check) },
-		"consumers":    func() (err error) { s.ticks, err = readConsumers(ctx, b, check); return err },
+		"consumers":    func() (err error) { s.ticks, s.unsent, err = readConsumers(ctx, b, check); return err },
 		"workers":      func() (err error) { s.Workers, err = workers(ctx, b); return err },
 		"channels":     func() (err error) { s.Channels, err = channels(ctx, b, check); return err },
 		"parked calls": func() error { return s.readParked(ctx, b) },
@@ -181,7 +183,7 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 	group.Wait()
 	for what, err := range failed {
 		if !s.explains(err) {
-			s.Errors = append(s.Errors, fmt.Sprintf("%s: %v", what, err))
+			s.Errors = append(s.Errors, fmt.Sprintf("%s: %v", what, Refused(b, err)))
 		}
 	}
 	for _, w := range s.Workers {
@@ -193,9 +195,9 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 			queues[name].Running += w.running[name]
 		}
 		for i, c := range s.Channels {
+			s.Channels[i].Default = c.Default || w.defaultChannel == c.Name
 			if kind := w.channels[c.Name]; kind != "" {
 				s.Channels[i].Kind = kind
-				s.Channels[i].Default = c.Default || w.defaultChannel == c.Name
 				s.Channels[i].Served = c.Served || c.lately || kind != bridge
 			}
 		}
@@ -207,6 +209,16 @@ func Read(ctx context.Context, b *bus.Bus) Status {
 	slices.Sort(s.Errors)
 	s.Problems = s.problems()
 	return s
+}
+
+// Refused returns the error of an operation, as one of a permission if the server gave no answer and has refused this user
+// something: it does not answer what it refuses.
+func Refused(b *bus.Bus, err error) error {
+	denied := b.Denied()
+	if len(denied) == 0 || !bus.IsOutage(err) {
+		return err
+	}
+	return fmt.Errorf("%v: %w: this user may not %s", err, nats.ErrPermissionViolation, strings.Join(denied, ", "))
 }
 
 func (s *Status) readJobs(ctx context.Context, b *bus.Bus) (err error) {

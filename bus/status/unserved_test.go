@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
@@ -12,6 +13,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/admin"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
+	"github.com/stevedore-bus/stevedore/bus/notify"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -41,8 +43,64 @@ func TestTicksWithoutWorker(t *testing.T) {
 		bustest.Consumers(t, b, b.TickConsumer())
 		tick("b")
 		bustest.WaitUntil(t, "both ticks", func() bool { return waiting(2) }) // the server counts them later than it answers
+		dies(t, b, b.TickConsumer())
+		if !waiting(2) {
+			t.Error("after the death of a worker that had one")
+		}
 		workertest.Start(t, b, workertest.Plain{}, worker.Config{Ticks: true})
 		bustest.WaitUntil(t, "the ticks to be taken", func() bool { return !problem(status.Read(t.Context(), b), "ticks") })
+	})
+}
+
+// dies takes a message of a consumer, and lets its lease end.
+func dies(t *testing.T, b *bus.Bus, c bus.Consumer) {
+	t.Helper()
+	consumer, err := b.JetStream().Consumer(t.Context(), b.StreamName(c.Stream), c.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := consumer.Next(); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(consumer.CachedInfo().Config.AckWait)
+}
+
+// The status names notifications that no notifier moves to the default channel, and reports that none reads.
+func TestNotificationsWithoutNotifier(t *testing.T) {
+	bustest.Bubble(t, func(t *testing.T) {
+		b := bustest.New(t)
+		waiting := func(n int) bool {
+			s := status.Read(t.Context(), b)
+			return problem(s, fmt.Sprint("No worker sends notifications to users. Reports and notifications that wait: ", n, ".")) && len(s.Errors) == 0
+		}
+		publish := func(subject string) {
+			t.Helper()
+			if _, err := b.Publish(t.Context(), bus.Message{Subject: subject, Body: []byte(`{"text":"hello"}`)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		named := func() bool { return problem(status.Read(t.Context(), b), "No worker sends") }
+		publish(b.Report("s", "c1"))
+		if named() {
+			t.Error("a report is named, though no notifier ever ran")
+		}
+		publish(b.NotifyAny("gone"))
+		if !waiting(1) {
+			t.Error("without the consumer of the notifiers")
+		}
+		bustest.Consumers(t, b, b.NotifierConsumer(), b.ChannelConsumer("chat"))
+		publish(b.NotifyAny("chat")) // named as one of the channel
+		bustest.WaitUntil(t, "the report, too", func() bool { return waiting(2) })
+		dies(t, b, b.NotifierConsumer())
+		if !waiting(2) {
+			t.Error("after the death of a notifier that had one")
+		}
+		n, err := notify.New(b, notify.Config{Default: "chat", Log: bustest.Log(t)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		bustest.Run(t, n.Run)
+		bustest.WaitUntil(t, "a notifier that runs", func() bool { return !named() })
 	})
 }
 
@@ -141,7 +199,8 @@ func TestConsumerThatCannotBeRead(t *testing.T) {
 		}
 		bustest.Consumers(t, b, b.TickConsumer())
 		const want = "consumers: look up consumer ticks of STEVEDORE_TICKS"
-		if s := status.Read(t.Context(), connect("reader")); len(s.Errors) != 1 || !strings.Contains(s.Errors[0], want) {
+		const denied = "permissions violation: this user may not publish to $JS.API.CONSUMER.INFO.>"
+		if s := status.Read(t.Context(), connect("reader")); len(s.Errors) != 1 || !strings.Contains(s.Errors[0], want) || !strings.HasSuffix(s.Errors[0], denied) {
 			t.Errorf("the reader: %q", s.Errors)
 		}
 	})

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -19,9 +20,7 @@ func (c *Connection) CommandForOthers(args ...string) string {
 // shell. What the environment or the settings file says is not in it. Passwords and tokens that are only on
 // the command line are bus.Redacted in it, because texts are logged and shown to others.
 func (c *Connection) Command(args ...string) string {
-	if len(args) > 0 && (args[0] == "provision" || args[0] == "backup") {
-		c = c.operator()
-	}
+	c = c.login(args)
 	server, config := c.Server, ""
 	if !c.External() {
 		server = ""
@@ -38,9 +37,10 @@ func (c *Connection) Command(args ...string) string {
 			s.flag == "data" && c.External() {
 			continue
 		}
-		if c.flags != nil && c.flags.Lookup(s.flag) != nil && c.flags.Lookup(s.flag).Annotations[fileAnnotation] != nil {
-			config = c.flags.Lookup(s.flag).Annotations[fileAnnotation][0]
-			continue
+		if file := c.fileOf(s.flag); file != "" {
+			if config = file; c.flags.Lookup(s.flag).Value.String() == s.value { // not of another login
+				continue
+			}
 		}
 		switch s.flag {
 		case "server":
@@ -60,15 +60,36 @@ func (c *Connection) Command(args ...string) string {
 	return strings.Join(words, " ")
 }
 
-// operator returns the connection of a login that may create and read everything, if the key of c is one that
-// "provision --server-config" has written for another role.
-func (c *Connection) operator() *Connection {
-	for _, role := range []string{"worker", "console", "readonly"} {
-		if tenant, ok := strings.CutSuffix(c.NKey, "-"+role+".nk"); ok {
-			other := *c
-			other.NKey, other.InboxPrefix = tenant+"-operator.nk", ""
-			return &other
+// fileOf returns the settings file that has set a flag, or "".
+func (c *Connection) fileOf(flag string) string {
+	if c.flags != nil {
+		if f := c.flags.Lookup(flag); f != nil && f.Annotations[fileAnnotation] != nil {
+			return f.Annotations[fileAnnotation][0]
 		}
+	}
+	return ""
+}
+
+// login returns the connection of a login that may run a command, if the key of c is one that "provision
+// --server-config" has written for a role that may not.
+func (c *Connection) login(args []string) *Connection {
+	command := strings.Join(args[:min(len(args), 2)], " ") + " "
+	is := func(names ...string) bool {
+		return slices.ContainsFunc(names, func(name string) bool { return strings.HasPrefix(command, name+" ") })
+	}
+	for _, role := range []string{"worker", "console", "readonly"} {
+		tenant, ok := strings.CutSuffix(c.NKey, "-"+role+".nk")
+		if !ok {
+			continue
+		}
+		other := *c
+		switch {
+		case is("provision", "backup"), role != "worker" && is("channels rm", "artifacts sweep"), role == "readonly" && is("sessions rm", "artifacts rm", "call"):
+			other.NKey, other.InboxPrefix = tenant+"-operator.nk", ""
+		case role != "worker" && is("serve"):
+			other.NKey, other.InboxPrefix = tenant+"-worker.nk", "_INBOX_worker"
+		}
+		return &other
 	}
 	return c
 }

@@ -102,11 +102,18 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 		return start(c, bus.DefaultQueue, "")
 	case status.TicksWithoutWorker:
 		return start(c, bus.DefaultQueue, " without --no-ticks")
+	case status.NotificationsWaiting:
+		if advice, command = start(c, bus.DefaultQueue, " with the channels, without --no-notify"); c.External() {
+			command = append(command, "--channel", "NAME=SPEC")
+		}
+		return advice, command
 	case status.StoresDiffer:
 		return "Start all workers with the same --store: a bucket, or a directory that all of them see.", nil
 	case status.ChannelWithoutWorker:
-		return "Start a worker with --channel " + p.Name + "=SPEC. If the channel is gone or has another name, give the default channel what waits:",
-			[]string{"channels", "rm", p.Name}
+		if p.Default {
+			return "Start a worker with --channel " + p.Name + "=SPEC, or give the workers that name it another --default-channel.", nil
+		}
+		return "Start a worker with --channel " + p.Name + "=SPEC. " + RemoveChannelAdvice, []string{"channels", "rm", p.Name}
 	case status.BridgeSilent:
 		return "Start that program again, or read its log: one that runs has lost its connection, or hangs.", nil
 	case status.BridgeRepeats:
@@ -135,6 +142,14 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 	return "", nil
 }
 
+// RemoveChannelAdvice says what else to do about a channel that no process serves, up to the command.
+const RemoveChannelAdvice = "If the channel is gone or has another name, give the default channel what waits:"
+
+// IsForAgents reports whether a queue is one of agents, which need a model.
+func IsForAgents(queue string) bool {
+	return queue == bus.AgentQueue || strings.HasPrefix(queue, bus.AgentQueue+"-")
+}
+
 // StartCommand returns the command line that starts a worker of a queue.
 func StartCommand(c *cli.Connection, queue string) string {
 	_, command := start(c, queue, "")
@@ -145,7 +160,7 @@ func StartCommand(c *cli.Connection, queue string) string {
 // worker with a model, which also serves their queues. Beside "stevedore up", a second worker of its queues would
 // take calls of tools in a workspace of its own, so that up itself is started again.
 func start(c *cli.Connection, queue, how string) (advice string, command []string) {
-	forAgents := queue == bus.AgentQueue || strings.HasPrefix(queue, bus.AgentQueue+"-")
+	forAgents := IsForAgents(queue)
 	if !forAgents && queue != bus.DefaultQueue {
 		return "Start a worker:", []string{"serve", "--queue", queue}
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/rpc"
+	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/offload"
 	"github.com/stevedore-bus/stevedore/tools"
@@ -121,7 +122,7 @@ func (o *Options) With(cmd *cobra.Command, do func(context.Context, *bus.Bus) er
 	if outage := Outage(connected, b); outage != nil && err != nil && !errors.Is(err, bus.ErrUnreachable) {
 		return outage
 	}
-	return o.exit(cmd, b.Unanswered(err))
+	return o.exit(cmd, b.Unanswered(status.Refused(b, err)))
 }
 
 // exit returns the error of an operation with its exit code, and the command that lists what there is.

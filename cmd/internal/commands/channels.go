@@ -94,6 +94,8 @@ func newChannelsRemoveCommand() *cobra.Command {
 		switch {
 		case i >= 0 && (now.Channels[i].Served || now.Channels[i].Kind != ""): // a worker has it in its settings
 			return fmt.Errorf("a process serves the channel %q now; stop it, or remove the channel from its settings, and try again", name)
+		case i >= 0 && now.Channels[i].Default: // it would go nowhere
+			return fmt.Errorf("the channel %q is the default one of a worker; give the workers another --default-channel, and try again", name)
 		case len(now.Errors) > 0:
 			return fmt.Errorf("it is not known whether a process serves the channel %q: %s", name, strings.Join(now.Errors, "; "))
 		}

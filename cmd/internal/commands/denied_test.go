@@ -25,6 +25,7 @@ func TestMissingPermissions(t *testing.T) {
 		"no-api":   permissions([]string{"mine.>"}, []string{"_INBOX.>"}),
 		"no-calls": permissions([]string{"$JS.API.>"}, []string{"_INBOX.>"}),
 		"caller":   permissions([]string{"$JS.API.STREAM.>", "$JS.API.CONSUMER.>", "$JS.API.DIRECT.>", "stevedore.call.>"}, []string{"_INBOX.>"}),
+		"reader":   permissions([]string{"$JS.API.INFO", "$JS.API.STREAM.>"}, []string{"_INBOX.>"}),
 		"a-prefix": permissions([]string{">"}, []string{"mine.>"}),
 	} {
 		users = append(users, &server.User{Username: name, Permissions: p})
@@ -70,6 +71,7 @@ func TestMissingPermissions(t *testing.T) {
 		{"no-api", "call echo", 1, violation + `publish to "stevedore.call.default.echo.default.`},
 		{"no-api", "dead ls", 1, "Use a credential that has this permission"},
 		{"no-calls", "call echo --id c2", 1, violation + `publish to "stevedore.call.default.echo.default.c2"`},
+		{"reader", "memory ls --timeout 1s", 1, "nats: permissions violation: this user may not publish to $JS.API.CONSUMER.CREATE.>\nUse a credential"},
 		{"caller", "call echo --id c1", 0, "there it is\n"},
 		{"caller", "tasks get c1", 1, violation + `publish to "stevedore.rpc.task.default.get"`},
 	} {

@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats-server/v2/server"
+	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
 	"github.com/stevedore-bus/stevedore/bus/bustest"
@@ -95,6 +97,38 @@ func TestRemediesOfOtherRoles(t *testing.T) {
 		if got := c.Command("status"); !strings.Contains(got, role+".nk --inbox-prefix _INBOX_"+role) {
 			t.Errorf("%s: %s", role, got)
 		}
+		for command, may := range map[string]string{
+			"serve": "worker operator", "channels rm hook": "worker operator", "artifacts sweep": "worker operator", "artifacts rm a": "worker console operator",
+			"sessions rm s": "worker console operator", "call message": "worker console operator", "artifacts ls": "worker console readonly operator",
+		} {
+			want := role + ".nk --inbox-prefix _INBOX_" + role
+			if !slices.Contains(strings.Fields(may), role) {
+				if want = "operator.nk"; command == "serve" {
+					want = "worker.nk --inbox-prefix _INBOX_worker"
+				}
+			}
+			if got := c.Command(strings.Fields(command)...); !strings.HasSuffix(got, "/red-"+want) {
+				t.Errorf("%s: %s, want %s", role, got, want)
+			}
+		}
+	}
+}
+
+// A key in a settings file does not hide that of the operator.
+func TestRemediesOfARoleInASettingsFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "worker.yaml")
+	if err := os.WriteFile(file, []byte("server: nats://127.0.0.1:1\nnkey: d/red-worker.nk\ninbox-prefix: _INBOX_worker\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var c cli.Connection
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	c.AddFlags(flags)
+	flags.String("config", "", "")
+	if err := cli.FromFile(flags, file, cli.Names{Settings: []string{"server", "nkey", "inbox-prefix"}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := c.Command("provision"), "stevedore provision --nkey d/red-operator.nk --config "+file; got != want {
+		t.Errorf("%s, want %s", got, want)
 	}
 }
 

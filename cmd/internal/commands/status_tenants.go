@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
@@ -58,9 +59,18 @@ func printTenants(cmd *cobra.Command, dir string, asJSON bool) (failing int, err
 			}
 			read := client.ReadStatus(cmd.Context(), b, c)
 			for i, p := range read.Problems {
-				if p.Code == status.NoWorker || p.Code == status.QueueWithoutWorker { // one of its own would know none of the tenant's settings
+				setting := settingFor(p)
+				switch {
+				case setting == "": // what a worker of its own does, which would know none of the tenant's settings
+				case len(read.Workers) == 0:
 					read.Problems[i].Advice = fmt.Sprintf("Start \"stevedore serve --tenants %s\"; if it runs, its log says why this tenant "+
 						"has not started.", cli.ShellWord(dir))
+				default:
+					read.Problems[i].Advice = fmt.Sprintf("Correct the setting %q in %s, which replaces that of the process; the tenant then starts again.",
+						setting, filepath.Join(dir, name+".yaml"))
+					if p.Code == status.ChannelWithoutWorker && !p.Default {
+						read.Problems[i].Advice += " " + client.RemoveChannelAdvice + " " + c.Command("channels", "rm", p.Name)
+					}
 				}
 			}
 			s.Status = &read
@@ -87,6 +97,24 @@ func printTenants(cmd *cobra.Command, dir string, asJSON bool) (failing int, err
 		}
 	}
 	return failing, listTenants(cmd.OutOrStdout(), all, asJSON)
+}
+
+// settingFor returns the setting of a tenant that lacks something if calls, ticks or notifications wait for a worker, otherwise "".
+func settingFor(p status.Problem) string {
+	switch p.Code {
+	case status.QueueWithoutWorker:
+		if client.IsForAgents(p.Name) {
+			return "model"
+		}
+		return "queue"
+	case status.NoWorker:
+		return "queue"
+	case status.TicksWithoutWorker:
+		return "no-ticks"
+	case status.ChannelWithoutWorker, status.NotificationsWaiting:
+		return "channel"
+	}
+	return ""
 }
 
 // listTenants prints a line for each tenant, and then what their states leave out.
