@@ -2,8 +2,10 @@ package simulate
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -156,12 +158,13 @@ func (s *simulation) begin(processes int) {
 	s.people.Go(s.retryLetters)
 }
 
-// settle waits until no stream has work left. The judges name what is left after an hour.
+// settle waits until no stream has work left, and no accepted call is parked. The judges name what is left after an hour.
 func (s *simulation) settle() {
 	wait := func() {
 		for deadline := time.Now().Add(time.Hour); time.Now().Before(deadline); time.Sleep(5 * time.Second) {
 			waiting, err := approvals.List(s.t.Context(), s.client, "*")
-			if err == nil && len(waiting)+bustest.Waiting(s.t, s.client)+bustest.Messages(s.t, s.client, bus.Outbox)+bustest.Messages(s.t, s.client, bus.Dead) == 0 {
+			if err == nil && len(waiting)+bustest.Waiting(s.t, s.client)+bustest.Messages(s.t, s.client, bus.Outbox)+bustest.Messages(s.t, s.client, bus.Dead) == 0 &&
+				s.haveAllResults() {
 				break
 			}
 		}
@@ -170,6 +173,23 @@ func (s *simulation) settle() {
 	time.Sleep(jobPause)
 	time.Sleep(jobInterval / 6) // otherwise the judge can read in the moment in which the jobs begin
 	wait()
+}
+
+// haveAllResults reports whether each accepted call has a result: a run that waits for its provider is in no stream.
+func (s *simulation) haveAllResults() bool {
+	results, err := s.records(s.t.Context())
+	if err != nil {
+		return false
+	}
+	s.ledger.mu.Lock()
+	accepted := slices.Collect(maps.Values(s.ledger.accepted))
+	s.ledger.mu.Unlock()
+	for _, p := range accepted {
+		if _, ok := read(s.t.Context(), results, "result", p); !ok {
+			return false
+		}
+	}
+	return true
 }
 
 // close ends everything, so that the bubble can end.
