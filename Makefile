@@ -61,7 +61,7 @@ cross:
 # formats and pictures 1.3 MB, chats and tenants 0.5 MB. Look for a new dependency, or for one that
 # stops the linker from dropping unused methods (text/template, reflect.Value.MethodByName), before
 # raising it.
-SIZE_BUDGET = 40950000
+SIZE_BUDGET = 41000000
 size:
 	@mkdir -p bin && go run -exec cp ./cmd/worker bin/stevedore # go run strips it, and keeps it for the tests
 	@size=$$(wc -c < bin/stevedore); echo "stevedore: $$size bytes, budget $(SIZE_BUDGET)"; \
