@@ -190,7 +190,7 @@ func TestDeployAdvice(t *testing.T) {
 				args := strings.Fields(string(m[1]))
 				checked++
 				if strings.HasPrefix(string(m[1]), "serve --queue {{") {
-					t.Errorf("%s: %q has no model, and would end the calls of agents with unknown_tool; the status knows which queue needs one", file, m[1])
+					t.Errorf("%s: %q has no model, which the queues of agents need; the status knows the command", file, m[1])
 				}
 				if args[0] == "help" {
 					args = args[1:] // a topic

@@ -438,6 +438,8 @@ var mutants = []mutant{
 		"tools/agent", "TestPictureOfAToolThatFailed"},
 	{"a schema has conditions that providers reject", "tools/agent/toolschema.go", "flat.AllOf, flat.AnyOf, flat.OneOf, flat.Not, flat.Enum = nil, nil, nil, nil, nil", "flat.Not = nil",
 		"tools/agent", "TestSchemasThatProvidersReject"},
+	{"a worker without a model ends the prompts of the queue of agents", "cmd/internal/process/options.go", "if i < 0 || o.Agents.Enabled()", "if i < 2 || o.Agents.Enabled()",
+		"cmd/internal/process", "TestQueueOfAgentsNeedsAModel"},
 	{"a model sees no arguments of many tools", "cmd/internal/mcp/gateway.go", "err = g.addSchemas(ctx, list.Tools)", "err = nil",
 		"cmd/internal/mcp", "TestSchemasThatDoNotFitIntoAMessage"},
 	{"schemas are asked for again and again", "cmd/internal/mcp/schemas.go", "		g.schemas = schemas", "		_ = schemas",

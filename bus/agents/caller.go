@@ -31,6 +31,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -67,6 +68,11 @@ func Queues(maxDepth int) []string {
 		queues = append(queues, fmt.Sprintf("%s-%d", bus.AgentQueue, depth))
 	}
 	return queues
+}
+
+// IsQueue reports whether a queue is one of agents or sub-agents. A worker without a model cannot run its calls.
+func IsQueue(name string) bool {
+	return name == bus.AgentQueue || strings.HasPrefix(name, bus.AgentQueue+"-")
 }
 
 func queueOf(call tools.Call) string {

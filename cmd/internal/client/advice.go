@@ -3,10 +3,10 @@ package client
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/tools/trouble"
@@ -145,11 +145,6 @@ func adviceFor(p status.Problem, unserved bool, c *cli.Connection) (advice strin
 // RemoveChannelAdvice says what else to do about a channel that no process serves, up to the command.
 const RemoveChannelAdvice = "If the channel is gone or has another name, give the default channel what waits:"
 
-// IsForAgents reports whether a queue is one of agents, which need a model.
-func IsForAgents(queue string) bool {
-	return queue == bus.AgentQueue || strings.HasPrefix(queue, bus.AgentQueue+"-")
-}
-
 // StartCommand returns the command line that starts a worker of a queue.
 func StartCommand(c *cli.Connection, queue string) string {
 	_, command := start(c, queue, "")
@@ -160,7 +155,7 @@ func StartCommand(c *cli.Connection, queue string) string {
 // worker with a model, which also serves their queues. Beside "stevedore up", a second worker of its queues would
 // take calls of tools in a workspace of its own, so that up itself is started again.
 func start(c *cli.Connection, queue, how string) (advice string, command []string) {
-	forAgents := IsForAgents(queue)
+	forAgents := agents.IsQueue(queue)
 	if !forAgents && queue != bus.DefaultQueue {
 		return "Start a worker:", []string{"serve", "--queue", queue}
 	}

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/status"
 	"github.com/stevedore-bus/stevedore/cmd/internal/cli"
 	"github.com/stevedore-bus/stevedore/cmd/internal/client"
@@ -103,7 +104,7 @@ func printTenants(cmd *cobra.Command, dir string, asJSON bool) (failing int, err
 func settingFor(p status.Problem) string {
 	switch p.Code {
 	case status.QueueWithoutWorker:
-		if client.IsForAgents(p.Name) {
+		if agents.IsQueue(p.Name) {
 			return "model"
 		}
 		return "queue"

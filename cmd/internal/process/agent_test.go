@@ -56,6 +56,23 @@ func TestLimitsAreChecked(t *testing.T) {
 	}
 }
 
+// A worker without a model would end the prompts in the queue of agents.
+func TestQueueOfAgentsNeedsAModel(t *testing.T) {
+	for args, ok := range map[string]bool{
+		"--queue=agent": false, "--queue=default,agent-1": false, "--queue=agents": true, "--queue=agent --remote-tool=x=y": false,
+		"--queue=agent --model=script:f": true, "--queue=agent --remote-tool=agent=my.agent": true,
+	} {
+		flags, o := pflag.NewFlagSet("", pflag.ContinueOnError), new(Options)
+		o.AddFlags(flags)
+		if err := flags.Parse(strings.Fields(args)); err != nil {
+			t.Fatal(err)
+		}
+		if err := o.checkAgentQueues(); (err == nil) != ok || !ok && !strings.Contains(err.Error(), "give --model instead") {
+			t.Errorf("%s: %v", args, err)
+		}
+	}
+}
+
 // A pipe gives its key once, to all models.
 func TestKeyIsReadOnce(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key")

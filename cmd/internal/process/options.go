@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/stevedore-bus/stevedore/bus"
+	"github.com/stevedore-bus/stevedore/bus/agents"
 	"github.com/stevedore-bus/stevedore/bus/embedded"
 	"github.com/stevedore-bus/stevedore/bus/retention"
 	"github.com/stevedore-bus/stevedore/bus/worker"
@@ -119,6 +120,9 @@ func (o *Options) Check() error {
 	if len(o.Worker.Queues) == 0 {
 		return cli.Exit(cli.ExitUsage, "--queue: give at least one queue")
 	}
+	if err := o.checkAgentQueues(); err != nil {
+		return err
+	}
 	for _, tool := range o.Offload.Always {
 		if name, _, _ := strings.Cut(tool, ":"); !tools.IsToken(name) {
 			return cli.Exit(cli.ExitUsage, "--offload-tools %q: want the name of a tool, or TOOL:ACTION", tool)
@@ -165,6 +169,16 @@ func (o *Options) addZones() error {
 	}
 	o.Worker.Queues = slices.Concat(o.Worker.Queues, []string{bus.ZoneQueue(o.Connection.Zone)}, o.Worker.Spare)
 	return CheckQueues(o.Worker.Queues)
+}
+
+// checkAgentQueues refuses the queue of agents without what runs them: the worker would end the prompts that wait there.
+func (o *Options) checkAgentQueues() error {
+	i := slices.IndexFunc(o.Worker.Queues, agents.IsQueue)
+	if i < 0 || o.Agents.Enabled() || slices.ContainsFunc(o.External.Remotes, func(tool string) bool { return strings.HasPrefix(tool, agent.AgentTool+"=") }) {
+		return nil
+	}
+	return cli.Exit(cli.ExitUsage, "--queue %s: a worker without a --model would end the prompts in the queue of agents; give --model instead, with which "+
+		"it serves that queue, too", o.Worker.Queues[i])
 }
 
 // CheckQueues returns an error if a queue name is invalid.
