@@ -44,6 +44,22 @@ func (c frozenConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
+// besideFrozen returns two connections to a server, of which the other one is that of the frozen process.
+func besideFrozen(t *testing.T) (b, other *bus.Bus, process *frozen) {
+	t.Helper()
+	s := bustest.Server(t)
+	b = bustest.Connect(t, s, bus.Config{})
+	cfg := s.ClientConfig(bus.Config{})
+	process = &frozen{InProcessConnProvider: cfg.InProcess, stands: make(chan struct{}), thaw: make(chan struct{})}
+	cfg.InProcess = process
+	other, err := bus.Connect(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(other.Close)
+	return b, other, process
+}
+
 // A process stands still while it disables or removes a job, and somebody enables it or adds it again meanwhile. The
 // tick of that job stays.
 func TestTickOfAJobThatCameBack(t *testing.T) {
@@ -58,16 +74,7 @@ func TestTickOfAJobThatCameBack(t *testing.T) {
 	} {
 		t.Run(test.action+" "+test.before, func(t *testing.T) {
 			bustest.Bubble(t, func(t *testing.T) {
-				s := bustest.Server(t)
-				b := bustest.Connect(t, s, bus.Config{})
-				cfg := s.ClientConfig(bus.Config{})
-				process := &frozen{InProcessConnProvider: cfg.InProcess, stands: make(chan struct{}), thaw: make(chan struct{})}
-				cfg.InProcess = process
-				other, err := bus.Connect(t.Context(), cfg)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer other.Close()
+				b, other, process := besideFrozen(t)
 				do := func(b *bus.Bus, action, at string) error {
 					r := cron.Request{Action: action, Name: "job"}
 					if action == cron.ActionAdd || action == cron.ActionUpdate {
@@ -117,16 +124,8 @@ func TestTickOfAJobThatCameBack(t *testing.T) {
 // removed.
 func TestJobThatIsAddedAgainWhileItIsRemoved(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
-		s := bustest.Server(t)
-		b := bustest.Connect(t, s, bus.Config{})
-		cfg := s.ClientConfig(bus.Config{})
-		process, before := &frozen{InProcessConnProvider: cfg.InProcess, stands: make(chan struct{}), thaw: make(chan struct{})}, "STREAM.INFO"
-		cfg.InProcess = process
-		other, err := bus.Connect(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer other.Close()
+		b, other, process := besideFrozen(t)
+		before := "STREAM.INFO"
 		jobs, job := cron.New(b), cron.Job{Name: "job", Every: time.Hour, Tool: "x"}
 		if _, err := jobs.Add(t.Context(), operator, job); err != nil {
 			t.Fatal(err)
@@ -164,16 +163,7 @@ func TestMadeUpTickOfARemovedJob(t *testing.T) {
 	for _, action := range []string{cron.ActionRemove, cron.ActionDisable} {
 		t.Run(action, func(t *testing.T) {
 			bustest.Bubble(t, func(t *testing.T) {
-				s := bustest.Server(t)
-				b := bustest.Connect(t, s, bus.Config{})
-				cfg := s.ClientConfig(bus.Config{})
-				process := &frozen{InProcessConnProvider: cfg.InProcess, stands: make(chan struct{}), thaw: make(chan struct{})}
-				cfg.InProcess = process
-				other, err := bus.Connect(t.Context(), cfg)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer other.Close()
+				b, other, process := besideFrozen(t)
 				jobs, text := cron.New(b), func(text string) json.RawMessage { return json.RawMessage(`{"text":"` + text + `"}`) }
 				job := cron.Job{Name: "night", Cron: "30 2 * * *", TimeZone: "Europe/Berlin", Tool: "say", Args: text("night")}
 				if _, err := jobs.Add(t.Context(), operator, job); err != nil {
@@ -206,16 +196,7 @@ func TestMadeUpTickOfARemovedJob(t *testing.T) {
 // does not run.
 func TestTickOfAHalfRemovedJob(t *testing.T) {
 	bustest.Bubble(t, func(t *testing.T) {
-		s := bustest.Server(t)
-		b := bustest.Connect(t, s, bus.Config{})
-		cfg := s.ClientConfig(bus.Config{})
-		process := &frozen{InProcessConnProvider: cfg.InProcess, stands: make(chan struct{}), thaw: make(chan struct{})}
-		cfg.InProcess = process
-		other, err := bus.Connect(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer other.Close()
+		b, other, process := besideFrozen(t)
 		jobs, text := cron.New(b), func(text string) json.RawMessage { return json.RawMessage(`{"text":"` + text + `"}`) }
 		if _, err := jobs.Add(t.Context(), operator, cron.Job{Name: "often", Every: time.Minute, Tool: "say", Args: text("often")}); err != nil {
 			t.Fatal(err)
